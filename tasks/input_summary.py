@@ -12,7 +12,7 @@ import numpy as np
 from models.datasets.row_table import open_rows
 from models.datasets.schema import Split, available
 from models.evaluation.samples import Kinds, Numbers, Sample
-from models.text.answers import answer_kind
+from models.text.answers import answer_kind, expected_answer
 from models.text.encoding import Codec
 from models.text.unknown import unknown_shares
 
@@ -49,7 +49,10 @@ def _of_split(data: Path, split: Split, codec: Codec, rows: int) -> dict[str, Sa
         prompts = codec.prompts([problem["prompt"] for problem in problems])
         lengths += map(len, prompts)
         unknown += unknown_shares(codec.tokenizer, prompts).tolist()
-        kinds += ["tests" if problem["tests"] else answer_kind(problem["answer"]) for problem in problems]
+        answers = [expected_answer(problem["answer"]) for problem in problems]
+        kinds += [
+            "tests" if row["tests"] else answer_kind(answer) for row, answer in zip(problems, answers, strict=True)
+        ]
     return {
         "prompt_tokens": Numbers.of(lengths),
         "unknown_share": Numbers.of(unknown),

@@ -28,6 +28,7 @@ from models.errors import UserError, shortened
 from models.loop.rollout import Problem
 from models.parts import part
 from models.text.answers import extract_answer
+from models.text.marked_answers import without_reasoning
 
 _EVALUATES = re.compile(r"\b(eval|exec|compile|parse_expr|sympify|__import__)\(|\bsympy\b|\bpickle\b")
 """sympy evaluates any text that it is given for an expression."""
@@ -84,7 +85,9 @@ class _Asked:
 
     def step(self, turn: str) -> tuple[str, float, bool, bool, Info]:
         answer = extract_answer(turn)
-        score = float(self._set.score_answer(turn.strip() if answer is None else answer, self._entry))
+        score = float(
+            self._set.score_answer(without_reasoning(turn).strip() if answer is None else answer, self._entry)
+        )
         return "", score, True, False, {"solved": score >= 1.0}
 
     def close(self) -> None:

@@ -19,6 +19,7 @@ from models.errors import UserError
 from models.loop.rollout import Problem
 from models.parts import part
 from models.text.answers import extract_answer
+from models.text.marked_answers import without_reasoning
 
 
 class Secret(Hidden):
@@ -59,7 +60,7 @@ class _Asked:
         lines = turn.strip().splitlines() or [""]
         asked = lines[-1].strip()
         if not asked.endswith("?"):
-            guess = extract_answer(asked) or asked
+            guess = extract_answer(asked) or without_reasoning(asked)
             right = guess.strip() == self._known.secret
             return "", float(right), True, False, {"solved": right}
         attribute, things = asked.removesuffix("?").strip(), self._known.things

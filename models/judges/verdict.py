@@ -3,10 +3,10 @@
     7 + 5 = 12 , 12 12 right ; 12 - 3 = 9 , 8 9 wrong ; #### 1        the score 1
     ... Therefore the better answer is \\boxed{first}    a choice
 
-The verdict stands as `models.text.answers` finds the answer of a solution (`#### V`, a box, `the answer is V`), but a
-box behind the last `####` is the verdict, as a critique may quote the line by which a completion states its answer. A
-score is a plain decimal number within its bounds, a choice one of the words that were offered; anything else, and an
-answer that was cut, is no verdict. Never raises, whatever the text.
+The verdict is read as the answer of a solution is (`models.text.answers`: `#### V`, a box, `the answer is V`): the last
+plausible mark counts, so a critique may quote how a completion states its answer. A score is a plain decimal number
+within its bounds, a choice one of the words that were offered; anything else, and an answer that was cut, is no
+verdict. Never raises, whatever the text.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections.abc import Sequence
 
 from models.judges.judge import Answer
 from models.text.answers import extract_answer
+from models.text.signs import plain_signs
 
 YES, NO = "yes", "no"
 """Words of a verdict on whether something is so."""
@@ -33,8 +34,8 @@ def verdict(answer: Answer) -> str | None:
     """The verdict as it is written, or None where there is none."""
     if not answer.finished:
         return None
-    behind = answer.text.rpartition("####")[2]
-    return extract_answer(behind if "\\boxed{" in behind else answer.text)
+    stated = extract_answer(answer.text)
+    return None if stated is None else plain_signs(stated)
 
 
 def score(answer: Answer, lowest: float, highest: float) -> float | None:

@@ -19,7 +19,6 @@ from torch import Tensor, nn
 from models.bounds import Number
 from models.engine.engine import Sampling
 from models.episodes.play import EpisodeSettings
-from models.loop.attempt import Attempt
 from models.loop.feedback import Feedback
 from models.loop.judge import Divergence
 from models.loop.learner import Learner
@@ -28,6 +27,7 @@ from models.loop.rollout import Extra, Problem, Reads, Rollout, Scored, TokenBat
 from models.loop.round_tokens import RoundTokens
 from models.loop.signal import Signal
 from models.loop.slot_part import SlotPart
+from models.loop.verifying import Verifying
 from models.loop.world import World
 from models.text.encoding import Codec
 
@@ -147,7 +147,7 @@ class Rollouts(SlotPart):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reward(SlotPart):
+class Reward(Verifying):
     """What each completion is worth, or each of its tokens."""
 
     slot = "rewards"
@@ -181,34 +181,6 @@ class Reward(SlotPart):
     def principle(self) -> str:
         """What the reward model must go by, one of the recipe's principles; empty: whatever it goes by."""
         return ""
-
-    @property
-    def needs_answers(self) -> bool:
-        """Whether it holds completions against the problems' answers."""
-        return False
-
-    @property
-    def needs_tests(self) -> bool:
-        """Whether it runs the problems' tests."""
-        return False
-
-    @property
-    def verifies(self) -> bool:
-        """Whether `right` decides in evaluations and at the gate too, in place of the problems' answers."""
-        return False
-
-    def right(self, attempts: Sequence[Attempt]) -> list[bool]:
-        """Which attempts solve their problems, [attempts], of a reward that `verifies`."""
-        return []
-
-    @property
-    def grades(self) -> bool:
-        """Whether a reward that `verifies` also measures in part, by `grade`."""
-        return False
-
-    def grade(self, attempts: Sequence[Attempt]) -> list[float]:
-        """Share of what was demanded that each attempt meets, [attempts], in [0, 1], of a reward that `grades`."""
-        return []
 
     @property
     def by_token(self) -> bool:

@@ -18,6 +18,7 @@ from models.evaluation.gate import GateSettings
 from models.judges.settings import JudgeSettings
 from models.learner.supervised import SupervisedSettings
 from models.loop.alarm import AlarmSettings
+from models.loop.answer_check import AnswerCheck
 from models.loop.method import Slots
 from models.loop.schedule import ScheduleSettings
 from models.loop.slots import Advantage, Objective, Reference, Reward, Rollouts, Select
@@ -41,6 +42,7 @@ from models.reward_model.process_settings import ProcessSettings
 from models.reward_model.solutions import Labels
 from models.reward_model.strength import StrengthSettings
 from models.reward_model.trust import ReportSettings
+from models.rewards.exact_answer import ExactAnswer
 from models.source_code import GivenFile
 
 
@@ -197,6 +199,14 @@ class Recipe(Section):
     def verifier(self) -> Reward | None:
         """The reward that decides in evaluations and at the gate too; None: the problems' answers do."""
         return next((reward for reward in self.rewards if reward.verifies), None)
+
+    @property
+    def answer_check(self) -> AnswerCheck:
+        """How the expected answers of the data are checked."""
+        played = self.verifier is None and self.rollouts.episodes is not None
+        reading = [reward for reward in self.rewards if reward.needs_answers]
+        decides = self.verifier or ExactAnswer()
+        return AnswerCheck(None if played else decides, decides.by_wording and bool(reading) and not played)
 
     @property
     def shown_verifier(self) -> Reward | None:

@@ -24,11 +24,12 @@ from torch import Tensor
 
 from models.bounds import Number
 from models.loop.attempt import Attempt
-from models.loop.rollout import Rollout
+from models.loop.rollout import Problem, Rollout
 from models.loop.slots import Reward
 from models.loop.world import World
 from models.parts import part
-from models.text.answers import answer_key, extract_answer, same_answer
+from models.rewards.exact_answer import marked
+from models.text.answers import answer_key, expected_answer, extract_answer, same_answer
 from models.text.quantities import LONGEST_NUMBER
 
 Outcome = Literal["right_worth", "abstained", "withheld", "wrong", "invented"]
@@ -41,6 +42,7 @@ class Abstention(Reward):
 
     needs_answers = True
     verifies = True
+    by_wording = True
     says: tuple[str, ...] = ("unknown", "i don't know", "unanswerable")
     """Answers that abstain, without regard to case."""
     right_worth: Number = 1.0
@@ -64,6 +66,10 @@ class Abstention(Reward):
         """The worth of each answer, [completions]."""
         return torch.tensor([self._worth(rollout) for rollout in rollouts])
 
+    def stated(self, problem: Problem) -> str:
+        """Return the answer behind its mark."""
+        return marked(problem.answer)
+
     def right(self, attempts: Sequence[Attempt]) -> list[bool]:
         """Which attempts end with the right answer, or abstain where there is none, [attempts]."""
         outcomes = [self._outcome(problem.answer, text, finished) for problem, text, finished in attempts]
@@ -77,7 +83,7 @@ class Abstention(Reward):
     def _outcome(self, answer: str, text: str, finished: bool) -> Outcome:
         given = extract_answer(text) if finished else None
         abstains = given is not None and self._abstains(given)
-        if self._abstains(answer):
+        if self._abstains(expected_answer(answer)):
             return "abstained" if abstains else "invented"
         if same_answer(given, answer):
             return "right_worth"

@@ -16,11 +16,14 @@ from torch import Tensor
 
 from models.errors import UserError
 from models.loop.attempt import Attempt
-from models.loop.rollout import Rollout
+from models.loop.rollout import Problem, Rollout
 from models.loop.slots import Reward
 from models.loop.world import World
 from models.parts import part
-from models.text.answers import extract_answer
+from models.rewards.exact_answer import marked
+from models.text.answers import expected_answer, extract_answer
+from models.text.marked_answers import without_reasoning
+from models.text.signs import plain_signs
 
 LONGEST = 400
 """Characters of a stated answer beyond which it names no option: a label and the words of its option are fewer."""
@@ -55,17 +58,21 @@ class Choice(Reward):
         attempts = [Attempt.of(rollout) for rollout in rollouts]
         return torch.tensor([float(right) for right in self.right(attempts)])
 
+    def stated(self, problem: Problem) -> str:
+        """Return the label where a completion states it."""
+        return marked(problem.answer) if self.reads == "answer" else expected_answer(problem.answer)
+
     def right(self, attempts: Sequence[Attempt]) -> list[bool]:
         """Which attempts ended and name the option or class of their problems, [attempts]."""
         return [self._is_right(attempt) for attempt in attempts]
 
     def _is_right(self, attempt: Attempt) -> bool:
         named = self._named(attempt.text) if attempt.finished else None
-        return named is not None and named == _plain(attempt.problem.answer)
+        return named is not None and named == _plain(expected_answer(attempt.problem.answer))
 
     def _named(self, text: str) -> str | None:
         """The label that `text` names, in lower case; None where it names none, or more than one."""
-        stated = extract_answer(text) if self.reads == "answer" else text
+        stated = extract_answer(text) if self.reads == "answer" else without_reasoning(text)
         if stated is None or len(stated) > LONGEST:
             return None
         said = _plain(stated)
@@ -82,4 +89,4 @@ class Choice(Reward):
 
 def _plain(text: str) -> str:
     """Lower case, single spaces, no emphasis, quotes or final period around it."""
-    return " ".join(text.split()).strip(" *_\"'`").rstrip(".").rstrip(" *_\"'`").casefold()
+    return " ".join(plain_signs(text).split()).strip(" *_\"'`").rstrip(".").rstrip(" *_\"'`").casefold()

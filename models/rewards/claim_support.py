@@ -24,10 +24,10 @@ from models.loop.slots import Reward
 from models.loop.world import World
 from models.parts import part
 from models.recipe_paths import RecipePath
+from models.text.answers import before_answer
 from models.text.patterns import compiled
 
 _ENDS = re.compile(r"[;\n]|\.(?=\s|$)")
-_ANSWER = "####"
 
 
 @part("claim_support")
@@ -68,7 +68,8 @@ class ClaimSupport(OfDocuments, Reward):
 
     def _claims(self, text: str) -> set[str]:
         claim: re.Pattern[str] = vars(self)["_claim"]
-        pieces = map(_plain, _ENDS.split(text.rpartition(_ANSWER)[0] if _ANSWER in text else text))
+        before = before_answer(text)
+        pieces = map(_plain, _ENDS.split(text if before is None else before))
         return {piece for piece in pieces if claim.fullmatch(piece)}
 
 

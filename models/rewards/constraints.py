@@ -17,7 +17,7 @@ from torch import Tensor
 from models.episodes.hidden import hidden_of_each
 from models.formulas.constraints import Constraints, met
 from models.loop.attempt import Attempt
-from models.loop.rollout import Rollout
+from models.loop.rollout import Problem, Rollout
 from models.loop.slots import Reward
 from models.loop.world import World
 from models.parts import part
@@ -45,6 +45,10 @@ class ConstraintsMet(Reward):
     def grade(self, attempts: Sequence[Attempt]) -> list[float]:
         """Share of its constraints that each attempt meets, [attempts]; none where they cannot be read."""
         return [sum(each) / len(each) if each else 0.0 for each in _held(attempts)]
+
+    def accepts(self, problems: Sequence[Problem]) -> list[bool]:
+        """Return which problems have constraints that can be read, [problems]."""
+        return [constraints is not None for constraints in hidden_of_each(problems, Constraints, "constraints")]
 
 
 def _held(attempts: Sequence[Attempt]) -> list[list[bool]]:

@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 from models.loop.attempt import Attempt
-from models.loop.rollout import Rollout
+from models.loop.rollout import Problem, Rollout
 from models.loop.slots import Reward
 from models.loop.world import World
 from models.parts import part
-from models.text.answers import extract_answer, same_answer
+from models.text.answers import expected_answer, extract_answer, same_answer
 
 
 def is_right(text: str, answer: str, *, finished: bool) -> bool:
@@ -25,8 +25,13 @@ def is_right(text: str, answer: str, *, finished: bool) -> bool:
 
 
 def by_answer(attempts: Sequence[Attempt]) -> list[bool]:
-    """Which attempts end and state the answers of their problems, [attempts]."""
+    """Return which attempts end and state the answers of their problems, [attempts]."""
     return [is_right(text, problem.answer, finished=finished) for problem, text, finished in attempts]
+
+
+def marked(answer: str) -> str:
+    """Return a completion that states a problem's answer."""
+    return f"#### {expected_answer(answer)}"
 
 
 def solves(rollout: Rollout) -> bool:
@@ -39,6 +44,15 @@ class ExactAnswer(Reward):
     """Exact-answer verifier."""
 
     needs_answers = True
+    by_wording = True
+
+    def right(self, attempts: Sequence[Attempt]) -> list[bool]:
+        """Return which attempts end and state the answers of their problems, [attempts]."""
+        return by_answer(attempts)
+
+    def stated(self, problem: Problem) -> str:
+        """Return the answer behind its mark."""
+        return marked(problem.answer)
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
         """One or zero for each completion, [completions]."""

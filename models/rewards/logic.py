@@ -19,13 +19,15 @@ from pydantic import Field
 from torch import Tensor
 
 from models.loop.attempt import Attempt
-from models.loop.rollout import Rollout
+from models.loop.rollout import Problem, Rollout
 from models.loop.slots import Reward
 from models.loop.world import World
 from models.parts import part
-from models.text.answers import extract_answer
+from models.rewards.exact_answer import marked
+from models.text.answers import expected_answer, extract_answer
 from models.text.equivalence import shared_prover
 from models.text.logic import Tree, agreement, read_formula
+from models.text.marked_answers import without_reasoning
 
 _Read = tuple[Tree, Tree] | None
 """The formula of a completion and the problem's; None where either is none."""
@@ -56,6 +58,10 @@ class Logic(Reward):
             ]
         )
 
+    def stated(self, problem: Problem) -> str:
+        """Return the formula behind its mark."""
+        return marked(problem.answer)
+
     def right(self, attempts: Sequence[Attempt]) -> list[bool]:
         """Which attempts ended and state a formula that is proved to be equivalent, [attempts]."""
         return self._proved([_read(attempt) for attempt in attempts])
@@ -70,6 +76,6 @@ class Logic(Reward):
 def _read(attempt: Attempt) -> _Read:
     if not attempt.finished:
         return None
-    said = read_formula(extract_answer(attempt.text) or attempt.text)
-    wanted = read_formula(attempt.problem.answer)
+    said = read_formula(extract_answer(attempt.text) or without_reasoning(attempt.text))
+    wanted = read_formula(expected_answer(attempt.problem.answer))
     return None if said is None or wanted is None else (said, wanted)

@@ -28,14 +28,15 @@ from torch import Tensor
 
 from models.errors import UserError
 from models.loop.attempt import Attempt
-from models.loop.rollout import Rollout
+from models.loop.rollout import Problem, Rollout
 from models.loop.slots import Reward
 from models.loop.world import World
 from models.parts import part
-from models.text.answers import extract_answer, same_text
+from models.text.answers import expected_answer, extract_answer, same_text
 from models.text.expression_workers import Pair, can_compare, shared_workers
 from models.text.numerals import LONGEST, numeral, same_numeral, without_unit
 from models.text.relations import stated_pairs
+from models.text.signs import plain_signs
 from models.text.undone import leaves_undone
 
 _WORDS = re.compile(r"[^\W\d_]{2,}(?:[\s,.'-]+[^\W\d_]+)*[.]?")
@@ -48,6 +49,7 @@ class MathVerify(Reward):
 
     needs_answers = True
     verifies = True
+    by_wording = True
     seconds: Annotated[int, Field(ge=1, le=60)] = 2
     """That reading an answer, reading the problem's, and comparing them may take, each; what takes longer is wrong."""
 
@@ -61,11 +63,16 @@ class MathVerify(Reward):
         attempts = [Attempt.of(rollout) for rollout in rollouts]
         return torch.tensor([float(right) for right in self.right(attempts)])
 
+    def stated(self, problem: Problem) -> str:
+        """Return the answer in a box, which holds several lines too."""
+        return f"\\boxed{{{expected_answer(problem.answer)}}}"
+
     def right(self, attempts: Sequence[Attempt]) -> list[bool]:
         """Which attempts end and state what is the same as the answers of their problems, [attempts]."""
         stated = [extract_answer(text) if finished else None for _, text, finished in attempts]
         each = [
-            to_compare(given or "", problem.answer) for given, (problem, _, _) in zip(stated, attempts, strict=True)
+            to_compare(plain_signs(given or ""), plain_signs(expected_answer(problem.answer)))
+            for given, (problem, _, _) in zip(stated, attempts, strict=True)
         ]
         pairs = [pair for some in each for pair in some]
         verdicts = [is_plainly_same(pair) for pair in pairs]

@@ -25,7 +25,7 @@ from models.episodes.documents import OfDocuments, index_of, words_of
 from models.episodes.hidden import Hidden, hidden_of_each
 from models.errors import UserError
 from models.loop.attempt import Attempt
-from models.loop.rollout import Rollout
+from models.loop.rollout import Problem, Rollout
 from models.loop.slots import Reward
 from models.loop.world import World
 from models.parts import part
@@ -100,6 +100,10 @@ class SearchResults(OfDocuments, Reward):
             wants is not None and self._shares(attempt, wants) == (1.0, 1.0)
             for attempt, wants in zip(attempts, _wants(attempts), strict=True)
         ]
+
+    def accepts(self, problems: Sequence[Problem]) -> list[bool]:
+        """Return which problems have wants that can be read, [problems]."""
+        return [wants is not None for wants in hidden_of_each(problems, Wants, "expansions")]
 
     def _worth(self, shares: tuple[float, float] | None) -> float:
         return self.broken if shares is None else self.relevance * shares[0] + self.coverage * shares[1]

@@ -20,11 +20,12 @@ from torch import Tensor
 from models.bounds import Share
 from models.formulas.likeness import Metric, likeness, likeness_to_any
 from models.loop.attempt import Attempt
-from models.loop.rollout import Rollout
+from models.loop.rollout import Problem, Rollout
 from models.loop.slots import Reward
 from models.loop.world import World
 from models.parts import part
-from models.text.answers import extract_answer
+from models.rewards.exact_answer import marked
+from models.text.answers import before_answer, expected_answer, extract_answer
 
 
 @part("similarity")
@@ -34,7 +35,7 @@ class Similarity(Reward):
     metric: Metric = "chrf"
     """Which."""
     reads: Literal["answer", "whole", "before_answer"] = "answer"
-    """What of a completion is compared: the answer that it states, all of it, or what stands before `####`."""
+    """What of a completion is compared: the answer that it states, all of it, or what stands before the answer."""
     against: Literal["answer", "prompt"] = "answer"
     """What it is held against: the problem's answer, which may be several, a JSON list of texts; or the prompt, where
     retrieved text stands in it."""
@@ -54,6 +55,13 @@ class Similarity(Reward):
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
         """Values in [0, 1], [completions]."""
         return torch.tensor([self._value(Attempt.of(each)) for each in rollouts])
+
+    def stated(self, problem: Problem) -> str | None:
+        """Return the first reference where a completion says it; None where no answer is compared."""
+        if self.against == "prompt" or self.reads == "before_answer":
+            return None
+        reference = references(problem.answer)[0]
+        return marked(reference) if self.reads == "answer" else reference
 
     def right(self, attempts: Sequence[Attempt]) -> list[bool]:
         """Which attempts ended and are as alike to a single reference as is asked for, [attempts].
@@ -77,12 +85,15 @@ class Similarity(Reward):
         said = self._said(attempt.text) if attempt.finished else None
         if not said or not said.strip():
             return "", ()
-        return said, references(attempt.problem.answer) if self.against == "answer" else (attempt.problem.prompt,)
+        if self.against == "prompt":
+            return said, (attempt.problem.prompt,)
+        held = references(attempt.problem.answer)
+        return said, tuple(map(expected_answer, held)) if self.reads == "answer" else held
 
     def _said(self, text: str) -> str | None:
         if self.reads == "answer":
             return extract_answer(text)
-        return text if self.reads == "whole" else text.rpartition("####")[0]
+        return text if self.reads == "whole" else before_answer(text)
 
 
 @lru_cache(maxsize=4096)

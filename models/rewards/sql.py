@@ -24,7 +24,7 @@ from torch import Tensor
 from models.bounds import Positive
 from models.formulas.likeness import jaccard, runs_of
 from models.loop.attempt import Attempt
-from models.loop.rollout import Rollout
+from models.loop.rollout import Problem, Rollout
 from models.loop.slots import Reward
 from models.loop.world import World
 from models.parts import part
@@ -70,6 +70,10 @@ class Sql(Reward):
                 for attempt, judged in zip(attempts, self._judged(attempts), strict=True)
             ]
         )
+
+    def stated(self, problem: Problem) -> str:
+        """Return the problem's query in a block of code."""
+        return f"```sql\n{problem.answer}\n```"
 
     def right(self, attempts: Sequence[Attempt]) -> list[bool]:
         """Which attempts ended and give the rows that the problem's query gives, [attempts]."""

@@ -27,10 +27,11 @@ from torch import Tensor
 
 from models.bounds import Number
 from models.loop.attempt import Attempt
-from models.loop.rollout import Rollout
+from models.loop.rollout import Problem, Rollout
 from models.loop.slots import Reward
 from models.loop.world import World
 from models.parts import part
+from models.rewards.exact_answer import marked
 from models.sandbox.sandbox import Program, Verdict, shared_sandbox
 from models.sandbox.settings import SandboxSettings
 from models.sandbox.simulator import is_closed, require_simulator, simulate
@@ -73,6 +74,13 @@ class UnitTests(Reward):
         """The grade of each completion, [completions]."""
         verdicts = self._verdicts([Attempt.of(each) for each in rollouts])
         return torch.tensor([self._grade(verdict) for verdict in verdicts])
+
+    def stated(self, problem: Problem) -> str | None:
+        """Return the answer where it is the value that is asked for, or defines the function; else None."""
+        if self.reads == "value":
+            return marked(problem.answer)
+        defined = self.reads == "program" and f"def {problem.entry_point}(" in problem.answer
+        return f"```python\n{problem.answer}\n```" if defined and problem.entry_point else None
 
     def right(self, attempts: Sequence[Attempt]) -> list[bool]:
         """Which attempts ended and pass all cases, [attempts]."""

@@ -6,6 +6,7 @@ import ast
 import re
 
 from models.text.answers import extract_answer
+from models.text.marked_answers import without_reasoning
 
 _BLOCK = re.compile(
     r"^[ \t]*```[ \t]*(?:(?:python|py|python3|verilog|systemverilog|v|sv)[ \t]*)?\r?\n(.*?)^[ \t]*```",
@@ -27,6 +28,7 @@ def written_program(prompt: str, completion: str, entry_point: str) -> str:
         entry_point: name of the function that is asked for.
     """
     defines = re.compile(rf"^(?:async[ \t]+)?def[ \t]+{re.escape(entry_point)}\b", re.MULTILINE)
+    completion = without_reasoning(completion)
     blocks: list[str] = _BLOCK.findall(completion)
     with_function = [block for block in blocks if defines.search(block)]
     code = (with_function or blocks or [completion])[-1]
@@ -36,7 +38,8 @@ def written_program(prompt: str, completion: str, entry_point: str) -> str:
 
 
 def written_code(completion: str) -> str:
-    """The last block of code, of a completion without any all of it."""
+    """The last block of code, of a completion without any all of it; never what stands in reasoning tags."""
+    completion = without_reasoning(completion)
     blocks: list[str] = _BLOCK.findall(completion)
     return blocks[-1] if blocks else completion
 

@@ -1,14 +1,16 @@
 """The final answer of a worked solution, and whether two answers are the same.
 
-A completion states its answer in one of the ways that data sets and models use, tried in this order:
+A completion states its answer by the last plausible mark in it, whatever its kind (models.text.marked_answers):
 
-    #### 42                  the last line with the marker (GSM8K and the built-in data)
-    \\boxed{42}               the last box, braces balanced (MATH)
-    ... the answer is 42.    the last such phrase; also `answer: 42` and a line `A: 42`
+    #### 42                  to the end of the line (GSM8K and the built-in data)
+    \\boxed{42}               braces balanced (MATH)
+    <answer>42</answer>
+    ... the answer is 42.    to the end of the sentence; also `answer: 42` and a line `A: 42`
 
 Numbers are compared exactly, as fractions: 1,200 = $1200.00 = 1200 and 1/2 = 0.5 = 50/100. A sign, a currency,
 a percent sign and a unit after a number do not make an answer another one (50% is read as 50), a scale does
-(5 million is not 5). Everything else is compared as text, without regard to case and white space.
+(5 million is not 5). Lists are compared item by item: (1,2) = (1, 2). Everything else is compared as text, without
+regard to case, white space, and to how a script writes its digits, signs and accents (models.text.signs).
 
 A reward is earned here, so what is doubtful is refused: `5 or 6` is no number and equals neither. So is what is left
 undone: a fraction that is whole, as 84/2 or 42/1, is right only where the expected answer is written as a fraction too.
@@ -18,13 +20,18 @@ Every function takes any text whatever, never raises on it, and takes time linea
 from __future__ import annotations
 
 import re
+from functools import lru_cache
+from typing import NamedTuple
 
-from models.text.quantities import plain_text, quantity_of, same_quantity
+from models.text.marked_answers import final_mark
+from models.text.quantities import Quantity, plain_text, quantity_of, same_quantity
+from models.text.signs import plain_signs
 
-_HASHES = "####"
-_PHRASE = re.compile(r"\banswer[ \t*_]*(?:is\b|:|=)|^[ \t]*A:", re.IGNORECASE | re.MULTILINE)
-_SENTENCE_END = re.compile(r"[.!?;](?=\s|$)|\n")
 _LAST_NUMBER = re.compile(r"(?:(?<![0-9)])[-−])?(?:[0-9][0-9,]*(?:\.[0-9]+)?|\.[0-9]+)(?:/[0-9]+)?")
+_BRACKETS = {"(": ")", "[": "]", "{": "}"}
+_LIST = re.compile(r"([(\[{]?)([^()\[\]{}]*)([)\]}]?)")
+_BETWEEN_ITEMS = re.compile(r" ?(?:[,;] |,(?![0-9]{3}(?![0-9]))|;) ?")
+_ANY_COMMA = re.compile(r" ?[,;] ?")
 
 
 def extract_answer(text: str, last_number: bool = False) -> str | None:
@@ -35,11 +42,18 @@ def extract_answer(text: str, last_number: bool = False) -> str | None:
         last_number: where no answer is marked, take the last number in the text. Lenient: for judging models that
             were never trained on a format, not for a reward.
     """
-    answer = _after_hashes(text) or _boxed(text) or _after_phrase(text)
+    mark = final_mark(text)
+    answer = None if mark is None else text[mark.begin : mark.end].strip()
     if answer is None and last_number:
-        for match in _LAST_NUMBER.finditer(text):
+        for match in _LAST_NUMBER.finditer(plain_signs(text)):
             answer = match.group().rstrip(",")
     return answer
+
+
+def expected_answer(answer: str) -> str:
+    """Return a problem's answer in its plain form: of a text that marks its answer, as `#### 5` or a worked solution,
+    what it states; any other text as it is."""
+    return _expected(answer).stated
 
 
 def same_answer(given: str | None, expected: str) -> bool:
@@ -50,13 +64,10 @@ def same_answer(given: str | None, expected: str) -> bool:
     """
     if given is None:
         return False
-    left, right = plain_text(given), plain_text(expected)
-    if not left or not right:
+    left, right = plain_text(given), _expected(expected)
+    if not left or not right.plain:
         return False
-    if left == right:
-        return True
-    a, b = quantity_of(left), quantity_of(right)
-    return a is not None and b is not None and same_quantity(a, b)
+    return left in (right.plain, right.whole) or _same(_read(left), right.read)
 
 
 def same_text(given: str, expected: str) -> bool:
@@ -68,8 +79,7 @@ def same_text(given: str, expected: str) -> bool:
 def answer_key(answer: str) -> str:
     """A text equal for answers that are the same, for counting votes: `1/2` for `0.50`. Units are left out."""
     plain = plain_text(answer)
-    number = quantity_of(plain)
-    return plain if number is None or number.undone else str(number.value)
+    return _key(_read(plain)) or plain
 
 
 def answer_kind(answer: str) -> str:
@@ -88,46 +98,79 @@ def answer_kind(answer: str) -> str:
     return "letter" if len(plain) == 1 or (len(plain) == 3 and plain[0] == "(" and plain[2] == ")") else "word"
 
 
-def before_answer(text: str) -> str:
-    """What stands before the `####` whose answer `extract_answer` reads; empty where it reads none there."""
-    place = _marker(text)
-    return "" if place is None else text[:place]
+def before_answer(text: str) -> str | None:
+    """Return what stands before the mark of the final answer, reasoning included; None where no answer is marked."""
+    mark = final_mark(text)
+    return None if mark is None else text[: mark.start]
 
 
-def _after_hashes(text: str) -> str | None:
-    place = _marker(text)
-    return None if place is None else text[place + len(_HASHES) :].partition("\n")[0].strip()
+class _Items(NamedTuple):
+    """A list of answers, in brackets or without."""
+
+    bracket: str
+    items: tuple[Quantity | str, ...]
 
 
-def _marker(text: str) -> int | None:
-    """Place of the last marker in the last line that states something behind its own."""
-    end = len(text)
-    for line in reversed(text.split("\n")) if _HASHES in text else ():
-        before, marker, rest = line.rpartition(_HASHES)
-        if marker and rest.strip():
-            return end - len(line) + len(before)
-        end -= len(line) + 1
-    return None
+_Read = Quantity | _Items | None
+"""A number, a list, or any other text."""
 
 
-def _boxed(text: str) -> str | None:
-    start = text.rfind("\\boxed{")
-    if start < 0:
+class _Expected(NamedTuple):
+    """What is asked for, read once for all completions of a problem."""
+
+    stated: str
+    plain: str
+    whole: str
+    """The plain text of all of it, also where it marks its answer."""
+    read: _Read
+
+
+@lru_cache(maxsize=1024)
+def _expected(answer: str) -> _Expected:
+    stated, whole = extract_answer(answer) or answer, plain_text(answer)
+    plain = plain_text(stated)
+    return _Expected(stated, plain, whole, _read(plain)) if plain else _Expected(answer, whole, whole, _read(whole))
+
+
+def _read(plain: str) -> _Read:
+    number = quantity_of(plain)
+    if number is not None or ("," not in plain and ";" not in plain):
+        return number
+    match = _LIST.fullmatch(plain)
+    if match is None or match[3] != _BRACKETS.get(match[1], ""):
         return None
-    depth = 0
-    for end in range(start + len("\\boxed"), len(text)):
-        depth += {"{": 1, "}": -1}.get(text[end], 0)
-        if depth == 0:
-            return text[start + len("\\boxed{") : end].strip() or None
-    return None
+    # no number has thousands' commas in brackets in which no comma has a space behind it
+    between = _ANY_COMMA if match[1] and ", " not in plain else _BETWEEN_ITEMS
+    items = tuple(each.strip() for each in between.split(match[2]))
+    return _Items(match[1], tuple(map(_item, items))) if all(items) else None
 
 
-def _after_phrase(text: str) -> str | None:
-    start = None
-    for phrase in _PHRASE.finditer(text):
-        start = phrase.end()
-    if start is None:
-        return None
-    rest = text[start:].lstrip(" \t\r\n:*_=")
-    end = _SENTENCE_END.search(rest)
-    return (rest[: end.start()] if end else rest).strip() or None
+def _item(plain: str) -> Quantity | str:
+    """A number without unit and name; any other item is a text: of a list, `2 apples` and `2` are two answers."""
+    number = quantity_of(plain)
+    return plain if number is None or number.unit or number.name else number
+
+
+def _same(given: _Read, expected: _Read) -> bool:
+    if isinstance(given, Quantity) and isinstance(expected, Quantity):
+        return same_quantity(given, expected)
+    if not isinstance(given, _Items) or not isinstance(expected, _Items):
+        return False
+    if given.bracket != expected.bracket or len(given.items) != len(expected.items):
+        return False
+    return all(map(_same_item, given.items, expected.items))
+
+
+def _same_item(given: Quantity | str, expected: Quantity | str) -> bool:
+    if isinstance(given, Quantity) and isinstance(expected, Quantity):
+        return same_quantity(given, expected)
+    return given == expected
+
+
+def _key(read: _Read | str) -> str | None:
+    if isinstance(read, _Items):
+        items = ", ".join(_key(item) or "" for item in read.items)
+        return f"{read.bracket}{items}{_BRACKETS.get(read.bracket, '')}"
+    if isinstance(read, Quantity):
+        return None if read.undone else str(read.value)
+    return read

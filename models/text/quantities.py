@@ -10,7 +10,9 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 from typing import NamedTuple
+from unicodedata import category
 
+from models.text.signs import SIGNS, composed
 from models.text.units import is_unit
 
 LONGEST_NUMBER = 200
@@ -28,18 +30,17 @@ _FRACTION = re.compile(r"\\[dt]?frac\{([^{}]*)\}\{([^{}]*)\}")
 _SIMPLE = re.compile(r"\s*(?:[-+]?[0-9][0-9.,]*|[^\W_])?\s*")
 """What needs no brackets above or below a stroke."""
 _WRAPPED_UNIT = re.compile(r"(?<=[0-9])\\(?=(?:text|mathrm|mathbf|textbf|mbox)\{)")
+_SIZE = re.compile(r"\\(?:left|right)(?![A-Za-z])")
 _WRAPPED = re.compile(r"\\(?:text|mathrm|mathbf|textbf|mbox)\{([^{}]*)\}")
-_VULGAR = {"½": " 1/2", "⅓": " 1/3", "⅔": " 2/3", "¼": " 1/4", "¾": " 3/4"}
+_VULGAR = dict(
+    zip("½⅓⅔¼¾⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞", "1/2 1/3 2/3 1/4 3/4 1/5 2/5 3/5 4/5 1/6 5/6 1/8 3/8 5/8 7/8".split(), strict=True)
+)
+_CURRENCIES = "".join(sign for sign in map(chr, range(0x20D0)) if category(sign) == "Sc")
+_DROPPED = f"%`{_CURRENCIES}"
 _ONE_CHARACTER: dict[int, str] = {
-    **{ord(vulgar): plain for vulgar, plain in _VULGAR.items()},
-    **{ord(minus): "-" for minus in "−‐‑‒–﹣－"},
-    **{ord(space): " " for space in "\u00a0\u2007\u2009\u202f\u3000"},
-    **{0xFF10 + digit: str(digit) for digit in range(10)},
-    **{ord(drop): "" for drop in "$€£¥₹%％`\u200b\ufeff"},
-    ord("＋"): "+",
-    ord("，"): ",",
-    ord("．"): ".",
-    ord("⁄"): "/",
+    **{code: "" if sign in _DROPPED else sign for code, sign in SIGNS.items()},
+    **{ord(vulgar): f" {plain}" for vulgar, plain in _VULGAR.items()},
+    **{ord(drop): "" for drop in _DROPPED},
 }
 
 
@@ -58,9 +59,10 @@ class Quantity(NamedTuple):
 
 def plain_text(answer: str) -> str:
     """Lower case, one kind of minus, digit and space, no currency, emphasis, LaTeX wrapping or final period."""
-    answer = answer.translate(_ONE_CHARACTER)
+    answer = composed(answer.translate(_ONE_CHARACTER))
     if "\\" in answer:
         answer = _WRAPPED.sub(r"\1", _WRAPPED_UNIT.sub(r" \\", _FRACTION.sub(_with_a_stroke, answer)))
+        answer = _SIZE.sub("", answer)
         for command in ("\\(", "\\)", "\\[", "\\]", "\\,", "\\!", "\\;", "\\ ", "\\"):
             answer = answer.replace(command, "")
     answer = " ".join(answer.split()).strip(" *_\"'").rstrip(".").rstrip(" *_\"'")

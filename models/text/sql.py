@@ -9,8 +9,11 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 
+from models.text.marked_answers import without_reasoning
+
 _BLOCK = re.compile(r"^[ \t]*```[ \t]*(?:(?:sql|sqlite)[ \t]*)?\r?\n(.*?)^[ \t]*```", re.DOTALL | re.MULTILINE | re.I)
 _TAG = re.compile(r"<answer>((?:(?!</?answer>).)*)</answer>", re.DOTALL | re.IGNORECASE)
+_MARKED = re.compile(r"####\s*(?=(?:select|with|values)\b)", re.IGNORECASE)
 _TOKEN = re.compile(
     r"--[^\n]*"  # a comment
     r"|/\*(?:[^*]|\*(?!/))*(?:\*/|\Z)"
@@ -22,16 +25,18 @@ _SAME = {"<>": "!=", "==": "="}
 
 
 def written_query(completion: str) -> str:
-    """The query of a completion: within its last `<answer>`, of that its last block of code, else what follows the last
-    `####`, else all of it; without the semicolon at its end."""
-    text = completion
+    """Return the query of a completion: within its last `<answer>`, of that its last block of code, else what follows
+    the last `####` with a query behind it, or the last one, else all of it; without the semicolon at its end. Text in
+    reasoning tags is not read."""
+    text = completion = without_reasoning(completion)
     for match in _TAG.finditer(completion):
         text = match[1]
     blocks: list[str] = _BLOCK.findall(text)
     if blocks:
         text = blocks[-1]
     elif "####" in text:
-        text = text.rpartition("####")[2]
+        marked = max((match.end() for match in _MARKED.finditer(text)), default=text.rfind("####") + len("####"))
+        text = text[marked:].partition("####")[0]
     return text.strip().rstrip("; \t\r\n")
 
 
