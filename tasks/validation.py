@@ -31,7 +31,7 @@ from models.datasets import quarantine, repeated_problems
 from models.datasets.prepare import notes_of
 from models.datasets.quarantine import EXAMPLES, Failed, FileFailures, counts_by_reason, row_name, why_stop
 from models.datasets.repeated_problems import first_of_repeated
-from models.datasets.row_checks import CountTokens, Facts, ParseAnswer, computed_columns, facts_of
+from models.datasets.row_checks import CheckAnswers, CountTokens, Facts, ParseAnswer, computed_columns, facts_of
 from models.datasets.row_checks import neighbours_of as neighbours_among
 from models.datasets.row_groups import row_groups
 from models.datasets.schema import (
@@ -143,6 +143,7 @@ def validate(
     pieces: Path | None = None,
     held_out: Sequence[Path] = (),
     count_prompts: CountTokens | None = None,
+    check_answers: CheckAnswers | None = None,
 ) -> ValidationReport:
     """Hold prepared data against its suites, set failing rows aside and write the rest.
 
@@ -158,6 +159,7 @@ def validate(
             killed, is not looked at again. Removed in the end. None: nothing is kept.
         count_prompts: tokens of each prompt with what the recipe writes around it; None: as of any text.
         held_out: other prepared data, none of whose prompts may stand in the rows that are trained or validated on.
+        check_answers: what the recipe's verifier finds of the expected answers.
 
     Raises:
         UserError: files are unreadable, empty or lack a column; or more rows of some failed than
@@ -179,9 +181,8 @@ def validate(
         facts = _facts(source)
 
         def look(start: int, frame: pd.DataFrame, source: Source = source, facts: Facts = facts) -> pd.DataFrame:
-            computed = computed_columns(
-                source.split, frame, neighbours, facts, count_tokens, parse_answer, count_prompts
-            )
+            reading = count_tokens, parse_answer, count_prompts, check_answers
+            computed = computed_columns(source.split, frame, neighbours, facts, *reading)
             return pd.concat([frame, computed], axis="columns").assign(row=np.arange(start, start + len(frame)))
 
         def checker(part: str, checks: Sequence[Check], file: str = source.name) -> Expectations:

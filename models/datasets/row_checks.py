@@ -6,6 +6,8 @@ Great Expectations then holds these columns, beside the raw ones, against `data/
     tokens                  tokens of the longest sequence that the row makes
     problem_is_first        no earlier row of the file is the same problem   (problems of the gate)
     answer_parses           the verifier can read the expected answer         (only where the file has answers)
+    answer_is_accepted      the verifier accepts the expected answer itself    (only where the file has answers)
+    answer_is_short         it is no whole sentence, where wording counts     (only where the file has answers)
     completion_answers      the completion states an answer it can read       (only where the file has answers)
     chosen_differs          chosen and rejected are not the same text
     chosen_is_longer        1 where the chosen text is the longer one, 0 where it is the shorter, one half for a tie
@@ -38,6 +40,8 @@ COMPUTED = {
     "tokens": "prompt",
     "problem_is_first": "prompt",
     "answer_parses": "answer",
+    "answer_is_accepted": "answer",
+    "answer_is_short": "answer",
     "completion_answers": "completion",
     "chosen_differs": "rejected",
     "chosen_is_longer": "chosen",
@@ -50,6 +54,8 @@ COMPUTED = {
 
 CountTokens = Callable[[Sequence[str]], list[int]]
 ParseAnswer = Callable[[str], str | None]
+CheckAnswers = Callable[[Sequence[Mapping[str, Any]]], Mapping[str, Sequence[bool]]]
+"""Rows with answers -> what the recipe's verifier finds of them, by computed column."""
 
 
 @dataclass(frozen=True)
@@ -133,6 +139,7 @@ def computed_columns(
     count_tokens: CountTokens,
     parse_answer: ParseAnswer,
     count_prompts: CountTokens | None = None,
+    check_answers: CheckAnswers | None = None,
 ) -> pd.DataFrame:
     """The computed columns of some rows of a file, [rows, some of `COMPUTED`], in the order and with the index of
     `frame`; which columns there are hangs on the file and not on the rows.
@@ -145,6 +152,7 @@ def computed_columns(
         count_tokens: tokens of each text. Called once for each column, with the texts that differ.
         parse_answer: the answer that a completion states, or None where it states none that can be read.
         count_prompts: tokens of each prompt with what the recipe writes around it; None: as of any text.
+        check_answers: what the verifier finds of the expected answers; None: it is not asked.
     """
     columns: dict[str, pd.Series] = {"id_is_unique": ~_texts(frame, "id").isin(neighbours.repeated_ids)}
     columns["tokens"] = _tokens(frame, count_tokens, count_prompts or count_tokens)
@@ -152,6 +160,11 @@ def computed_columns(
         columns["problem_is_first"] = is_first(frame, facts.first_of_repeated)
     if facts.has_answers:
         columns |= _answers(frame, parse_answer)
+        if check_answers is not None:
+            named = [name for name in ("id", "prompt", "answer", "tests", "entry_point") if name in frame]
+            read = pd.DataFrame({name: _texts(frame, name) for name in named})
+            found = check_answers(read.to_dict("records"))
+            columns |= {name: pd.Series(list(held), index=frame.index) for name, held in found.items()}
     if "chosen" in frame:
         chosen, rejected = _texts(frame, "chosen"), _texts(frame, "rejected")
         columns["chosen_differs"] = (chosen.str.strip() != rejected.str.strip()) | (chosen.str.strip() == "")

@@ -9,6 +9,7 @@ from prefect import task
 
 from models.datasets.schema import Kind, available, table_pieces
 from models.datasets.validation import ValidationSettings
+from models.loop.answer_check import AnswerCheck
 from models.policy.aspects import ReadingSettings
 from models.policy.fitted_tokenizer import fitted_tokenizer
 from models.policy.folder import hash_folder
@@ -32,6 +33,8 @@ class ValidationSections(Sections):
     validation: ValidationSettings
     policy: ReadingSettings = of("reading_policy")
     data_template: str | None = of("data.template")
+    answer_check: AnswerCheck
+    """Whether the verifier accepts the answers."""
 
 
 @task(name="validate", **cached_by_key)
@@ -80,6 +83,7 @@ def validate_data(
                     pieces=kept,
                     held_out=[other.folder for other in held_out],
                     count_prompts=prompts,
+                    check_answers=recipe.answer_check,
                 )
         finally:
             if (folder / "data_docs").is_dir():

@@ -11,6 +11,8 @@ from pandas import DataFrame
 
 from models.datasets import row_checks
 from models.datasets.row_checks import COMPUTED, Neighbours, computed_columns, facts_of, neighbours_of
+from models.loop.answer_check import AnswerCheck
+from models.rewards.exact_answer import ExactAnswer
 from models.text.answers import extract_answer
 
 ALONE = Neighbours(repeated_ids=frozenset(), held_out={}, held_out_ngrams={}, ngram=0)
@@ -57,6 +59,8 @@ def test_every_computed_column_is_known_and_can_occur() -> None:
     seen = {name for frame in frames for name in compute(frame, "train", leak)}
     of_gate = replace(facts_of(frames[:1]), first_of_repeated={})
     seen |= set(computed_columns("gate", frames[0], ALONE, of_gate, words, extract_answer))
+    check = AnswerCheck(ExactAnswer(), True)
+    seen |= set(computed_columns("gate", frames[0], ALONE, of_gate, words, extract_answer, check))
     assert seen == set(COMPUTED)
 
 
