@@ -7,9 +7,8 @@ under one folder:
     quarantine.parquet      the rows that failed, with the reason
     clean/                  the rest, under the same names; only where few enough failed, and then complete
 
-Data need not fit in memory. Files are read in pieces, three times: for what rows are compared with, for the checks, and
-to be written; of a row are held the hash of its id and the places where it fails. A validation that was killed goes on
-behind the last piece that it checked.
+Files are read in pieces, three times: for what rows are compared with, for the checks, and to be written. Of a row only
+the hash of its id and the places where it fails are kept. A validation that was killed continues after its last piece.
 """
 
 from __future__ import annotations
@@ -154,7 +153,7 @@ def validate(
         parse_answer: the answer that a completion states, or None.
         out: folder for what comes out. An earlier validation's output in it is replaced.
         suites: folder with a suite for each kind.
-        advance: is told how far it is.
+        advance: called with the rows that were checked.
         pieces: folder in which it is kept how far it is: what is found there, left by a validation of the same that was
             killed, is not looked at again. Removed in the end. None: nothing is kept.
         count_prompts: tokens of each prompt with what the recipe writes around it; None: as of any text.
@@ -169,8 +168,8 @@ def validate(
     sources = sources_of(folder)
     others = [source for other in held_out for source in sources_of(other)]
     read = {kind: read_suite(suites, kind) for kind in {source.kind for source in sources}}
-    for leftover in (out / "clean", out / "data_docs"):
-        shutil.rmtree(leftover, ignore_errors=True)
+    for name in ("clean", "data_docs"):
+        shutil.rmtree(out / name, ignore_errors=True)
     (out / "quarantine.parquet").unlink(missing_ok=True)
     out.mkdir(parents=True, exist_ok=True)
 
@@ -189,9 +188,9 @@ def validate(
             return Expectations(context, folder.name, file, part, checks, settings)
 
         checked.append(_check(source, read[source.kind], look, checker, advance, PieceVerdicts(pieces)))
-    (out / "data_docs").mkdir()
-    report = page(folder.name, [file.findings for file in checked], settings.model_dump())
-    (out / "data_docs" / "index.html").write_text(report, encoding="utf-8")
+    docs = out / "data_docs" / "index.html"
+    docs.parent.mkdir()
+    docs.write_text(page(folder.name, [file.findings for file in checked], settings.model_dump()), encoding="utf-8")
 
     failures = {file.failures.file: file.failures for file in checked}
     stops = [stop for file in checked for stop in file.stops]
@@ -200,8 +199,7 @@ def validate(
         shutil.rmtree(pieces, ignore_errors=True)
     _write_quarantine(sources, failures, out / "quarantine.parquet")
     if stops:
-        where = f"failing rows are in {out / 'quarantine.parquet'}, the report is {out / 'data_docs' / 'index.html'}"
-        raise UserError(*stops, where)
+        raise UserError(*stops, f"failing rows are in {out / 'quarantine.parquet'}, the report is {docs}")
     _write_clean(folder, sources, failures, out / "clean")
     set_aside = {name: len(of_file.rows) for name, of_file in failures.items()}
     return ValidationReport(
@@ -213,7 +211,7 @@ def validate(
         warnings=[warning for file in checked for warning in file.warnings],
         notes=notes_of(read_manifest(folder)) if (folder / MANIFEST).is_file() else [],
         expectations=sum(len(file.findings.findings) for file in checked),
-        docs=str(out / "data_docs" / "index.html"),
+        docs=str(docs),
         clean=str(out / "clean"),
         quarantine=str(out / "quarantine.parquet"),
     )

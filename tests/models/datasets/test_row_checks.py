@@ -60,7 +60,7 @@ def test_every_computed_column_is_known_and_can_occur() -> None:
     of_gate = replace(facts_of(frames[:1]), first_of_repeated={})
     seen |= set(computed_columns("gate", frames[0], ALONE, of_gate, words, extract_answer))
     check = AnswerCheck(ExactAnswer(), True)
-    seen |= set(computed_columns("gate", frames[0], ALONE, of_gate, words, extract_answer, check))
+    seen |= set(computed_columns("gate", frames[0], ALONE, of_gate, words, extract_answer, check_answers=check))
     assert seen == set(COMPUTED)
 
 
