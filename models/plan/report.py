@@ -33,13 +33,13 @@ def planned(recipe: Recipe, prompt: int, memory: float | None, whence: str = "")
     names = stages(recipe)
     if not names:
         raise UserError(f"{recipe.name}: warm_start, reward_model and schedule are null, so nothing is trained")
-    config, found = policy_config(recipe)
+    config, origin = policy_config(recipe)
     device = this_device() if memory is None else Device("cuda", int(memory * GIB))
     fastest: Precision = "bfloat16" if device.kind == "cuda" else "float32"
     autocast = autocast_of(fastest if recipe.policy.precision == "auto" else recipe.policy.precision)
     given = PlanContext(config, prompt, device, autocast)
     plans = [stage_of(name, recipe, given) for name in names]
-    page = [*_head(recipe, given, plans, whence or found), "", *_table(plans), "", *_verdict(recipe, given, plans)]
+    page = [*_head(recipe, given, plans, whence or origin), "", *_table(plans), "", *_verdict(recipe, given, plans)]
     return "\n".join(page), all(plan.needs.total <= device.memory for plan in plans)
 
 

@@ -216,9 +216,9 @@ def test_a_setting_that_a_step_does_not_read_repeats_nothing_of_it(before: list[
         "validate": validation.ValidationSections, "warm_start": start.WarmStartSections,
         "evaluate": evaluate.ShownSections, "gate": evaluate.GateSections, "fine_tune": fine_tune.FineTuneSections,
     }  # fmt: skip
-    one, other = (load_recipe("arithmetic", overrides) for overrides in (before, [*before, change]))
+    former, latter = (load_recipe("arithmetic", overrides) for overrides in (before, [*before, change]))
     assert {
-        name for name, made in steps.items() if content_key("a", made(one)) == content_key("a", made(other))
+        name for name, made in steps.items() if content_key("a", made(former)) == content_key("a", made(latter))
     } == kept
 
 
