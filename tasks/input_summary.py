@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from models.datasets.row_table import open_rows
-from models.datasets.schema import Split, available
+from models.datasets.schema import SYSTEM, Split, available
 from models.evaluation.samples import Kinds, Numbers, Sample
 from models.text.answers import answer_kind, expected_answer
 from models.text.encoding import Codec
@@ -46,7 +46,9 @@ def _of_split(data: Path, split: Split, codec: Codec, rows: int) -> dict[str, Sa
     kinds: list[str] = []
     for start in range(0, len(chosen), BATCH):
         problems = table.rows(chosen[start : start + BATCH])
-        prompts = codec.prompts([problem["prompt"] for problem in problems])
+        prompts = codec.prompts(
+            [problem["prompt"] for problem in problems], [problem.get(SYSTEM, "") for problem in problems]
+        )
         lengths += map(len, prompts)
         unknown += unknown_shares(codec.tokenizer, prompts).tolist()
         answers = [expected_answer(problem["answer"]) for problem in problems]

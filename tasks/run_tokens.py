@@ -17,7 +17,7 @@ from torch import Tensor
 from models.evaluation.records import Completion, PromptRecord
 from models.learner.packing import Sequences
 from models.loop.read_problems import LengthSections, read_problems
-from models.loop.rollout import Problem
+from models.loop.rollout import Problem, texts_of
 from models.policy.folder import load_tokenizer
 from models.text.encoding import Codec
 from models.text.end_ids import ends_of_folder
@@ -56,7 +56,7 @@ class RunTokens:
         chosen = read_problems(data, self.run, split, recipe, limit)
         if self.alike:
             return chosen
-        prompts = self.own.prompts([problem.prompt for problem in chosen])
+        prompts = self.own.prompts(*texts_of(chosen))
         return [replace(problem, tokens=tuple(ids)) for problem, ids in zip(chosen, prompts, strict=True)]
 
     def scorer(
@@ -70,7 +70,7 @@ class RunTokens:
         """
         if score is None or self.alike:
             return score
-        ours = self.run.prompts([problem.prompt for problem in problems])
+        ours = self.run.prompts(*texts_of(problems))
         prompts = {tuple(problem.tokens): ids for problem, ids in zip(problems, ours, strict=True)}
 
         def score_anew(sequences: Sequences) -> Tensor:

@@ -36,6 +36,7 @@ from models.datasets.row_groups import row_groups
 from models.datasets.schema import (
     COLUMNS,
     MANIFEST,
+    SYSTEM,
     Kind,
     Split,
     arrow_schema,
@@ -73,6 +74,7 @@ class Source:
     kind: Kind
     split: Split
     rows: int
+    schema: pa.Schema
 
     @property
     def name(self) -> str:
@@ -83,12 +85,12 @@ class Source:
         """Its rows in order, with the place of the first of each piece; nothing is cast, nulls stay.
 
         Args:
-            columns: which; None: all of its kind.
+            columns: which; None: all of its kind, and its system messages where it has any.
 
         Raises:
             UserError: the file cannot be read.
         """
-        start, wanted = 0, list(columns or COLUMNS[self.kind])
+        start, wanted = 0, list(columns or self.schema.names)
         try:
             for batch in pq.ParquetFile(self.path).iter_batches(PIECE_ROWS, columns=wanted):
                 table = pa.Table.from_batches([batch]).select(wanted)
@@ -239,13 +241,13 @@ def sources_of(folder: Path) -> list[Source]:
 def _source(path: Path, kind: Kind, split: Split) -> Source:
     """A file whose columns are there. What is not even text or a number stops here."""
     parquet = open_parquet(path)
-    schema = parquet.schema_arrow
+    schema, wished = parquet.schema_arrow, arrow_schema(kind, system=SYSTEM in parquet.schema_arrow.names)
     for column in COLUMNS[kind]:
         if column not in schema.names:
             raise UserError(f"{path}: no column '{column}' (it has {', '.join(schema.names)})")
     if parquet.metadata.num_rows == 0:
         raise UserError(f"{path}: the {split} split of {kind} is empty")
-    for wanted in arrow_schema(kind):
+    for wanted in wished:
         given = schema.field(wanted.name).type
         fits = (
             pa.types.is_integer(given)
@@ -254,7 +256,7 @@ def _source(path: Path, kind: Kind, split: Split) -> Source:
         )
         if not fits:
             raise UserError(f"{path}: column '{wanted.name}' holds {given}, not {wanted.type}")
-    return Source(path, kind, split, parquet.metadata.num_rows)
+    return Source(path, kind, split, parquet.metadata.num_rows, wished)
 
 
 @dataclass(frozen=True)
@@ -387,13 +389,11 @@ def _write_clean(folder: Path, sources: Sequence[Source], failures: Mapping[str,
             raise UserError(f"{source.path}: no row passed its checks")
     with replace_folder(clean) as partial:
         for source in sources:
-            schema = arrow_schema(source.kind)
             sound = np.ones(source.rows, dtype=bool)
             sound[failures[source.name].rows] = False
-            with row_groups(partial / source.name, schema) as groups:
+            with row_groups(partial / source.name, source.schema) as groups:
                 for start, table in source.pieces():
-                    kept = table.filter(pa.array(sound[start : start + table.num_rows]))
-                    groups.add(kept.cast(schema))
+                    groups.add(table.filter(pa.array(sound[start : start + table.num_rows])).cast(source.schema))
         if (folder / MANIFEST).is_file():
             manifest = read_manifest(folder) | {"rows": left}
             (partial / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from models.datasets.formats import SPLIT_IF_NAMED, GivenSplit, columns_of, convert_row, unrecognised
 from models.datasets.raw import RawRow, read_batches
-from models.datasets.schema import COLUMNS, IDS, Kind, Row
+from models.datasets.schema import COLUMNS, IDS, SYSTEM, Kind, Row
 from models.datasets.settings import DataSettings
 from models.datasets.shards import read_kind, shards_of
 from models.datasets.sources import sources_of
@@ -45,7 +45,7 @@ def read_records(
         with tempfile.TemporaryDirectory() as folder:
             shards = shards_of(source, settings, Path(folder), report=lambda rows: None)
             held = {
-                kind: [row for shard in shards for row in read_kind(shard.file, kind).to_pylist()]
+                kind: [{SYSTEM: "", **row} for shard in shards for row in read_kind(shard.file, kind).to_pylist()]
                 for kind in source.kinds
             }
         rows = read_rows(source.files, limit)
@@ -56,7 +56,7 @@ def read_records(
         if not any(record.recognised for record in converted):
             raise unrecognised(source.format, rows[0].file)
         for kind in source.kinds:
-            own = [column for column in COLUMNS[kind] if column not in IDS]
+            own = [*(column for column in COLUMNS[kind] if column not in IDS), SYSTEM]
             by_definition = [
                 {name: record.rows[kind].get(name, 0 if name == "level" else "") for name in own}
                 for record in converted

@@ -26,7 +26,7 @@ from typing import Literal
 
 from models.datasets.messages import columns_of_messages, read_fields
 from models.datasets.raw import RawRow
-from models.datasets.schema import KINDS, SPLITS, Kind, Row, Split
+from models.datasets.schema import KINDS, SPLITS, SYSTEM, Kind, Row, Split
 from models.errors import UserError, listed, shortened
 
 CALCULATOR_NOTE = re.compile(r"<<[^<>]*>>")
@@ -245,6 +245,9 @@ def convert_row(name: str, columns: Mapping[str, str], raw: RawRow, ignored: Abs
         kind: {**values, "level": _level(raw, values["level"])} if "level" in values else {**values}
         for kind, values in shape.convert(fields).items()
     }
+    if read.system:
+        for row in rows.values():
+            row[SYSTEM] = read.system if str(row["prompt"]).startswith(read.system) else ""
     return Record(split, rows, recognised, frozenset(read.unread))
 
 

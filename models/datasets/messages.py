@@ -5,8 +5,8 @@
 
 Messages are lists (TRL), `from` and `value` in place of `role` and `content` (ShareGPT), or the text of either
 (`models/datasets/message_text.py`). A prompt is one message of the user; a system message before it stands above it, a
-blank line between. An answer is one message of the assistant. Where `chosen` and `rejected` begin with the prompt, it
-is taken from there. A conversation of several turns is refused.
+blank line between, and its text is kept apart too (`FieldTexts.system`). An answer is one message of the assistant.
+Where `chosen` and `rejected` begin with the prompt, it is taken from there. A conversation of several turns is refused.
 
 All columns of a row must ask the same question: the messages before an answer, those of a column `messages`, and the
 prompt. A system message in one of them belongs to the prompt.
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from models.datasets.message_text import may_be_messages, parsed_messages
@@ -52,6 +52,8 @@ class FieldTexts:
 
     texts: dict[str, str]
     """Field -> text."""
+    system: str = ""
+    """The system message that the prompt begins with, a blank line behind it; empty where it has none."""
     unread: set[str] = field(default_factory=set)
     """Keys of messages that nothing reads, such as `messages[].weight`."""
 
@@ -166,17 +168,20 @@ def read_fields(raw: RawRow, columns: Mapping[str, str], ignored: AbstractSet[st
         if asked[0] != asked[1]:
             raise UserError(f"{raw.place}: the messages of chosen and rejected do not begin with the same prompt")
     if "prompt" in made.texts and (held or SYSTEM in columns):
-        made.texts["prompt"] = _agreed(raw, columns, held, made.texts["prompt"])
+        made.texts["prompt"], system = _agreed(raw, columns, held, made.texts["prompt"])
+        return replace(made, system=system)
     return made
 
 
-def _agreed(raw: RawRow, columns: Mapping[str, str], held: Mapping[str, Sequence[Message]], prompt: str) -> str:
-    """The prompt on which all columns of a row agree, with the system message that any of them has.
+def _agreed(
+    raw: RawRow, columns: Mapping[str, str], held: Mapping[str, Sequence[Message]], prompt: str
+) -> tuple[str, str]:
+    """The prompt on which all columns of a row agree, with the system message that any of them has; and this message.
 
     Raises:
         UserError: two columns ask different questions, or have different system messages.
     """
-    question, systems = prompt, {}
+    question, systems, begins = prompt, {}, ""
     if "prompt" in held:
         question = _content(raw, columns["prompt"], _asked(held["prompt"])[-1])
     if (column := columns.get(SYSTEM)) and (text := raw.text(column)):
@@ -193,13 +198,20 @@ def _agreed(raw: RawRow, columns: Mapping[str, str], held: Mapping[str, Sequence
                 f"{raw.place}: column '{column}' answers another question than column '{columns['prompt']}' asks"
                 + (f"; data.ignore=[{column}] leaves it out" if name == WITNESS else "")
             )
-        if len(asked) > 1 and question.strip() != whole.strip():
-            systems[column] = _content(raw, column, asked[0])
+        if len(asked) > 1:
+            begins = _content(raw, column, asked[0])
+            if question.strip() != whole.strip():
+                systems[column] = begins
     if len(set(systems.values())) > 1:
         raise UserError(f"{raw.place}: the columns {listed(list(systems))} have different system messages")
     for system in systems.values():
-        return _with_system(system, question)
-    return prompt
+        prompt = question if _begins_with(system, question) else _with_system(system, question)
+        begins = system
+    return prompt, begins if _begins_with(begins, prompt) else ""
+
+
+def _begins_with(system: str, prompt: str) -> bool:
+    return bool(system) and prompt.startswith(_with_system(system, ""))
 
 
 def _refuse_lost(
@@ -242,6 +254,7 @@ def _prompt(raw: RawRow, column: str, messages: Sequence[Message]) -> str:
 
 
 def _with_system(system: str, question: str) -> str:
+    """The text of a prompt with its system message, as `models.text.prompt_form` takes it apart."""
     return f"{system}\n\n{question}" if system else question
 
 

@@ -39,9 +39,9 @@ from models.datasets.formats import SPLIT_IF_NAMED
 from models.datasets.params import checked, read_section, run_stage
 from models.datasets.placing import Dropped, Part, Placed, place
 from models.datasets.row_groups import row_groups
-from models.datasets.schema import COLUMNS, IDS, KINDS, MANIFEST, SPLITS, Kind, Split, arrow_schema, file_name
+from models.datasets.schema import COLUMNS, IDS, KINDS, MANIFEST, SPLITS, SYSTEM, Kind, Split, arrow_schema, file_name
 from models.datasets.settings import DataSettings
-from models.datasets.shards import Shard, read_kind, shards_of
+from models.datasets.shards import Shard, has_system, read_kind, shards_of
 from models.datasets.sources import Source, sources_of
 from models.disk import needs_space
 from models.errors import UserError, listed
@@ -129,8 +129,16 @@ def _counts(numbered: Sequence[_Numbered]) -> Counts:
     return counts
 
 
-def _rows(source: _Numbered, kind: Kind) -> Iterator[tuple[pa.Table, np.ndarray[tuple[int], np.dtype[np.int8]]]]:
-    """The rows of a kind that stay, with all their columns, and the split of each, [rows]; shard by shard."""
+def _rows(
+    source: _Numbered, kind: Kind, *, system: bool
+) -> Iterator[tuple[pa.Table, np.ndarray[tuple[int], np.dtype[np.int8]]]]:
+    """The rows of a kind that stay, with all their columns, and the split of each, [rows]; shard by shard.
+
+    Args:
+        source: what is read.
+        kind: which rows of it.
+        system: whether the files have a column for system messages.
+    """
     placed = source.placed[kind]
     start = 0
     for shard in source.shards:
@@ -142,8 +150,11 @@ def _rows(source: _Numbered, kind: Kind) -> Iterator[tuple[pa.Table, np.ndarray[
         ids = {"id": _ids(splits, ID_MARK[kind], placed.numbers[span][stays])}
         if "prompt_id" in COLUMNS[kind]:
             ids["prompt_id"] = _ids(splits, ID_MARK["problems"], placed.problems[span][stays])
-        columns = [ids[name] if name in IDS else content[name] for name in COLUMNS[kind]]
-        yield pa.table(columns, schema=arrow_schema(kind)), splits
+        rows = {name: ids[name] if name in IDS else content[name] for name in COLUMNS[kind]}
+        if system:
+            known = SYSTEM in content.column_names
+            rows[SYSTEM] = content[SYSTEM] if known else pa.repeat(pa.scalar(""), len(splits))
+        yield pa.table(rows, schema=arrow_schema(kind, system=system)), splits
 
 
 def _ids(
@@ -215,16 +226,19 @@ def _write(
     with replace_folder(folder) as partial:
         done = 0
         for kind in KINDS:
+            system = any(
+                has_system(shard.file, kind) for source in numbered if kind in source.placed for shard in source.shards
+            )
             with ExitStack() as stack:
                 writers = {
                     SPLITS.index(split): stack.enter_context(
-                        row_groups(partial / file_name(kind, split), arrow_schema(kind))
+                        row_groups(partial / file_name(kind, split), arrow_schema(kind, system=system))
                     )
                     for split in SPLITS
                     if file_name(kind, split) in counts
                 }
                 for source in numbered:
-                    for rows, splits in _rows(source, kind) if kind in source.placed else ():
+                    for rows, splits in _rows(source, kind, system=system) if kind in source.placed else ():
                         for split, writer in writers.items():
                             writer.add(rows.filter(pa.array(splits == split)))
                         done += rows.num_rows

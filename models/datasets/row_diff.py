@@ -15,7 +15,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
 
-from models.datasets.schema import COLUMNS, IDS, Kind, Split, table_pieces
+from models.datasets.schema import COLUMNS, IDS, SYSTEM, Kind, Split, table_pieces
 
 Place = tuple[Kind, Split]
 """Where rows stand."""
@@ -65,7 +65,11 @@ def read_marks(folder: Path, kind: Kind, split: Split) -> Iterator[Mark]:
     content = [column for column in COLUMNS[kind] if column not in IDS]
     for piece in table_pieces(folder, kind, split):
         for row in piece.to_pylist():
-            yield Mark(str(row["id"]), _hash([row[column] for column in content]), _hash(row["prompt"]))
+            yield Mark(
+                str(row["id"]),
+                _hash([*(row[column] for column in content), *filter(None, [row.get(SYSTEM)])]),
+                _hash(row["prompt"]),
+            )
 
 
 def row_differences(

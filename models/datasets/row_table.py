@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from models.atomic_write import replace_file, write_file
 from models.datasets.placing import hashes_of
-from models.datasets.schema import Kind, Split, arrow_schema, file_name, table_pieces
+from models.datasets.schema import SYSTEM, Kind, Split, file_name, table_pieces
 
 HELD_BYTES = 1 << 26
 """Of a split whose rows take less, all are held."""
@@ -65,6 +65,15 @@ class RowTable:
         for number in range(-(-self._count // BATCH_ROWS)):
             batch = self._read(number)
             yield batch.select(list(columns)) if columns else batch
+
+    @property
+    def has_systems(self) -> bool:
+        """Whether the rows have a column for system messages."""
+        return bool(self._count) and SYSTEM in self._lately(0).schema.names
+
+    def systems(self) -> Column | None:
+        """The system message of each prompt, in batches; None where no row has one."""
+        return self.column(SYSTEM) if self.has_systems else None
 
     def column(self, name: str) -> Column:
         """The values of a column, in batches."""
@@ -141,7 +150,7 @@ def open_rows(folder: Path, kind: Kind, split: Split) -> RowTable:
         return _in_memory(held)
     try:
         write_file(file.with_name(".gitignore"), "*\n")
-        with replace_file(file) as beside, pa.ipc.new_file(str(beside), arrow_schema(kind)) as writer:
+        with replace_file(file) as beside, pa.ipc.new_file(str(beside), held[0].schema) as writer:
             for batch in chain(held, batches):
                 writer.write_batch(batch)
         write_file(file.with_suffix(SEAL), json.dumps([made_of, _sha256(file)]))

@@ -40,14 +40,23 @@ COLUMNS: dict[Kind, tuple[str, ...]] = {
     "preferences": ("id", "prompt_id", "prompt", "chosen", "rejected", "level", "flaw"),
 }
 """Columns of each kind, in the order of the file. All are text but `level`, a whole number."""
+SYSTEM = "system"
+"""Column of the system message that a prompt begins with, a blank line behind it; "" where it has none. A file has the
+column where any of its rows has a system message."""
 IDS = ("id", "prompt_id")
 """Columns that the whole data set decides, and not the row itself."""
 
 
-def arrow_schema(kind: Kind) -> pa.Schema:
-    """The Arrow types of a kind: int64 for `level`, string for the rest, nothing nullable."""
+def arrow_schema(kind: Kind, *, system: bool = False) -> pa.Schema:
+    """The Arrow types of a kind: int64 for `level`, string for the rest, nothing nullable.
+
+    Args:
+        kind: of the rows.
+        system: with the column `SYSTEM`.
+    """
     types = {"level": pa.int64()}
-    return pa.schema([pa.field(column, types.get(column, pa.string()), nullable=False) for column in COLUMNS[kind]])
+    columns = (*COLUMNS[kind], SYSTEM) if system else COLUMNS[kind]
+    return pa.schema([pa.field(column, types.get(column, pa.string()), nullable=False) for column in columns])
 
 
 def file_name(kind: Kind, split: Split) -> str:
@@ -83,7 +92,7 @@ def unreadable_parquet(path: Path, error: Exception) -> UserError:
 
 
 def read_table(folder: Path, kind: Kind, split: Split) -> pa.Table:
-    """The rows of one kind and split of a prepared data set, with exactly the columns of `COLUMNS`.
+    """The rows of one kind and split of a prepared data set, with the columns of `COLUMNS`, and `SYSTEM` where it is.
 
     Raises:
         UserError: the data set lacks the kind or split, the file is corrupt or empty, or a column is not there.
@@ -103,7 +112,8 @@ def table_pieces(folder: Path, kind: Kind, split: Split) -> Iterator[pa.Table]:
             raise UserError(f"{path}: no column '{column}' (it has {', '.join(source.schema_arrow.names)})")
     if source.metadata.num_rows == 0:
         raise UserError(f"{path}: the {split} split of {kind} is empty")
-    batches = source.iter_batches(PIECE_ROWS, columns=list(COLUMNS[kind]))
+    schema = arrow_schema(kind, system=SYSTEM in source.schema_arrow.names)
+    batches = source.iter_batches(PIECE_ROWS, columns=schema.names)
     while True:
         try:
             piece = pa.Table.from_batches([next(batches)])
@@ -112,7 +122,7 @@ def table_pieces(folder: Path, kind: Kind, split: Split) -> Iterator[pa.Table]:
         except (pa.ArrowException, OSError) as error:
             raise unreadable_parquet(path, error) from error
         try:
-            piece = piece.select(list(COLUMNS[kind])).cast(arrow_schema(kind))
+            piece = piece.select(schema.names).cast(schema)
         except (pa.ArrowException, ValueError) as error:
             raise UserError(f"{path}: a column is not of the type that {kind} ask for ({error})") from error
         yield piece

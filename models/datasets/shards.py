@@ -29,7 +29,7 @@ from models.datasets.formats import HELD_OUT, SPLIT_IF_NAMED, GivenSplit, column
 from models.datasets.normalise import normalise
 from models.datasets.placing import hashes_of
 from models.datasets.raw import Batch, RawRow, read_batches
-from models.datasets.schema import IDS, SPLITS, Kind, Split, arrow_schema
+from models.datasets.schema import IDS, SPLITS, SYSTEM, Kind, Split, arrow_schema
 from models.datasets.settings import DataSettings
 from models.datasets.sources import Source
 from models.datasets.splits import divide_held_out, split_of
@@ -207,7 +207,7 @@ class _Convert:
             arrays |= {name: pa.array(hashes[:, at]) for at, name in enumerate(names)}
         for kind in reading.source.kinds:
             rows = [record.rows[kind] for record in records]
-            for field in arrow_schema(kind):
+            for field in arrow_schema(kind, system=any(row.get(SYSTEM) for row in rows)):
                 if field.name not in IDS:
                     unknown: Any = 0 if field.name == "level" else ""
                     if any(field.name in row for row in rows):
@@ -242,6 +242,12 @@ def read_kind(shard: Path, kind: Kind) -> pa.Table:
         wanted = [at for at, name in enumerate(names) if name.startswith(mark)]
         table = pa.ipc.open_file(source, options=pa.ipc.IpcReadOptions(included_fields=wanted)).read_all()
     return table.rename_columns([name.removeprefix(mark) for name in table.column_names])
+
+
+def has_system(shard: Path, kind: Kind) -> bool:
+    """Whether any row of a kind in a shard has a system message."""
+    with pa.memory_map(str(shard)) as source:
+        return f"{kind}.{SYSTEM}" in pa.ipc.open_file(source).schema.names
 
 
 def _read_shard(file: Path) -> Shard:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from models.datasets.arithmetic import SOUND
 from models.datasets.placing import hashes_of, same_prompts
 from models.datasets.row_table import Names, Row, RowTable
+from models.datasets.schema import SYSTEM
 from models.loop.rollout import Known, Origin, Problem
 from models.text.token_rows import TokenRows, few
 
@@ -62,6 +63,7 @@ class ProblemRows:
                 tuple(known for number, row in zip(group, some, strict=True) for known in self._known(number, row)),
                 truth["tests"],
                 truth["entry_point"],
+                str(some[0].get(SYSTEM, "")),
             )
             for group, some, truth in zip(groups, read, truths, strict=True)
         ]

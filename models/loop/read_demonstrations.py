@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from models.datasets.row_table import BATCH_ROWS, Names, Row, RowTable, Texts, open_rows
-from models.datasets.schema import available
+from models.datasets.schema import SYSTEM, available
 from models.episodes.demonstrations import in_turns
 from models.learner.packing import Sequences
 from models.learner.supervised import SupervisedSettings
@@ -61,13 +61,19 @@ def demonstrations(
         hint_of = _told(table, settings, right, adviser)
         asked.append(lambda row: _context(row, settings, hint) if (hint := hint_of(row)) is not None else None)
         said.append(lambda row: str(row["completion"]) if hint_of(row) is not None else None)
-    prompts = codec.rows_of_prompts(Texts(table, tuple(asked)))
+    systems = Texts(table, tuple(map(_system_where, asked))) if table.has_systems else None
+    prompts = codec.rows_of_prompts(Texts(table, tuple(asked)), systems)
     if role is not None:
         texts = (text for some in Texts(table, tuple(said)) for text in some)
         return in_turns(codec, role, zip(prompts, texts, strict=True), longest, settings.counts)
     completions = codec.rows_of_completions(Texts(table, tuple(said)))
     fitting = np.flatnonzero(prompts.lengths + completions.lengths <= longest)
     return Sequences(prompts.take(fitting).held(), completions.take(fitting).held())
+
+
+def _system_where(asked: Callable[[Row], str | None]) -> Callable[[Row], str | None]:
+    """The system message of the rows that have a text by `asked`."""
+    return lambda row: str(row[SYSTEM]) if asked(row) is not None else None
 
 
 def _verified(data: Path, split: str, table: RowTable, verifier: Reward) -> set[str]:
@@ -92,7 +98,14 @@ def _verified(data: Path, split: str, table: RowTable, verifier: Reward) -> set[
 def _problem(row: Row, problem: Row) -> Problem:
     """What a demonstration is of, with the tests of its problem where there is such."""
     tests, entry_point = (str(problem.get(name) or "") for name in ("tests", "entry_point"))
-    return Problem(str(row["prompt_id"]), str(row["prompt"]), str(row["answer"]), tests=tests, entry_point=entry_point)
+    return Problem(
+        str(row["prompt_id"]),
+        str(row["prompt"]),
+        str(row["answer"]),
+        tests=tests,
+        entry_point=entry_point,
+        system=str(row.get(SYSTEM, "")),
+    )
 
 
 def _told(

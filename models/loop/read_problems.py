@@ -71,7 +71,7 @@ def _answered(kind: Kind, data: Path, codec: Codec, recipe: PromptSections) -> P
     if "train" not in available(data).get(kind, ()):
         raise UserError(f"the data set {recipe.data_name} has no training {kind}, which rollouts reads")
     table = open_rows(data, kind, "train")
-    prompts = codec.rows_of_prompts(table.column("prompt"))
+    prompts = codec.rows_of_prompts(table.column("prompt"), table.systems())
     answers = {
         column: (origin, codec.rows_of_completions(table.column(column))) for column, origin in ANSWERS[kind].items()
     }
@@ -161,7 +161,7 @@ def _problems(data: Path, codec: Codec, split: str, recipe: LengthSections) -> P
     if split not in available(data).get("problems", ()):
         raise UserError(f"the data set {recipe.data_name} has no {split} problems to answer")
     table = open_rows(data, "problems", split)  # type: ignore[arg-type]
-    prompts = codec.rows_of_prompts(table.column("prompt"))
+    prompts = codec.rows_of_prompts(table.column("prompt"), table.systems())
     completion = recipe.longest_drawn if split == "train" else longest_completion(recipe)
     room = longest_sequence(recipe, completion) - completion
     fitting = np.flatnonzero((prompts.lengths > 0) & (prompts.lengths <= room))

@@ -75,6 +75,18 @@ class Problem:
     """Code that decides whether an answer, which is code too, is right; empty where there is none."""
     entry_point: str = ""
     """Name of the function that the tests ask."""
+    system: str = ""
+    """The system message that the prompt begins with, a blank line behind it; empty where it has none."""
+
+
+def texts_of(problems: Sequence[Problem]) -> tuple[list[str], list[str]]:
+    """The prompts of problems, and their system messages, as `models.text.encoding.Codec.prompts` takes them."""
+    return [problem.prompt for problem in problems], systems_of(problems)
+
+
+def systems_of(problems: Sequence[Problem]) -> list[str]:
+    """The system message of each problem, [problems]."""
+    return [problem.system for problem in problems]
 
 
 @dataclass(frozen=True, eq=False)

@@ -38,7 +38,7 @@ def read_pairs(
         return _parallel(table, codec, longest), []
     if gap is not None:
         return _gaps(table, codec, longest, gap)
-    prompts = codec.rows_of_prompts(table.column("prompt"))
+    prompts = codec.rows_of_prompts(table.column("prompt"), table.systems())
     chosen, rejected = (codec.rows_of_completions(table.column(name)) for name in ("chosen", "rejected"))
     fitting = np.flatnonzero(prompts.lengths + np.maximum(chosen.lengths, rejected.lengths) <= longest)
     flaws = [intern(str(flaw)) for some in table.column("flaw") for flaw in some]
@@ -62,7 +62,7 @@ def _gaps(table: RowTable, codec: Codec, longest: int, gap: GapSettings) -> tupl
         def context(row: Row) -> str:
             return in_context(gap.context, str(row["prompt"]), str(row[column]), "")
 
-        return codec.rows_of_prompts(Texts(table, (context,)))
+        return codec.rows_of_prompts(Texts(table, (context,)), table.systems())
 
     contexts = [behind(column) for column in ("rejected", "chosen")]
     answers = [codec.rows_of_completions(table.column(name)) for name in ("chosen", "rejected")]

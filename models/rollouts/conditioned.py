@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
-from models.loop.rollout import Known, Problem, Rollout
+from models.loop.rollout import Known, Problem, Rollout, systems_of
 from models.loop.world import World
 from models.parts import part
 from models.rollouts.dataset import Dataset, as_rollout
@@ -50,7 +50,9 @@ class Conditioned(Dataset):
 
     def _poor_prompts(self, codec: Codec, problems: Sequence[Problem]) -> list[list[int]]:
         """Prompts that ask for a poor answer, [problems] lists of token ids."""
-        return codec.prompts([self.flawed_prompt.replace("{prompt}", problem.prompt) for problem in problems])
+        return codec.prompts(
+            [self.flawed_prompt.replace("{prompt}", problem.prompt) for problem in problems], systems_of(problems)
+        )
 
 
 def _is_poor(known: Known) -> bool:

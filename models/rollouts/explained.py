@@ -18,7 +18,7 @@ from typing import Annotated
 from pydantic import Field
 
 from models.bounds import Positive
-from models.loop.rollout import Problem, Rollout
+from models.loop.rollout import Problem, Rollout, systems_of
 from models.loop.round_seeds import for_second_draw, round_seed
 from models.loop.world import World
 from models.parts import part
@@ -80,6 +80,5 @@ class Explained(Sample):
         texts = [
             self.hint.replace("{prompt}", problem.prompt).replace("{answer}", problem.answer) for problem in problems
         ]
-        return [
-            replace(problem, tokens=tuple(ids)) for problem, ids in zip(problems, codec.prompts(texts), strict=True)
-        ]
+        prompts = codec.prompts(texts, systems_of(problems))
+        return [replace(problem, tokens=tuple(ids)) for problem, ids in zip(problems, prompts, strict=True)]

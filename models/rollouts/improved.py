@@ -20,7 +20,7 @@ from pydantic import Field
 from models.bounds import Positive
 from models.loop.attempt import AGAIN, Attempt
 from models.loop.feedback import Feedback
-from models.loop.rollout import Problem, Rollout
+from models.loop.rollout import Problem, Rollout, systems_of
 from models.loop.round_seeds import for_second_draw, round_seed
 from models.loop.world import World
 from models.part_types import slot_type
@@ -60,7 +60,9 @@ class Improved(Sample):
 
     def extra_tokens(self, codec: Codec, problems: Sequence[Problem]) -> list[int]:
         """What a context says beside the question, [problems]; a sample has `max_tokens` at most."""
-        bare = codec.prompts([in_context(self.context, problem.prompt, "", "") for problem in problems])
+        bare = codec.prompts(
+            [in_context(self.context, problem.prompt, "", "") for problem in problems], systems_of(problems)
+        )
         room = self.max_tokens + self.feedback_tokens
         return [max(0, len(ids) + room - len(each.tokens)) for ids, each in zip(bare, problems, strict=True)]
 
@@ -72,7 +74,7 @@ class Improved(Sample):
             in_context(self.context, each.problem.prompt, each.text, words)
             for each, words in zip(tried, said, strict=True)
         ]
-        prompts = world.codec.prompts(texts)
+        prompts = world.codec.prompts(texts, [each.problem.system for each in tried])
         asked = [replace(each.problem, tokens=tuple(ids)) for each, ids in zip(tried, prompts, strict=True)]
         return asked, said
 

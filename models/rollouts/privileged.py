@@ -16,7 +16,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from models.loop.rollout import Problem, Reads, Rollout
+from models.loop.rollout import Problem, Reads, Rollout, systems_of
 from models.loop.world import World
 from models.parts import part
 from models.rewards.exact_answer import is_right, solves
@@ -48,7 +48,7 @@ class Privileged(Sample):
         """What the context is longer than the prompt, [problems]; a peer has `max_tokens` at most."""
         hints = [self._known(problem) if self.tells != "peer" else "" for problem in problems]
         texts = [self._context(problem, hint or "") for problem, hint in zip(problems, hints, strict=True)]
-        contexts = codec.prompts(texts)
+        contexts = codec.prompts(texts, systems_of(problems))
         peer = self.max_tokens if self.tells == "peer" else 0
         return [max(0, len(ids) + peer - len(problem.tokens)) for ids, problem in zip(contexts, problems, strict=True)]
 
@@ -58,7 +58,7 @@ class Privileged(Sample):
         known = self._peers if self.tells == "peer" else self._of_the_data
         hints = known(rollouts)
         texts = [self._context(rollout.problem, text or "") for rollout, text in zip(rollouts, hints, strict=True)]
-        contexts = world.codec.prompts(texts)
+        contexts = world.codec.prompts(texts, [rollout.problem.system for rollout in rollouts])
         return [
             replace(rollout, trained=(False,) * len(rollout.completion))
             if text is None

@@ -17,7 +17,7 @@ from dataclasses import replace
 
 from models.engine.engine import asks_of
 from models.episodes.replaying import replay
-from models.loop.rollout import Problem, Rollout
+from models.loop.rollout import Problem, Rollout, texts_of
 from models.loop.round_seeds import round_seed
 from models.loop.world import World
 from models.parts import part
@@ -40,7 +40,7 @@ class Relabelled(Episodes):
             if rollout.cut in ("", "turns") and not reached_goal(rollout)
             if (relabelled := self._relabelled(rollout, turn_seed(ask.seed, -1))) is not None
         ]
-        prompts = world.codec.prompts([rollout.problem.prompt for rollout, _ in again])
+        prompts = world.codec.prompts(*texts_of([rollout.problem for rollout, _ in again]))
         return made + [
             replace(rollout, problem=replace(rollout.problem, tokens=tuple(ids)), group=len(problems) + number)
             for number, ((rollout, room), ids) in enumerate(zip(again, prompts, strict=True))

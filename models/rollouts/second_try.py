@@ -21,7 +21,7 @@ from pydantic import Field
 from models.bounds import Positive
 from models.episodes.episode import Episode
 from models.episodes.play import play
-from models.loop.rollout import Problem, Rollout
+from models.loop.rollout import Problem, Rollout, systems_of
 from models.loop.round_seeds import for_second_draw, round_seed
 from models.loop.turn import transcript
 from models.loop.world import World
@@ -52,7 +52,7 @@ class SecondTry(Episodes):
         """What a guided prompt says beside the question, while it is drawn, [problems]; a failed episode has
         `max_tokens` at most."""
         room = self.max_tokens if "{failed}" in self.guidance else 0
-        guided = codec.prompts([self._guided(problem, "") for problem in problems])
+        guided = codec.prompts([self._guided(problem, "") for problem in problems], systems_of(problems))
         return [max(0, len(ids) + room - len(problem.tokens)) for ids, problem in zip(guided, problems, strict=True)]
 
     def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
@@ -75,9 +75,10 @@ class SecondTry(Episodes):
         if not failed:
             return {}
         texts = [self._guided(problems[number], _shown(groups[number][0])) for number in failed]
+        systems = [problems[number].system for number in failed]
         asked = [
             replace(problems[number], tokens=tuple(ids))
-            for number, ids in zip(failed, world.codec.prompts(texts), strict=True)
+            for number, ids in zip(failed, world.codec.prompts(texts, systems), strict=True)
         ]
         sampling = replace(self.sampling, samples=self.retries)
         seed = for_second_draw(round_seed(world.seed, round_number))

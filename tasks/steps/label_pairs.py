@@ -7,7 +7,7 @@ from pathlib import Path
 
 from prefect import get_run_logger, task
 
-from models.datasets.schema import Row, Split, arrow_schema, file_name, write_rows
+from models.datasets.schema import SYSTEM, Row, Split, arrow_schema, file_name, write_rows
 from models.engine.engine import Sampling
 from models.errors import UserError
 from models.loop.judge import Role
@@ -70,7 +70,8 @@ def label_pairs(
                     verdicts, drawn = draw_and_ask(recipe, there, split, problems)
                     tokens += drawn
                     file = folder / file_name("preferences", split)
-                    write_rows(file, rows_of(verdicts), arrow_schema("preferences"))
+                    rows = rows_of(verdicts)
+                    write_rows(file, rows, arrow_schema("preferences", system=any(row[SYSTEM] for row in rows)))
                     records.log_artifact(run_id, file, "pairs")
                     counted = counts(verdicts, problems)
                     if split == "train":
@@ -115,6 +116,7 @@ def rows_of(verdicts: Verdicts) -> list[Row]:
             "rejected": pair.rejected.text,
             "level": pair.chosen.problem.level,
             "flaw": "",
+            SYSTEM: pair.chosen.problem.system,
         }
         for number, pair in enumerate(verdicts.pairs)
     ]

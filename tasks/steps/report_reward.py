@@ -18,7 +18,7 @@ from models.judges.settings import JudgeSettings
 from models.labels.reference import held_against
 from models.learner.packing import Sequences
 from models.loop.judge import Role
-from models.loop.rollout import Problem
+from models.loop.rollout import Problem, texts_of
 from models.policy.base_folder import check_base_folder
 from models.policy.folder import check_model_folder, hash_folder
 from models.recipe.sections import of
@@ -210,7 +210,7 @@ class _Said:
 
     @classmethod
     def read(cls, tokens: RunTokens, problems: Sequence[Problem], records: Sequence[PromptRecord]) -> _Said:
-        return cls(tokens, tokens.run.prompts([problem.prompt for problem in problems]), records)
+        return cls(tokens, tokens.run.prompts(*texts_of(problems)), records)
 
     def sequences(self, change: Callable[[str], str] = str) -> Sequences:
         """The samples, each changed; left out: as they are."""
@@ -235,7 +235,7 @@ def _suffix(
     none that leaves it room within `longest` tokens."""
     codec = tokens.run
     prompts, wrong, right = [], [], []
-    for ids, record in zip(codec.prompts([problem.prompt for problem in problems]), records, strict=True):
+    for ids, record in zip(codec.prompts(*texts_of(problems)), records, strict=True):
         sides = [
             codec.completions([sample.text for sample in record.samples if sample.finished and sample.correct == truth])
             for truth in (False, True)

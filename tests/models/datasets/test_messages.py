@@ -62,7 +62,7 @@ def refused(folder: Path, format: str, values: dict[str, Any], **mapping: str) -
         (
             "preferences",
             {"chosen": [SYSTEM, USER, ASSISTANT], "rejected": [SYSTEM, USER, WORSE]},
-            {"prompt": f"Be brief.\n\n{QUESTION}", "chosen": ANSWER, "rejected": "6"},
+            {"prompt": f"Be brief.\n\n{QUESTION}", "chosen": ANSWER, "rejected": "6", "system": "Be brief."},
         ),
     ],
 )
@@ -229,7 +229,7 @@ def test_a_field_of_text_without_any_text_is_no_hindrance(tmp_path: Path, nothin
 def test_a_mapped_system_column_is_read_and_ignored_text_is_left_out(tmp_path: Path) -> None:
     values = {"q": "2 + 3 ?", "a": "5", "system_prompt": "Be brief."}
     row = row_of(tmp_path, "problems", values, prompt="q", answer="a", system="system_prompt")
-    assert row == {"prompt": "Be brief.\n\n2 + 3 ?", "answer": "5"}
+    assert row == {"prompt": "Be brief.\n\n2 + 3 ?", "answer": "5", "system": "Be brief."}
     rows = [
         {
             "messages": [{**USER, "content": f"{n} ?", "weight": 1}, {**ASSISTANT, "thinking": "so"}],
