@@ -1,12 +1,12 @@
-# Two commands do everything, set-up included: `make run` and `make test`. `make help` lists the rest.
+# Three commands do everything, set-up included: `make run`, `make demo`, `make test`. `make help` lists the rest.
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help install run test test-all test-slice faults quick lint browser postgresql simulator ui schedule services services-stop bench gpu league clean
+.PHONY: help install run demo test test-all test-slice faults quick lint browser postgresql simulator ui schedule services services-stop bench gpu league clean
 
 PYTHON ?= python3.11
 RECIPE ?= recipes/arithmetic.yaml
-# More for the command behind run, ui, schedule, services, bench, gpu and league, as in: make ui OPTIONS="--mlflow-port 5001"
+# More for the command behind run, demo, ui, schedule, services, bench, gpu and league, as in: make ui OPTIONS="--mlflow-port 5001"
 OPTIONS ?=
 # Test processes side by side; tests that share a server or an engine stay in one. 0: pytest's own alone.
 WORKERS ?= 2
@@ -20,7 +20,7 @@ PYTEST = $(BIN)/python -m pytest --no-loadscope-reorder
 help: ## Show what can be made
 	@echo "Rewardflow. Usage: make TARGET"
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
-	@echo "Options: RECIPE=path (run), OPTIONS=... (run, ui, schedule, services, bench, gpu, league), CUDA=0|1 (lock file; here $(LOCK)), PYTHON=python3.11"
+	@echo "Options: RECIPE=path (run), OPTIONS=... (run, demo, ui, schedule, services, bench, gpu, league), CUDA=0|1 (lock file; here $(LOCK)), PYTHON=python3.11"
 
 install: .venv/.installed ## Install the locked environment into .venv
 
@@ -29,6 +29,10 @@ install: .venv/.installed ## Install the locked environment into .venv
 
 run: .venv/.installed ## Main job: data, validation, warm start, reward model, RL, evaluation, promotion
 	@$(BIN)/rewardflow run $(RECIPE) $(OPTIONS)
+
+demo: .venv/.installed ## A real language model learns to follow instructions: installs it, trains, evaluates, promotes
+	@$(BIN)/rewardflow base add smollm2-135m-instruct
+	@$(BIN)/rewardflow run real/smollm2_instructions $(OPTIONS)
 
 # Style, types and imports are checked beside the tests; what they say is shown where it is bad news.
 test: .venv/.installed browser postgresql simulator ## Check style, types and imports beside the tests, but for the thorough ones

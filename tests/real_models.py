@@ -10,9 +10,12 @@ from models.text.tokenizer import TokenizerSettings, train_tokenizer
 
 ROOT = Path(__file__).resolve().parents[1]
 RECIPES = sorted((ROOT / "recipes" / "real").glob("*.yaml"))
+QWEN = [file for file in RECIPES if file.stem.startswith("qwen3_")]
+"""Those of a size that a GPU trains, on data of the user's own."""
 DATA = {
     "gsm8k": ("data.path=gsm8k_train.jsonl", "data.test_path=gsm8k_test.jsonl"),
     "hh": ("data.path=hh_harmless_pairs.jsonl",),
+    "smollm2": (),  # built in
 }
 
 
