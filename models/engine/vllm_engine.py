@@ -7,6 +7,7 @@ import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,27 @@ def load_vllm() -> Any:
         return thread.submit(load).result()
 
 
+def lighten_start(architectures: Sequence[str]) -> None:
+    """Save vLLM two costs of its first start on a CPU: 26 processor seconds, more than a short training has rounds.
+
+    vLLM imports a model's class in a process of its own, so that CUDA is not initialised in this one, and compiles the
+    counting of a drawn token's rank with a C++ compiler although the model itself is not compiled. Here the class is
+    imported in this process, and the count runs as plain torch operations.
+
+    Args:
+        architectures: of the model that is served, as its config names them.
+    """
+    from vllm.model_executor.models import ModelRegistry
+
+    sampler: Any = import_module("vllm.v1.sample.sampler")
+    for name in architectures:
+        known = ModelRegistry.models.get(name)
+        if known is not None:
+            ModelRegistry.register_model(name, known.load_model_cls())
+    compiled = sampler.batched_count_greater_than
+    sampler.batched_count_greater_than = getattr(compiled, "_torchdynamo_orig_callable", compiled)
+
+
 def cache_bytes(config: Any, blocks: int, dtype: torch.dtype) -> int:
     """Bytes that vLLM on a CPU sets aside for `blocks` of keys and values: CACHE_LEAST at least, CACHE_MOST at most.
 
@@ -124,6 +146,8 @@ class VllmEngine(Engine):
             options |= {"tensor_parallel_size": ways, "distributed_executor_backend": "mp"}
         elif not compiled:
             options |= norm_options()  # registered in this process alone
+            if not cuda:
+                lighten_start(getattr(config, "architectures", None) or ())
         try:
             self.engine = loaded(
                 model=str(folder),

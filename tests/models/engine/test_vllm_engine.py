@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,17 @@ def test_greedy_completions_are_those_of_transformers(engine: VllmEngine, folder
     assert [row[0].tokens for row in ours] == [row[0].tokens for row in theirs]
     for first, two in zip(ours, theirs, strict=True):
         torch.testing.assert_close(first[0].log_probs, two[0].log_probs, rtol=0, atol=1e-5)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="on a GPU vLLM starts as it does by itself")
+def test_on_a_cpu_the_start_spawns_no_process_and_compiles_nothing(engine: VllmEngine) -> None:
+    from vllm.model_executor.models import ModelRegistry
+
+    engine.generate(PROMPTS, GREEDY, 0)
+    sampler: Any = import_module("vllm.v1.sample.sampler")
+    known: Any = ModelRegistry.models["Qwen3ForCausalLM"]
+    assert known.inspect_model_cls() == known.interfaces, "the class is imported here, so it is not inspected elsewhere"
+    assert not hasattr(sampler.batched_count_greater_than, "_torchdynamo_orig_callable")
 
 
 def test_scores_agree_with_transformers_to_1e_5(engine: VllmEngine, folder: Path) -> None:
