@@ -14,6 +14,7 @@ from flows.telling import told_when_stopped
 from flows.training import Training, train_policy
 from models.errors import UserError
 from models.evaluation.aggregate import Standing, standings
+from models.policy.threads import set_threads
 from models.recipe.comparison import Contender, contenders
 from models.recipe.load import digest, load_recipe, plain
 from tasks.code_version import running_version
@@ -69,6 +70,7 @@ def compare(
         )
         page = page_address(home, "mlflow") + summaries.page_of_run(run)
         prefect_run.link_to(page)
+        set_threads(chosen[0].recipe.policy)
         log_machine(run, Path.cwd())
         for contender in chosen:
             log_recipe(run, contender.file, (), contender.recipe)

@@ -16,6 +16,7 @@ from flows.telling import tell_of_killed, told_when_stopped
 from flows.turn import only_run, patience
 from models.disk import needs_space
 from models.errors import UserError
+from models.policy.threads import set_threads
 from models.recipe.files import require_files
 from models.recipe.find import find_recipe
 from models.recipe.load import digest, load_recipe, plain
@@ -65,6 +66,7 @@ def open_flow(kind: str, recipe: str, overrides: Sequence[str]) -> Iterator[Open
         resolved, base = resolve_base(kind, checked, home)
         if base is not None:
             require_files(resolved)
+        set_threads(resolved.policy)
         code = running_version(Path.cwd(), find_recipe(recipe), given=[source.file for source in checked.sources])
         described = plain(as_recorded(resolved, base))
         recipe_tags = {

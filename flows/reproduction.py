@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from models.errors import UserError
 from models.policy.folder import is_registered
+from models.policy.threads import set_threads
 from models.recipe.files import require_files
 from tasks import reproducible, reproduction
 from tasks.recorded_recipe import read_asked
@@ -72,6 +73,7 @@ def wanted_version(version: str, model: Callable[[], str], root: Path) -> Wanted
     if made_from and here != made_from:
         raise UserError(f"{said.label} was trained from {made_from}, but policy.base is now {here or policy.base}")
     original = registered_files(said.version).folder
+    set_threads(to_train.policy)
     precisions, around = reproducible.recorded_precisions(said), reproduction.surroundings_of(said, root)
     return Wanted(said, recipe, to_train, precisions, data, original, around)
 
