@@ -37,7 +37,12 @@ SECONDS = 600.0
 """How long a server may take for one answer."""
 
 
-def evaluated(folder: Path, rows: Sequence[dict[str, str]], max_tokens: int) -> list[Completion]:
+def evaluated(
+    folder: Path,
+    rows: Sequence[dict[str, str]],
+    max_tokens: int,
+    settings: EngineSettings = EngineSettings(precision="float32"),  # noqa: B008 - frozen
+) -> list[Completion]:
     """Greedy answers of a model folder to problems, [rows], as the evaluation makes and judges them."""
     codec = Codec(load_tokenizer(folder), True, ends_of_folder(folder))
     prompts = codec.prompts([row["prompt"] for row in rows])
@@ -46,7 +51,7 @@ def evaluated(folder: Path, rows: Sequence[dict[str, str]], max_tokens: int) -> 
         for row, ids in zip(rows, prompts, strict=True)
     ]
     longest = max(map(len, prompts)) + max_tokens
-    engine = open_engine(folder, EngineSettings(precision="float32"), longest=longest, end=codec.ends, seed=0)
+    engine = open_engine(folder, settings, longest=longest, end=codec.ends, seed=0)
     try:
         made = evaluate(
             engine, codec, problems, Sampling(max_tokens=max_tokens), 0, None, verify=ConstraintsMet().right
@@ -69,6 +74,17 @@ def served(address: str, prompt: str, max_tokens: int) -> str:
     request = Request(f"{address}/v1/chat/completions", json.dumps(body).encode(), {"Content-Type": "application/json"})
     with DIRECT.open(request, timeout=SECONDS) as answer:
         return str(json.load(answer)["choices"][0]["message"]["content"])
+
+
+def differing(
+    address: str, rows: Sequence[dict[str, str]], answers: Sequence[Completion], max_tokens: int
+) -> list[str]:
+    """Prompts that a server does not answer by the evaluated text."""
+    return [
+        row["prompt"]
+        for row, answer in zip(rows, answers, strict=True)
+        if served(address, row["prompt"], max_tokens) != answer.text
+    ]
 
 
 def as_markdown(rows: Sequence[dict[str, str]], before: Sequence[Completion], after: Sequence[Completion]) -> str:
@@ -101,14 +117,11 @@ def main() -> int:
         write_file(given.markdown, as_markdown(rows, evaluated(given.before, rows, given.max_tokens), after))
     if not given.address:
         return 0
-    answers = [served(given.address, row["prompt"], given.max_tokens) for row in rows]
-    differing = [
-        row["prompt"] for row, answer, completion in zip(rows, answers, after, strict=True) if answer != completion.text
-    ]
-    print(f"{len(rows) - len(differing)} of {len(rows)} served answers equal the evaluated ones")
-    for prompt in differing:
+    others = differing(given.address, rows, after, given.max_tokens)
+    print(f"{len(rows) - len(others)} of {len(rows)} served answers equal the evaluated ones")
+    for prompt in others:
         print(f"differs: {prompt}")
-    return 1 if differing else 0
+    return 1 if others else 0
 
 
 if __name__ == "__main__":
