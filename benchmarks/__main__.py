@@ -18,6 +18,7 @@ BENCHMARKS = {
     "grpo_32": "benchmarks.grpo_step",
     "grpo_256": "benchmarks.grpo_step",
     "grpo_900": "benchmarks.grpo_step",
+    "real_step": "benchmarks.real_step",
     "unshared": "benchmarks.padded_step",
     "heavy_tail": "benchmarks.padded_step",
     "dpo": "benchmarks.preferences",

@@ -55,7 +55,9 @@ ENGINES = {
 }
 """The engines that a recipe can name; like TRL's settings each is tried, and the fastest is measured."""
 DISTINCT = 64
-"""Different prompts that are gone through."""
+"""Number of different prompts."""
+Write = Callable[[Any, Sequence[Sequence[int]]], list[str]]
+"""Tokenizer and prompts -> texts that the tokenizer reads back as those prompts."""
 
 
 @dataclass(frozen=True)
@@ -145,8 +147,9 @@ def our_side(
     shape: Shape,
     settings: EngineSettings,
     report: dict[str, Any],
+    write: Write = texts,
 ) -> Callable[[Beat], None]:
-    """The pipeline's loop, with the engine and the optimiser that its task would open."""
+    """Run the pipeline's loop, with the engine and the optimiser that its task would open."""
 
     def run(beat: Beat) -> None:
         def ended(round_number: int, metrics: dict[str, float]) -> None:
@@ -157,7 +160,7 @@ def our_side(
         codec = Codec(tokenizer)
         problems = [
             Problem(str(number), text, tokens=tuple(ids))
-            for number, (ids, text) in enumerate(zip(prompts, texts(tokenizer, prompts), strict=True))
+            for number, (ids, text) in enumerate(zip(prompts, write(tokenizer, prompts), strict=True))
         ]
         learner = learner_of(policy, learner_precision(policy))
         report["autocast"] = str(learner.autocast)
@@ -181,9 +184,13 @@ def our_side(
 
 
 def their_side(
-    folder: Path, prompts: Sequence[Sequence[int]], shape: Shape, arguments: dict[str, Any]
+    folder: Path,
+    prompts: Sequence[Sequence[int]],
+    shape: Shape,
+    arguments: dict[str, Any],
+    write: Write = texts,
 ) -> Callable[[Beat], None]:
-    """TRL's trainer with its defaults."""
+    """Run TRL's trainer with its defaults."""
 
     def reward(prompts: Any, completions: Any, completion_ids: list[list[int]], **_: Any) -> list[float]:
         assert all(len(ids) == shape.completion for ids in completion_ids), "a completion ended early"
@@ -197,7 +204,7 @@ def their_side(
         tokenizer = AutoTokenizer.from_pretrained(folder)
         model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
         config = GRPOConfig(num_generations=shape.group, max_completion_length=shape.completion, **arguments)
-        rows = Dataset.from_dict({"prompt": texts(tokenizer, prompts)})
+        rows = Dataset.from_dict({"prompt": write(tokenizer, prompts)})
         trainer = GRPOTrainer(
             model=model, reward_funcs=reward, args=config, train_dataset=rows, processing_class=tokenizer
         )
