@@ -2,8 +2,8 @@
 
 Two rows: seconds of a step, and the most memory that a side's process ever held, loading and all steps included.
 
-Both sides load one folder with the weights of SmolLM2-135M-Instruct, sample for the same chat prompts (from the task set
-`constrained_texts`), and take one update of AdamW on all weights a step. The folder names a reserved token as its
+Both sides load one folder with the weights of SmolLM2-135M-Instruct, sample for the same chat prompts (from the task
+set `constrained_texts`), and take one update of AdamW on all weights a step. The folder names a reserved token as its
 end, so that every completion has exactly the given length on both sides. The sides' settings are those of
 `benchmarks.grpo_step`; each side is measured at its fastest. The details give the shares of the measured matrix peak
 that generation and the update reach, from the operations that must be done (`models.loop.flops`).

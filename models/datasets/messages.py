@@ -3,7 +3,7 @@
     messages   [{"role": "user", "content": "2 + 3 ?"}, {"role": "assistant", "content": "5"}]
     prompt     [{"role": "user", ...}]            completion, chosen, rejected   [{"role": "assistant", ...}]
 
-Messages are lists (TRL), `from` and `value` in place of `role` and `content` (ShareGPT), or the text of either
+Messages are lists (TRL), `from` and `value` instead of `role` and `content` (ShareGPT), or the text of either
 (`models/datasets/message_text.py`). A prompt is one message of the user; a system message before it stands above it, a
 blank line between, and its text is kept apart too (`FieldTexts.system`). An answer is one message of the assistant.
 Where `chosen` and `rejected` begin with the prompt, it is taken from there. A conversation of several turns is refused.
@@ -26,7 +26,7 @@ from models.errors import UserError, listed
 CONVERSATIONS = ("messages", "conversations", "conversation")
 """Columns of a whole conversation: the prompt and, where the assistant speaks last, the completion."""
 WITNESS = "messages"
-"""The field of such a column beside a column for the prompt: both must ask the same."""
+"""The field of such a column next to a prompt column: both must ask the same question."""
 SYSTEM = "system"
 """The field of a system message in a column of its own."""
 ANSWERS = ("completion", "chosen", "rejected")
@@ -130,7 +130,7 @@ def read_fields(raw: RawRow, columns: Mapping[str, str], ignored: AbstractSet[st
         ignored: columns, and keys of messages, that are left out on purpose.
 
     Raises:
-        UserError: a value is no text, or messages that no prompt or answer can be read from; columns ask different
+        UserError: a value is not text, or messages without a readable prompt or answer; columns ask different
             questions; a column or key holds text that would be lost.
     """
     if not TEXT_COLUMNS.isdisjoint(raw.values):
@@ -271,7 +271,7 @@ def _content(raw: RawRow, column: str, message: Message) -> str:
     """The text of a message; parts of type text are joined.
 
     Raises:
-        UserError: a part of it is no text.
+        UserError: a part of it is not text.
     """
     content = message["content"]
     if isinstance(content, list):

@@ -7,7 +7,7 @@ Great Expectations then holds these columns, beside the raw ones, against `data/
     problem_is_first        no earlier row of the file is the same problem   (problems of the gate)
     answer_parses           the verifier can read the expected answer         (only where the file has answers)
     answer_is_accepted      the verifier accepts the expected answer itself    (only where the file has answers)
-    answer_is_short         it is no whole sentence, where wording counts     (only where the file has answers)
+    answer_is_short         it is not a whole sentence, where wording counts   (only where the file has answers)
     completion_answers      the completion states an answer it can read       (only where the file has answers)
     chosen_differs          chosen and rejected are not the same text
     chosen_is_longer        1 where the chosen text is the longer one, 0 where it is the shorter, one half for a tie

@@ -120,7 +120,7 @@ def _groups(settings: DataSettings) -> list[_Group]:
     if tested:
         groups += [_Group(tested[name], gives[name], held_out=True) for name in NAMED if name in tested]
     elif held_out:
-        # without validation files beside them, a column of their rows may still say more
+        # without validation files, a column of their rows may still say more
         split = None if gives["test"] == HELD_OUT else gives["test"]
         groups.append(_Group(held_out, split, held_out=True))
     return groups

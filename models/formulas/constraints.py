@@ -5,7 +5,7 @@
     json with keys a, b
 
 Words are what stands between white space; they are looked for without regard to case and to the signs around them.
-A title stands in double angle brackets. JSON may stand in a Markdown code block.
+A title is written in double angle brackets. JSON may be inside a Markdown code block.
 
 Every check takes any text whatever, never raises on it, and takes time linear in its length.
 """

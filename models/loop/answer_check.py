@@ -26,7 +26,7 @@ class AnswerCheck:
     verifier: Verifying | None
     """Decides what is right; None: an environment does, and no answer is checked."""
     by_wording: bool
-    """Whether a whole sentence is no answer."""
+    """Whether a whole sentence cannot be an answer."""
 
     def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, list[bool]]:
         """Return columns of checks, each [rows].

@@ -1,4 +1,4 @@
-"""Which prompts a round has: drawn from the seed and the round's number alone, whatever was done before."""
+"""The prompts of a round, drawn from the seed and the round's number alone, and the texts of prompts."""
 
 from __future__ import annotations
 
@@ -41,6 +41,16 @@ def further_prompts(problems: Sequence[Problem], taken: Sequence[Problem], numbe
     order = _order(len(problems), seed, "refill", number)
     others = (problems[int(place)] for place in order)
     return (problem for problem in others if problem.id not in known)
+
+
+def texts_of(problems: Sequence[Problem]) -> tuple[list[str], list[str]]:
+    """List the prompts of problems and their system messages, as `models.text.encoding.Codec.prompts` takes them."""
+    return [problem.prompt for problem in problems], systems_of(problems)
+
+
+def systems_of(problems: Sequence[Problem]) -> list[str]:
+    """List the system message of each problem, [problems]."""
+    return [problem.system for problem in problems]
 
 
 @lru_cache(maxsize=4)

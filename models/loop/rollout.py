@@ -1,4 +1,4 @@
-"""What travels through the loop, as frozen data: problems, rollouts, scored rollouts, token batches."""
+"""Frozen data that travel through the loop: problems, rollouts, scored rollouts, token batches."""
 
 from __future__ import annotations
 
@@ -30,16 +30,15 @@ demonstration, chosen, rejected: the data hold it
 """
 
 Reads = Literal["problems", "demonstrations", "preferences"]
-"""What the prompts of the rollouts are taken from: problems with an answer, or prompts with the answers that the data
-hold."""
+"""Source of the rollouts' prompts: problems with an answer, or prompts with the answers in the data."""
 
 Extra = Literal["greedy", "opponents", "choices", "privileged", "values", "step_values"]
-"""What rollouts may give with the completions that the policy is trained on, for parts that cannot do without.
+"""Data that rollouts may carry with the trained completions, for parts that need them.
 
 greedy: the policy's likeliest completion of each prompt
 opponents: completions to be compared with only, which the policy is not trained on
 choices: at each token, whether the policy wrote it
-privileged: what a judge reads in place of the prompt, such as the prompt and its answer
+privileged: what a judge reads instead of the prompt, such as the prompt and its answer
 values: what the source says that a completion is worth
 step_values: what the source says that is to be had from the beginning of each step of a completion
 """
@@ -76,17 +75,7 @@ class Problem:
     entry_point: str = ""
     """Name of the function that the tests ask."""
     system: str = ""
-    """The system message that the prompt begins with, a blank line behind it; empty where it has none."""
-
-
-def texts_of(problems: Sequence[Problem]) -> tuple[list[str], list[str]]:
-    """The prompts of problems, and their system messages, as `models.text.encoding.Codec.prompts` takes them."""
-    return [problem.prompt for problem in problems], systems_of(problems)
-
-
-def systems_of(problems: Sequence[Problem]) -> list[str]:
-    """The system message of each problem, [problems]."""
-    return [problem.system for problem in problems]
+    """System message that the prompt begins with, followed by a blank line; empty if there is none."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,8 +105,7 @@ class Rollout:
     begun: int = 0
     """Tokens of the answer that somebody else wrote; they stand at the prompt's end."""
     privileged: tuple[int, ...] | None = None
-    """What whoever judges the tokens reads in place of the prompt, such as the prompt and its answer, [tokens]; None:
-    the prompt."""
+    """Context that a judge of the tokens reads instead of the prompt, such as the prompt and its answer, [tokens]."""
     versions: Versions = ()
     """Whose its tokens are where weights changed while it was written: first token of each span, and how many rounds
     had made the weights that drew it. Empty: the weights that its round's completions are sampled from."""

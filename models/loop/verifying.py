@@ -24,7 +24,7 @@ class Verifying(SlotPart):
 
     @property
     def verifies(self) -> bool:
-        """Whether `right` decides in evaluations and at the gate too, in place of the problems' answers."""
+        """Whether `right` decides in evaluations and at the gate too, instead of the problems' answers."""
         return False
 
     @property

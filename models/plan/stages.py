@@ -145,7 +145,7 @@ def _warm_start(recipe: Recipe, given: PlanContext) -> Stage:
 
 
 def _reward_model(recipe: Recipe, given: PlanContext) -> Stage:
-    """Fit of a reward model: the policy's body, all of which learns, with one score in place of the vocabulary."""
+    """Fit of a reward model: the policy's body, all of which learns, with one score instead of the vocabulary."""
     section = recipe.reward_model
     assert section is not None
     count, eight_bit = recipe.placement.learners, section.fit.optimiser.moments == "int8"

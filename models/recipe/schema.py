@@ -230,7 +230,7 @@ class Recipe(Section):
 
     @property
     def scoring_precision(self) -> Literal["auto", "float32", "bfloat16"] | None:
-        """Precision in which the reward model reads; None where there is no reward model."""
+        """Precision in which the reward model reads; None if there is none."""
         return self.policy.precision if self.reward_model is not None else None
 
     @property

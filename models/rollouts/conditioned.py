@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
-from models.loop.rollout import Known, Problem, Rollout, systems_of
+from models.loop.prompts import systems_of
+from models.loop.rollout import Known, Problem, Rollout
 from models.loop.world import World
 from models.parts import part
 from models.rollouts.dataset import Dataset, as_rollout

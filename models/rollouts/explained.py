@@ -18,7 +18,8 @@ from typing import Annotated
 from pydantic import Field
 
 from models.bounds import Positive
-from models.loop.rollout import Problem, Rollout, systems_of
+from models.loop.prompts import systems_of
+from models.loop.rollout import Problem, Rollout
 from models.loop.round_seeds import for_second_draw, round_seed
 from models.loop.world import World
 from models.parts import part

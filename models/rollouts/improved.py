@@ -20,7 +20,8 @@ from pydantic import Field
 from models.bounds import Positive
 from models.loop.attempt import AGAIN, Attempt
 from models.loop.feedback import Feedback
-from models.loop.rollout import Problem, Rollout, systems_of
+from models.loop.prompts import systems_of
+from models.loop.rollout import Problem, Rollout
 from models.loop.round_seeds import for_second_draw, round_seed
 from models.loop.world import World
 from models.part_types import slot_type

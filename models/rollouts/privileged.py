@@ -16,7 +16,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from models.loop.rollout import Problem, Reads, Rollout, systems_of
+from models.loop.prompts import systems_of
+from models.loop.rollout import Problem, Reads, Rollout
 from models.loop.world import World
 from models.parts import part
 from models.rewards.exact_answer import is_right, solves

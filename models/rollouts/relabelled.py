@@ -17,7 +17,8 @@ from dataclasses import replace
 
 from models.engine.engine import asks_of
 from models.episodes.replaying import replay
-from models.loop.rollout import Problem, Rollout, texts_of
+from models.loop.prompts import texts_of
+from models.loop.rollout import Problem, Rollout
 from models.loop.round_seeds import round_seed
 from models.loop.world import World
 from models.parts import part

@@ -21,7 +21,8 @@ from pydantic import Field
 from models.bounds import Positive
 from models.episodes.episode import Episode
 from models.episodes.play import play
-from models.loop.rollout import Problem, Rollout, systems_of
+from models.loop.prompts import systems_of
+from models.loop.rollout import Problem, Rollout
 from models.loop.round_seeds import for_second_draw, round_seed
 from models.loop.turn import transcript
 from models.loop.world import World

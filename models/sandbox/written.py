@@ -38,7 +38,7 @@ def written_program(prompt: str, completion: str, entry_point: str) -> str:
 
 
 def written_code(completion: str) -> str:
-    """The last block of code, of a completion without any all of it; never what stands in reasoning tags."""
+    """The last block of code, of a completion without any all of it; never text in reasoning tags."""
     completion = without_reasoning(completion)
     blocks: list[str] = _BLOCK.findall(completion)
     return blocks[-1] if blocks else completion

@@ -85,7 +85,7 @@ def final_mark(text: str) -> AnswerMark | None:
 
 
 def without_reasoning(text: str) -> str:
-    """Return the text with blanks for what stands in reasoning tags, place by place."""
+    """Return the text with blanks for the text in reasoning tags, place by place."""
     if "<" not in text and "[" not in text and "◁" not in text:
         return text
     hidden: list[tuple[int, int]] = []

@@ -18,7 +18,8 @@ from models.judges.settings import JudgeSettings
 from models.labels.reference import held_against
 from models.learner.packing import Sequences
 from models.loop.judge import Role
-from models.loop.rollout import Problem, texts_of
+from models.loop.prompts import texts_of
+from models.loop.rollout import Problem
 from models.policy.base_folder import check_base_folder
 from models.policy.folder import check_model_folder, hash_folder
 from models.recipe.sections import of

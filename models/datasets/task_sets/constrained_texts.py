@@ -108,7 +108,7 @@ def _has(kinds: Sequence[Kind], pairs: Sequence[tuple[Kind, Kind]]) -> bool:
 
 
 def _clash(constraints: Sequence[Constraint]) -> bool:
-    """Whether a forbidden word stands in what another constraint demands."""
+    """Whether another constraint demands a forbidden word."""
     demanded = {word.casefold() for each in constraints if each.kind != "forbids" for word in each.text.split()}
     return any(each.text.casefold() in demanded for each in constraints if each.kind == "forbids")
 

@@ -11,8 +11,9 @@ from models.datasets.prepare import prepare
 from models.datasets.row_table import open_rows
 from models.datasets.schema import COLUMNS, SYSTEM, Kind, read_rows, read_table
 from models.datasets.settings import DataSettings
+from models.loop.prompts import texts_of
 from models.loop.read_demonstrations import demonstrations
-from models.loop.rollout import Problem, texts_of
+from models.loop.rollout import Problem
 from models.reward_model.read_pairs import read_pairs
 from models.text.answers import extract_answer
 from models.text.encoding import Codec
