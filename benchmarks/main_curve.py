@@ -1,9 +1,9 @@
-"""`python -m benchmarks.main_curve`: the main recipe from its warm start to its end, on a CPU or one CUDA device.
+"""`python -m benchmarks.main_curve`: the main recipe at full length, from its warm start on, on a CPU or a CUDA device.
 
-What `make run` trains, with models/ alone: data and warm start are made anew, the reward model is fitted, the recipe's
-rounds run with the transformers engine in the recipe's precision, and the policy is measured before and after on
-held-out problems as the recipe's evaluation does. It imports nothing above models/. The file is written after every
-stage, the first round and every tenth, so that a run which is cut off leaves what it had.
+The recipe `arithmetic_long`, a longer `make run`, with models/ alone: data and warm start are made anew, the reward
+model is fitted, the recipe's rounds run with the transformers engine in the recipe's precision, and the policy is
+measured before and after on held-out problems as the recipe's evaluation does. It imports nothing above models/. The
+file is written after every stage, the first round and every tenth, so that a run which is cut off leaves what it had.
 
 `--rounds` makes it shorter; `--minutes` bounds the whole, from when the imports are done: the round in which they end
 is the last, and then the policy is measured. At least one round runs. The other device's curve is printed beside, from
@@ -30,7 +30,7 @@ from benchmarks.machine import describe
 from benchmarks.pair_reward_model import fit_to_pairs
 from benchmarks.recipe_loop import Loop, open_loop
 from benchmarks.settings import not_negative
-from benchmarks.warm_starts import TASK, Work
+from benchmarks.warm_starts import Work
 from models.engine.engine import Sampling
 from models.errors import UserError
 from models.evaluation.evaluate import evaluate
@@ -45,6 +45,8 @@ from models.reward_model.read_pairs import read_pairs
 from models.text.encoding import Codec
 
 RESULTS = Path(__file__).parent / "results"
+RECIPE = "arithmetic_long"
+"""The main recipe, trained until its reward is flat."""
 DEVICES = ("cpu", "cuda")
 
 
@@ -98,7 +100,7 @@ def recipe_of(options: argparse.Namespace) -> Any:
         overrides.append(f"policy.precision={options.precision}")
     if options.rounds is not None:
         overrides.append(f"schedule.rounds={options.rounds}")
-    return load_recipe(TASK, [*overrides, *options.set])
+    return load_recipe(RECIPE, [*overrides, *options.set])
 
 
 def train(recipe: Any, work: Work, curve: Curve, file: Path, ends: float = float("inf")) -> None:

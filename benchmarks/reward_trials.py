@@ -61,7 +61,7 @@ def _flipped(pairs: Sequence[Pair], seed: int) -> list[Pair]:
 
 def _samples(toy: Toy, codec: Codec, seed: int) -> tuple[Sequences, Tensor]:
     """Samples of the warm-started policy to held-out problems, and which are right, [problems, SAMPLES]."""
-    recipe = load_recipe("arithmetic", ["evaluation.problems=150", "policy.size.positions=64", f"seed={seed}"])
+    recipe = load_recipe("arithmetic_long", ["evaluation.problems=150", "policy.size.positions=64", f"seed={seed}"])
     problems = read_problems(toy.data, codec, "validation", PromptSections(recipe), 150)
     engine = TransformersEngine(toy.start(seed), EngineSettings(), end=codec.end)
     records = evaluate(engine, codec, problems, Sampling(max_tokens=24, samples=SAMPLES), seed, None)

@@ -86,7 +86,7 @@ def test_without_a_device_it_says_so_in_a_line(
 def test_the_recipe_is_the_main_one_with_what_was_asked() -> None:
     asked = ["--device", "cpu", "--rounds", "7", "--seed", "3", "--precision", "bfloat16"]
     recipe = main_curve.recipe_of(main_curve.parser().parse_args(asked))
-    assert (recipe.name, recipe.engine.name, recipe.seed) == ("arithmetic", "transformers", 3)
+    assert (recipe.name, recipe.engine.name, recipe.seed) == ("arithmetic_long", "transformers", 3)
     assert (recipe.schedule.rounds, recipe.policy.precision) == (7, "bfloat16")
     plain = main_curve.recipe_of(main_curve.parser().parse_args(["--device", "cpu"]))
     assert (plain.schedule.rounds, plain.policy.precision, len(plain.rewards)) == (100, "auto", 2)
