@@ -102,8 +102,8 @@ def _names(file: GgufFile, config: PretrainedConfig) -> dict[str, str]:
         if source not in there:
             raise UserError(f"{file.path}: {source} is missing")
         if there[source] != shape:
-            found, wanted = (" x ".join(map(str, sizes)) for sizes in (there[source], shape))
-            raise UserError(f"{file.path}: {source} is {found}, but its metadata describes {wanted}")
+            held, wanted = (" x ".join(map(str, sizes)) for sizes in (there[source], shape))
+            raise UserError(f"{file.path}: {source} is {held}, but its metadata describes {wanted}")
         names[name] = source
     if others := sorted(set(there) - set(names.values()) - {ROPE_FACTORS}):
         raise UserError(f"{file.path}: {others[0]} is not a weight of the architecture {file.architecture}")

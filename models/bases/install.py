@@ -141,6 +141,6 @@ def _gguf_of(entry: CatalogueEntry, file: Path, target: Path, report: Report) ->
 
 
 def _require_hash(file: Path, expected: str, name: str) -> None:
-    found = sha256_of(file)
-    if found != expected:
-        raise UserError(f"{file}: not {name}: its SHA-256 is {found}, expected is {expected}")
+    sha256 = sha256_of(file)
+    if sha256 != expected:
+        raise UserError(f"{file}: not {name}: its SHA-256 is {sha256}, expected is {expected}")

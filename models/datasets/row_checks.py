@@ -163,8 +163,8 @@ def computed_columns(
         if check_answers is not None:
             named = [name for name in ("id", "prompt", "answer", "tests", "entry_point") if name in frame]
             read = pd.DataFrame({name: _texts(frame, name) for name in named})
-            found = check_answers(read.to_dict("records"))
-            columns |= {name: pd.Series(list(held), index=frame.index) for name, held in found.items()}
+            verdicts = check_answers(read.to_dict("records"))
+            columns |= {name: pd.Series(list(held), index=frame.index) for name, held in verdicts.items()}
     if "chosen" in frame:
         chosen, rejected = _texts(frame, "chosen"), _texts(frame, "rejected")
         columns["chosen_differs"] = (chosen.str.strip() != rejected.str.strip()) | (chosen.str.strip() == "")

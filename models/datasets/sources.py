@@ -135,8 +135,8 @@ def _files(settings: DataSettings) -> tuple[list[DataFile], list[DataFile]]:
         raise UserError("data.path: all of its files are named in data.test_path too, and none is left to train on")
     if settings.format == "kinds":  # other files of the folder are not read
         files, held_out = _of_kinds(files), _of_kinds(held_out)
-    for paths, found, key in ((settings.path, files, "data.path"), (settings.test_path, held_out, "data.test_path")):
-        if paths and not found:
+    for paths, chosen, key in ((settings.path, files, "data.path"), (settings.test_path, held_out, "data.test_path")):
+        if paths and not chosen:
             places = ", ".join(map(str, paths))
             raise UserError(f"{key}: {places} has no file problems.*, demonstrations.* or preferences.*")
     return files, held_out

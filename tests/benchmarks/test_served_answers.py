@@ -38,8 +38,8 @@ def test_only_a_prompt_that_is_answered_otherwise_differs(answers: list[Completi
         return 200, {"choices": [{"message": {"content": texts[body["messages"][0]["content"]]}}]}
 
     with answering(answer) as address:
-        found = differing(address.removesuffix("/v1"), ROWS, answers, 6)
-    assert found == ([] if changed is None else [ROWS[changed]["prompt"]])
+        differences = differing(address.removesuffix("/v1"), ROWS, answers, 6)
+    assert differences == ([] if changed is None else [ROWS[changed]["prompt"]])
     assert all(body["temperature"] == 0 and body["max_tokens"] == 6 for body in seen) and len(seen) == 3
 
 

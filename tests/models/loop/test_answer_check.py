@@ -23,7 +23,7 @@ MARKED = ["5", "#### 5", "$\\boxed{5}$", "2 + 3 = 5\n#### 5", "<answer>5</answer
 BY_WORDING = (ExactAnswer(), MathVerify(), Abstention(), Similarity(right_from=1.0))
 
 
-def found(verifier: Verifying | None, *answers: str, by_wording: bool = True) -> dict[str, list[bool]]:
+def checked(verifier: Verifying | None, *answers: str, by_wording: bool = True) -> dict[str, list[bool]]:
     rows = [
         {"id": f"p{number}", "prompt": "?", "answer": answer, "tests": "", "entry_point": "f"}
         for number, answer in enumerate(answers)
@@ -34,30 +34,30 @@ def found(verifier: Verifying | None, *answers: str, by_wording: bool = True) ->
 @pytest.mark.parametrize("verifier", BY_WORDING, ids=lambda part: part.name)
 def test_an_answer_is_accepted_alone_and_in_its_mark(verifier: Reward) -> None:
     every = [True] * len(MARKED)
-    assert found(verifier, *MARKED) == {"answer_is_accepted": every, "answer_is_short": every}
+    assert checked(verifier, *MARKED) == {"answer_is_accepted": every, "answer_is_short": every}
 
 
 def test_an_answer_that_its_verifier_refuses_is_found() -> None:
-    assert found(ExactAnswer(), "5", "two\nlines", " ")["answer_is_accepted"] == [True, False, True]
-    assert found(Choice(), "B", "(b)", "Z", "12")["answer_is_accepted"] == [True, False, False, False]
-    assert found(Choice(labels=("a", "b"), reads="whole"), "#### a", "c")["answer_is_accepted"] == [True, False]
-    assert found(Logic(), "forall x (p(x))", "forall forall")["answer_is_accepted"] == [True, False]
+    assert checked(ExactAnswer(), "5", "two\nlines", " ")["answer_is_accepted"] == [True, False, True]
+    assert checked(Choice(), "B", "(b)", "Z", "12")["answer_is_accepted"] == [True, False, False, False]
+    assert checked(Choice(labels=("a", "b"), reads="whole"), "#### a", "c")["answer_is_accepted"] == [True, False]
+    assert checked(Logic(), "forall x (p(x))", "forall forall")["answer_is_accepted"] == [True, False]
     constraints = '{"constraints": [{"kind": "lower"}]}'
-    assert found(ConstraintsMet(), constraints, "lower case")["answer_is_accepted"] == [True, False]
+    assert checked(ConstraintsMet(), constraints, "lower case")["answer_is_accepted"] == [True, False]
     with pytest.raises(UserError, match="the answer is none of"):
-        found(ConstraintsMet(), "lower case")
+        checked(ConstraintsMet(), "lower case")
 
 
 def test_what_needs_more_than_the_answer_is_not_refused() -> None:
-    assert found(JustifiedRefusal(), "refuse", "kit")["answer_is_accepted"] == [True, True]
-    assert found(Similarity(reads="before_answer"), "a passage")["answer_is_accepted"] == [True]
-    assert found(None, '{"secret": "fox"}', "two\nlines")["answer_is_accepted"] == [True, True]
+    assert checked(JustifiedRefusal(), "refuse", "kit")["answer_is_accepted"] == [True, True]
+    assert checked(Similarity(reads="before_answer"), "a passage")["answer_is_accepted"] == [True]
+    assert checked(None, '{"secret": "fox"}', "two\nlines")["answer_is_accepted"] == [True, True]
 
 
 def test_a_whole_sentence_is_no_answer_where_wording_counts() -> None:
     answers = ("There are 5 apples left.", "#### 5", "The answer is 5.", "The capital of France is Paris. It is large.")
-    assert found(ExactAnswer(), *answers)["answer_is_short"] == [False, True, True, False]
-    assert found(ExactAnswer(), *answers, by_wording=False)["answer_is_short"] == [True] * 4
+    assert checked(ExactAnswer(), *answers)["answer_is_short"] == [False, True, True, False]
+    assert checked(ExactAnswer(), *answers, by_wording=False)["answer_is_short"] == [True] * 4
 
 
 class Slow(Verifying):
@@ -72,7 +72,7 @@ class Slow(Verifying):
 
 
 def test_where_programs_run_some_rows_of_all_places_are_tried() -> None:
-    held = found(Slow(), *map(str, range(10 * MOST_RUN)))["answer_is_accepted"]
+    held = checked(Slow(), *map(str, range(10 * MOST_RUN)))["answer_is_accepted"]
     assert held.count(False) == MOST_RUN and not held[0] and False in held[-10:]
     demonstrations = [{"id": "d", "prompt": "?", "answer": "1"}]  # without tests
     assert AnswerCheck(Slow(), False)(demonstrations)["answer_is_accepted"] == [True]
