@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 DOCS = Path(__file__).resolve().parents[1] / "docs" / "rewards.md"
-BEGIN = "<!-- answer forms: written by `python tests/answer_forms.py` -->\n"
+BEGIN = "<!-- answer forms: written by tests/answer_forms.py -->\n"
 END = "<!-- end of answer forms -->\n"
 
 
