@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -53,6 +54,7 @@ from tasks.tracking import records, runs, tags
 from tasks.tracking.metrics import MetricLog
 
 T = TypeVar("T")
+_LOG = logging.getLogger("rewardflow.steps")
 JOURNAL = "metrics.jsonl"
 """Metrics of every round, in the step's folder."""
 POLICY = "policy"
@@ -122,7 +124,7 @@ def watched_rounds(rounds: int, slots: Slots, folder: Path, run_id: str) -> Iter
                 first[round_number] = values
                 if len(first) == round_number == first_rounds.ROUNDS:
                     for line in first_rounds.warnings_of(list(first.values()), slots):
-                        get_run_logger().warning(f"fine-tune: {line}")
+                        _LOG.warning("fine-tune: %s", line)
 
         def samples(round_number: int, rows: list[dict[str, object]]) -> None:
             records.log_table(run_id, f"samples/round_{round_number:05d}.json", rows)

@@ -4,6 +4,7 @@ import gc
 import os
 import re
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Callable
@@ -36,6 +37,8 @@ os.environ.update(
 )
 
 pytest_plugins = ["fault_table"]
+HANDLERS = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+"""Handlers of signals that this process began with."""
 ROOT = Path(__file__).resolve().parents[1]
 CORE = ("models/advantage", "models/critic", "models/datasets", "models/evaluation", "models/learner", "models/loop",
         "models/objective", "models/recipe", "models/reference", "models/rewards", "models/select", "models/text",
@@ -43,6 +46,14 @@ CORE = ("models/advantage", "models/critic", "models/datasets", "models/evaluati
 """Tests that `make quick` runs, but for those that are marked slow or thorough."""
 SHARED = re.compile(r"\b(servers|project|first|again|locked): (Pair|Project|Ran|Unchanged|dict)")
 """Arguments of tests that share the session's servers and project (tests/flows/conftest.py)."""
+
+
+@pytest.fixture(autouse=True)
+def first_handlers() -> None:
+    """Undo what a command that ran in this process set: its handler would end the tests at the next signal."""
+    for number, handler in HANDLERS.items():
+        if signal.getsignal(number) is not handler:
+            signal.signal(number, handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -43,7 +43,7 @@ def extract_answer(text: str, last_number: bool = False) -> str | None:
             were never trained on a format, not for a reward.
     """
     mark = final_mark(text)
-    answer = None if mark is None else text[mark.begin : mark.end].strip()
+    answer = None if mark is None else text[mark.begin : mark.end].strip() or None
     if answer is None and last_number:
         for match in _LAST_NUMBER.finditer(plain_signs(text)):
             answer = match.group().rstrip(",")

@@ -172,7 +172,10 @@ def _boxes(text: str) -> list[AnswerMark]:
         elif opened:
             closed[opened.pop()] = brace.start()
     spans = [(box.start(), *(box.span(2) if box[2] else (box.end(), closed.get(box.end() - 1, -1)))) for box in boxes]
-    return [AnswerMark(_PLAUSIBLE, start, begin, end) for start, begin, end in spans if _TEXT.search(text, begin, end)]
+    marks = [AnswerMark(_PLAUSIBLE, start, begin, end) for start, begin, end in spans if _TEXT.search(text, begin, end)]
+    if spans and spans[-1][2] < 0:  # a last box that is never closed states nothing, and no earlier mark is read for it
+        marks.append(AnswerMark(_PLAUSIBLE, spans[-1][0], spans[-1][1], spans[-1][1]))
+    return marks
 
 
 def _tags(text: str) -> list[AnswerMark]:

@@ -223,7 +223,7 @@ SYSTEM = {"role": "system", "content": "Be brief."}
     [
         ("problems", {"prompt": [USER], "answer": "5"}, {"prompt": "2 + 3 ?", "answer": "5"}),
         ("problems", {"messages": [USER, ASSISTANT], "answer": 5}, {"prompt": "2 + 3 ?", "answer": "5"}),
-        ("problems", {"prompt": [SYSTEM, USER]}, {"prompt": "Be brief.\n\n2 + 3 ?"}),
+        ("problems", {"prompt": [SYSTEM, USER]}, {"prompt": "Be brief.\n\n2 + 3 ?", "system": "Be brief."}),
         ("demonstrations", {"messages": [USER, ASSISTANT]}, {"prompt": "2 + 3 ?", "completion": "It is 5."}),
         (
             "demonstrations",

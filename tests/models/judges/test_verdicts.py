@@ -22,7 +22,7 @@ from models.judges.verdict import choice, judged_steps, ranking, score, verdict
         ("it says\n#### 9\nwhich is wrong: \\boxed{3}", 1 / 3), ("it says \\boxed{9} ; #### 0", 0.0),
         ("#### \\boxed{3}", 1 / 3), ("it says\n#### 9\nso \\boxed{", None),
         ("#### 10", None), ("#### -1", None), ("#### nine", None), ("#### 9 or 8", None), ("#### 9/9", None),
-        ("#### 1e0", None), ("#### ９", None), ("#### nan", None), ("#### inf", None), ("9", None), ("", None),
+        ("#### 1e0", None), ("#### ９", 1.0), ("#### nan", None), ("#### inf", None), ("9", None), ("", None),
         ("####", None), ("#### 9 9", None), ("#### " + "9" * 100_000, None), ("\x00\ud800####\x00", None),
     ],
 )  # fmt: skip

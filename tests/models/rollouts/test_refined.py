@@ -111,7 +111,11 @@ def test_the_best_refinement_joins_all_samples_or_stands_alone() -> None:
 def test_a_warm_start_that_tells_feedback_needs_somebody_who_gives_it() -> None:
     telling = ('warm_start.context="{prompt} {told}"', "warm_start.tells=feedback")
     assert load_recipe("critique_grpo").warm_start == SupervisedSettings(
-        **{**vars(load_recipe("arithmetic").warm_start), "context": "{prompt} {told} . {prompt}", "tells": "feedback"}
+        **{
+            **vars(load_recipe("arithmetic_long").warm_start),
+            "context": "{prompt} {told} . {prompt}",
+            "tells": "feedback",
+        }
     )
     with pytest.raises(
         Exception, match=r"rollouts sample asks nobody for any; set rollouts\.name to improved or refined"
