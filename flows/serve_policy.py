@@ -44,7 +44,7 @@ STAGES = (
     ("torch.compile", "compiling the model"),
     ("init engine", "opening the port"),
 )
-"""What vLLM does from the moment on when its log holds a text, in this order."""
+"""Stages of vLLM's start in their order, each with the text of the log that begins it."""
 
 _PREFIX = r"(?m)^(?:\([^)\n]*\) )?(?:[A-Z]+ [\d-]+ [\d:]+ )?(?:\[[^\]\n]*\] )?"
 """What vLLM puts before a line of its log: process, level, time and place in the code."""
@@ -162,7 +162,7 @@ class _Asked:
 
 
 def stage(log: str) -> str:
-    """What a server that starts is doing, by its log, with the place among all stages."""
+    """Describe the stage of a starting server from its log, with its place among all stages."""
     text = Path(log).read_text(encoding="utf-8", errors="replace")
     reached = max(number for number, (marker, _) in enumerate(STAGES) if marker in text)
     return f"{STAGES[reached][1]} ({reached + 1} of {len(STAGES)})"

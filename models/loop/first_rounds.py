@@ -1,4 +1,4 @@
-"""What the first rounds show of settings under which a policy learns nothing, so that it is known at once."""
+"""Warnings after the first rounds of a training about settings under which a policy learns nothing."""
 
 from __future__ import annotations
 

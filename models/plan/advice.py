@@ -1,4 +1,4 @@
-"""What to change where a training does not fit: every option is planned before it is named, and the cheapest is taken.
+"""Advice where a training does not fit: every option is planned before it is named, and the cheapest is taken.
 
 Shorter rows change no result and cost almost nothing, so each option is tried with the longest rows with which it fits.
 """
@@ -25,12 +25,12 @@ class Option:
     setting: str
     """As an override; empty: none but shorter rows."""
     cost: str
-    """What the change costs."""
+    """Cost of the change."""
     recipe: Recipe
 
 
 def advice(recipe: Recipe, stage: Stage, given: PlanContext, share: float) -> str:
-    """What to change so that a stage that does not fit takes at most a share of the device's memory.
+    """Find a change by which a stage that does not fit takes at most a share of the device's memory.
 
     Args:
         recipe: of the training.

@@ -52,7 +52,7 @@ class PlanContext:
 
 @dataclass(frozen=True)
 class Stage:
-    """What one stage holds."""
+    """Memory of one stage."""
 
     name: str
     row: Row
