@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -68,6 +69,16 @@ def load_vllm() -> Any:
 
     with ThreadPoolExecutor(1, "vllm-import") as thread:
         return thread.submit(load).result()
+
+
+@contextmanager
+def threads_settable() -> Iterator[None]:
+    """Restore `torch.set_num_threads` on exit: vLLM's CPU worker replaces it with a function that does nothing."""
+    set_num_threads = torch.set_num_threads
+    try:
+        yield
+    finally:
+        torch.set_num_threads = set_num_threads
 
 
 def lighten_start(architectures: Sequence[str]) -> None:
@@ -149,22 +160,23 @@ class VllmEngine(Engine):
             if not cuda:
                 lighten_start(getattr(config, "architectures", None) or ())
         try:
-            self.engine = loaded(
-                model=str(folder),
-                skip_tokenizer_init=True,
-                trust_remote_code=trust_remote_code,
-                max_model_len=longest,
-                max_num_seqs=settings.max_sequences,
-                max_num_batched_tokens=max(longest, 8192),
-                enforce_eager=not compiled,
-                enable_chunked_prefill=cuda,  # a CPU's generator cannot be set back where half a prompt is read
-                enable_prefix_caching=True,
-                logprobs_mode="processed_logprobs",
-                seed=seed,
-                disable_log_stats=True,
-                use_tqdm_on_load=False,
-                **options,
-            )
+            with threads_settable():
+                self.engine = loaded(
+                    model=str(folder),
+                    skip_tokenizer_init=True,
+                    trust_remote_code=trust_remote_code,
+                    max_model_len=longest,
+                    max_num_seqs=settings.max_sequences,
+                    max_num_batched_tokens=max(longest, 8192),
+                    enforce_eager=not compiled,
+                    enable_chunked_prefill=cuda,  # a CPU's generator cannot be set back where half a prompt is read
+                    enable_prefix_caching=True,
+                    logprobs_mode="processed_logprobs",
+                    seed=seed,
+                    disable_log_stats=True,
+                    use_tqdm_on_load=False,
+                    **options,
+                )
         except (ValueError, RuntimeError, AssertionError, LookupError, OSError) as error:
             raise UserError(f"{folder}: vLLM cannot serve this model ({first_line(error)})") from error
         self.requests, self.drawing = Requests(self.engine), Drawing()

@@ -64,6 +64,15 @@ def test_on_a_cpu_the_start_spawns_no_process_and_compiles_nothing(engine: VllmE
     assert not hasattr(sampler.batched_count_greater_than, "_torchdynamo_orig_callable")
 
 
+def test_torch_still_takes_a_number_of_threads_after_the_start(engine: VllmEngine) -> None:
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(before + 1)
+        assert torch.get_num_threads() == before + 1
+    finally:
+        torch.set_num_threads(before)
+
+
 def test_scores_agree_with_transformers_to_1e_5(engine: VllmEngine, folder: Path) -> None:
     other = TransformersEngine(folder, EngineSettings(precision="float32"), end=END)
     ours = engine.score(SEQUENCES.prompts, SEQUENCES.completions)
