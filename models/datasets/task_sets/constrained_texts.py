@@ -126,7 +126,7 @@ def _sentences(random: Random, lower: bool) -> tuple[str, Constraint]:
 
 def _bullets(random: Random, lower: bool) -> tuple[str, Constraint]:
     count = random.choice((2, 3, 4))
-    sentence = f'Answer with exactly {NUMBERS[count]} bullet points that begin with "- ".'
+    sentence = f'Answer with exactly {NUMBERS[count]} bullet points that begin with "- " or "* ".'
     return sentence, Constraint(kind="bullets", least=count, most=count)
 
 
