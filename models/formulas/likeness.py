@@ -3,11 +3,13 @@
     bleu      clipped precisions of one to four words, smoothed, times a penalty of brevity (Papineni et al. 2002)
     chrf      F of the runs of one to six characters, recall counting twice (Popovic 2015)
     rouge_l   F of the longest common subsequence of words (Lin 2004); of several references the best counts
+    gestalt   characters in the matching blocks of both, over all characters: 2 M / T (Ratcliff and Metzener 1988)
     support   share of the text's runs of up to two words that stand in a reference: precision without any recall
     jaccard   of two sets, what both hold over what either holds; no metric of texts
 
 ROUGE's words are in lower case, signs left out, and nothing is stemmed; so the package rouge-score, which is built on
-nltk and absl, is not needed for one dynamic programme. Both compare `LONGEST` words at most.
+nltk and absl, is not needed for one dynamic programme. Both compare `LONGEST` words at most, and gestalt, which is difflib's `SequenceMatcher.ratio` without its
+heuristic for long texts, as many characters.
 """
 
 from __future__ import annotations
@@ -16,17 +18,18 @@ import re
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from collections.abc import Set as AbstractSet
+from difflib import SequenceMatcher
 from functools import lru_cache
 from typing import Literal, TypeVar
 
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
-Metric = Literal["bleu", "chrf", "rouge_l", "support"]
+Metric = Literal["bleu", "chrf", "rouge_l", "gestalt", "support"]
 Item = TypeVar("Item", bound=Hashable)
 
 LONGEST = 1024
-"""Words of a text that rouge_l reads, whose time is the product of two lengths."""
+"""Words of a text that rouge_l reads, and characters that gestalt does: their time is the product of two lengths."""
 _WORD = re.compile(r"\w+")
 
 
@@ -42,7 +45,14 @@ def likeness_to_any(text: str, references: Sequence[str], metric: Metric) -> flo
     if metric in ("bleu", "chrf"):
         score: float = _measure(metric).sentence_score(text, list(references)).score
         return min(1.0, score / 100)
+    if metric == "gestalt":
+        return max(gestalt(text, other) for other in references)
     return max((rouge_l if metric == "rouge_l" else support)(_words(text), _words(other)) for other in references)
+
+
+def gestalt(text: str, reference: str) -> float:
+    """2 M / T: M characters in matching blocks, T characters of both texts; 1 of two empty texts."""
+    return SequenceMatcher(None, text[:LONGEST], reference[:LONGEST], autojunk=False).ratio()
 
 
 def rouge_l(words: Sequence[str], reference: Sequence[str]) -> float:

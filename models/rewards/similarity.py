@@ -52,6 +52,11 @@ class Similarity(Reward):
         """Whether it decides in evaluations and at the gate."""
         return self.right_from is not None
 
+    @property
+    def grades(self) -> bool:
+        """Whether evaluations also show the mean likeness: where it decides."""
+        return self.verifies
+
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
         """Values in [0, 1], [completions]."""
         return torch.tensor([self._value(Attempt.of(each)) for each in rollouts])
@@ -71,6 +76,10 @@ class Similarity(Reward):
         """
         least = 1.0 if self.right_from is None else self.right_from
         return [self._nearest(attempt) >= least - 1e-9 for attempt in attempts]
+
+    def grade(self, attempts: Sequence[Attempt]) -> list[float]:
+        """Return the likeness of each attempt to the nearest single reference, [attempts], in [0, 1]."""
+        return [self._nearest(attempt) for attempt in attempts]
 
     def _value(self, attempt: Attempt) -> float:
         said, held = self._compared(attempt)

@@ -28,6 +28,12 @@ SEVERAL = Problem("p", "describe", json.dumps(["the bird is red", "a red bird"])
         ("rouge_l", "red is bird the", "the bird is red", 2 * 1 / (4 + 4)),
         ("rouge_l", "", "the bird", 0.0),
         ("rouge_l", "cat", "the bird", 0.0),
+        ("gestalt", "abcd", "bcde", 2 * 3 / 8),
+        ("gestalt", "drib der", "drib der", 1.0),
+        ("gestalt", "drib red", "drib der", 2 * (5 + 1) / 16),  # "drib ", then one of d, e and r
+        ("gestalt", "xyz", "abc", 0.0),
+        ("gestalt", "", "abc", 0.0),
+        ("gestalt", "A", "a", 0.0),
         ("support", "the bird", "see : the bird is red", 1.0),
         ("support", "bird the", "see : the bird is red", (1 + 0) / 2),
         ("support", "the the the", "the bird", (1 / 3 + 0) / 2),  # clipped: once is known
@@ -41,7 +47,7 @@ def test_each_metric_is_what_its_formula_gives(metric: Metric, text: str, refere
     assert likeness(text, reference, metric) == pytest.approx(value, abs=1e-6)
 
 
-@pytest.mark.parametrize("metric", ["bleu", "chrf", "rouge_l", "support"])
+@pytest.mark.parametrize("metric", ["bleu", "chrf", "rouge_l", "gestalt", "support"])
 def test_each_of_several_references_is_enough_and_more_of_them_never_cost(metric: Metric) -> None:
     first, second = "the bird is red", "a red bird sits on the hill"
     assert likeness_to_any(first, [second, first], metric) == pytest.approx(1.0)
@@ -68,18 +74,28 @@ def test_right_is_what_is_as_alike_as_asked_for_and_only_then_does_it_decide() -
     assert (reward.verifies, Similarity().verifies) == (True, False)
 
 
+def test_a_grade_is_the_likeness_where_the_reward_decides() -> None:
+    problem = Problem("p", "reverse: bird", "drib")
+    reward = Similarity(metric="gestalt", reads="whole", right_from=1.0)
+    attempts = [Attempt(problem, text, ended) for text, ended in (("drib", True), ("drab", True), ("drib", False))]
+    assert reward.grade(attempts) == [1.0, 2 * 3 / 8, 0.0]
+    assert reward.right(attempts) == [True, False, False]
+    assert (reward.grades, Similarity(metric="gestalt").grades) == (True, False)
+
+
 def test_an_answer_that_is_no_list_of_texts_is_a_reference_itself() -> None:
     for answer in ("[1, 2]", "[", "[]", '["a", 1]', "red", "[" * 100_000):
         assert references(answer) == (answer,)
     assert references('["a", "b"]') == ("a", "b")
 
 
-@pytest.mark.parametrize("metric", ["bleu", "rouge_l", "support"])
+@pytest.mark.parametrize("metric", ["bleu", "rouge_l", "gestalt", "support"])
 def test_whatever_is_written_has_a_likeness(metric: Metric) -> None:
     for reward in (Similarity(metric=metric, reads="whole"), Similarity(metric=metric, against="prompt")):
         values = reward(WORLD, malformed(SEVERAL))
         assert bool(((values >= 0) & (values <= 1)).all()) and values[1::2].tolist() == [0.0] * len(TEXTS)
     assert likeness("a " * LONGEST * 2, "a " * LONGEST, "rouge_l") == 1.0
+    assert likeness("ab" * LONGEST * 2, "ab" * LONGEST, "gestalt") == 1.0
 
 
 def test_sound_descriptions_are_references_and_the_others_are_less_alike() -> None:
