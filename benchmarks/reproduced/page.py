@@ -1,0 +1,112 @@
+"""The page docs/reproduced.md, made from the records."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.reproduced.experiments import EXPERIMENTS, Experiment, Stage
+from benchmarks.reproduced.records import Record
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reproduced.md"
+HEAD = """# Published results, reproduced on a small model
+
+Written by `python -m benchmarks.reproduced` from `benchmarks/results/reproduced/`; do not edit. Every experiment trains
+SmolLM2-135M-Instruct on a CPU, by the recipe that is named and by TRL's trainers with the same weights, rows, number of
+steps and rates. Both sides are measured by the same code, greedily, on the same held-out rows. An interval is 95 %, by
+rows, of the mean over the seeds. The model is smaller than any of the published ones: a figure is to be compared with
+its own start and with the other side, not with the published figure itself.
+"""
+NAMES: dict[str, str] = {"ours": "Rewardflow", "trl": "TRL"}
+STAGES: dict[Stage, str] = {
+    "base": "start",
+    "warm_start": "after supervised training",
+    "reward_model": "reward model",
+    "fine_tune": "end",
+}
+
+
+def page(records: Sequence[Record]) -> str:
+    """Write the page."""
+    parts = [HEAD]
+    for experiment in EXPERIMENTS.values():
+        some = [record for record in records if record.experiment == experiment.name]
+        if some:
+            parts.append(_section(experiment, some))
+    return "\n".join(parts)
+
+
+def _section(experiment: Experiment, records: Sequence[Record]) -> str:
+    stages = [STAGES[stage] for stage in experiment.stages]
+    lines = [f"## {experiment.title}", "", f"Recipe: `{experiment.recipe}`. Published: {experiment.published}.", ""]
+    lines += [f"| side | seeds | metric | {' | '.join(stages)} | seconds of training | peak memory, GiB |"]
+    lines += ["| --- | --- | --- |" + " --- |" * (len(stages) + 2)]
+    for side, name in NAMES.items():
+        if some := [record for record in records if record.side == side]:
+            lines += _rows(experiment, name, some)
+    for side, name in NAMES.items():
+        for record in records:
+            if record.side == side:
+                lines += _curve(name, record)
+    lines += ["", *_resumed(records), *_machine(records)]
+    return "\n".join(lines) + "\n"
+
+
+def _rows(experiment: Experiment, name: str, records: Sequence[Record]) -> list[str]:
+    """One line for each metric of a side."""
+    trained = [sum(value for stage, value in record.seconds.items() if stage != "whole run") for record in records]
+    cost = f"{_mean(trained):,.0f} | {max(record.peak_gib for record in records):.1f}"
+    seeds = ", ".join(str(record.seed) for record in records)
+    lines = []
+    for metric, attribute in ((experiment.strict, "strict"), (experiment.lenient, "lenient")):
+        if metric:
+            cells = [
+                shown([getattr(record.measured[stage], attribute) for record in records]) for stage in experiment.stages
+            ]
+            lines.append(f"| {name} | {seeds} | {metric} | {' | '.join(cells)} | {cost} |")
+    return lines
+
+
+def shown(values: Sequence[Sequence[float]]) -> str:
+    """Write the mean of [seeds][rows] in per cent with its 95 % interval: rows are drawn, seeds are averaged."""
+    by_row = [_mean(row) for row in zip(*values, strict=True)]
+    middle = _mean(by_row)
+    variance = sum((value - middle) ** 2 for value in by_row) / max(1, len(by_row) - 1)
+    half = 1.96 * math.sqrt(variance / len(by_row))
+    return f"{100 * middle:.1f} % [{100 * (middle - half):.1f}, {100 * (middle + half):.1f}]"
+
+
+def _curve(name: str, record: Record) -> list[str]:
+    """The first metric of the last stage's steps, thinned to ten points."""
+    if not record.curve:
+        return []
+    metric, values = next(iter(record.curve.items()))
+    every = max(1, math.ceil(len(values) / 10))
+    points = ", ".join(f"{value:.3f}" for value in values[::every])
+    return ["", f"{name}, seed {record.seed}: `{metric}` in every {every}. step: {points}."]
+
+
+def _resumed(records: Sequence[Record]) -> list[str]:
+    lines = []
+    for record in records:
+        if record.resumed_weights:
+            same = "to the same bits" if record.resumed_weights == record.weights else "to OTHER weights"
+            lines.append(
+                f"Killed once (SIGKILL) and run again, seed {record.seed} ends {same} (`{record.weights[:12]}`)."
+            )
+    return lines
+
+
+def _machine(records: Sequence[Record]) -> list[str]:
+    lines = sorted(
+        {
+            f"{record.machine['cores']} cores of {record.machine['cpu']}, {record.machine['date'][:10]}"
+            for record in records
+        }
+    )
+    return ["", f"Machine: {'; '.join(lines)}."]
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
