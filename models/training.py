@@ -56,7 +56,7 @@ class Training:
     """The model folder that the policy begins with."""
     problems: Sequence[Problem]
     form: PromptForm
-    """What the recipe writes around every prompt."""
+    """Text that the recipe writes around every prompt."""
     teachers: Mapping[Role, Path]
     """Model folders that the policy is distilled from, and that of the judge."""
     served: TeacherSettings | None

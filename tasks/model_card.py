@@ -56,7 +56,7 @@ class Card:
     """Who made it champion, when and why, and what a person said of it."""
     use: Use
     form: PromptForm
-    """What was written around every prompt in training and evaluation."""
+    """Text around every prompt in training and evaluation."""
     chat: Chat
     served_name: str
 

@@ -62,9 +62,9 @@ class GateSettings:
     shortness_margin: float | None = None
     """By which share of the baseline's mean length the samples may shrink."""
     phrases_margin: float | None = None
-    """Which part of the three-word phrases that a policy wrote once in all its samples may be lost."""
+    """Share of the three-word phrases that the policy wrote only once in all its samples which it may lose."""
     fluency_margin: float | None = None
-    """How many nats a token more the samples may surprise the policy from which the training started."""
+    """Nats per token by which the samples may surprise the starting policy more than the baseline's samples do."""
     diversity_margin: float | None = 0.75
     """Which part of the distinct share may be lost. A better policy repeats right answers: leave it room."""
     capabilities: tuple[str, ...] = ("greedy_accuracy", "easiest_accuracy")

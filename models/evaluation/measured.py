@@ -77,7 +77,7 @@ def measure(
 
 
 def own_phrases(records: Sequence[PromptRecord]) -> Values:
-    """How much a policy varies its language: share of three-word phrases that it wrote once in all, [prompts].
+    """Variety of a policy's language: share of three-word phrases that it wrote once in all, [prompts].
 
     What it repeats within an answer, from answer to answer or from prompt to prompt does not count. A prompt whose
     samples have fewer than three words each has the share 0.

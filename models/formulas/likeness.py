@@ -8,8 +8,8 @@
     jaccard   of two sets, what both hold over what either holds; no metric of texts
 
 ROUGE's words are in lower case, signs left out, and nothing is stemmed; so the package rouge-score, which is built on
-nltk and absl, is not needed for one dynamic programme. Both compare `LONGEST` words at most, and gestalt, which is difflib's `SequenceMatcher.ratio` without its
-heuristic for long texts, as many characters.
+nltk and absl, is not needed for one dynamic programme. Both compare `LONGEST` words at most. gestalt is difflib's
+`SequenceMatcher.ratio` without its heuristic for long texts; it compares `LONGEST` characters at most.
 """
 
 from __future__ import annotations

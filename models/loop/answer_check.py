@@ -21,7 +21,7 @@ MOST_RUN = 128
 
 @dataclass(frozen=True)
 class AnswerCheck:
-    """How a recipe checks the expected answers of its data."""
+    """Check of the expected answers of a recipe's data."""
 
     verifier: Verifying | None
     """Decides what is right; None: an environment does, and no answer is checked."""

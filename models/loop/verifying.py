@@ -10,7 +10,7 @@ from models.loop.slot_part import SlotPart
 
 
 class Verifying(SlotPart):
-    """What a reward may know of right and wrong."""
+    """Methods by which a reward decides right and wrong."""
 
     @property
     def needs_answers(self) -> bool:

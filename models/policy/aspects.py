@@ -11,7 +11,7 @@ from models.text.tokenizer import TokenizerSettings
 
 @dataclass(frozen=True, kw_only=True)
 class ReadingSettings:
-    """How texts become tokens. Of a base, the tokenizer is read and no weight."""
+    """Settings that decide how texts become tokens. Only the tokenizer of a base is read, no weights."""
 
     base: str | None
     tokenizer: TokenizerSettings

@@ -93,8 +93,8 @@ class PolicySettings:
     trust_remote_code: bool = False
     """Run code that the base model ships. Leave it off unless you read that code."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """Of matrix products; auto is what a short measurement finds faster, and float32 on a processor that emulates
-    bfloat16. Master weights are float32."""
+    """Precision of matrix products; auto takes the faster one of a short measurement, and float32 on a processor that
+    emulates bfloat16. Master weights are float32."""
 
     @property
     def room(self) -> int | None:

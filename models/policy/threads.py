@@ -1,4 +1,4 @@
-"""How many threads a policy's matrix products use on a CPU: one for a small policy, as many as there are cores else.
+"""Number of threads for a policy's matrix products on a CPU: one for a small policy, otherwise one per core.
 
 The products of a small model take microseconds. Threads that share one wait for each other longer than they compute:
 measured with 0.6M weights on two cores, the second thread made vLLM's decoding no faster and an update 1.4 times as

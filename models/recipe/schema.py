@@ -202,7 +202,7 @@ class Recipe(Section):
 
     @property
     def answer_check(self) -> AnswerCheck:
-        """How the expected answers of the data are checked."""
+        """Check of the data's expected answers."""
         played = self.verifier is None and self.rollouts.episodes is not None
         reading = [reward for reward in self.rewards if reward.needs_answers]
         decides = self.verifier or ExactAnswer()
@@ -215,17 +215,17 @@ class Recipe(Section):
 
     @property
     def reading_policy(self) -> ReadingSettings:
-        """How the policy's texts become tokens."""
+        """Settings that decide how the policy's texts become tokens."""
         return reading_of(self.policy)
 
     @property
     def starting_policy(self) -> PolicySettings:
-        """What decides the policy that the loop begins with; other settings have their defaults."""
+        """Settings that decide the policy at the start of the loop; other settings have their defaults."""
         return start_of(self.policy, self.warm_start is not None)
 
     @property
     def used_policy(self) -> UseSettings:
-        """How a policy whose files are there is sampled from."""
+        """Settings for sampling from a policy whose files exist."""
         return use_of(self.policy)
 
     @property

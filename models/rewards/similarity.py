@@ -1,10 +1,10 @@
-"""How alike what a completion says and a reference are, by n-grams and no learned model.
+"""Likeness of a completion and a reference, by characters or n-grams, without a learned model.
 
-Of a stated answer it is the likeness to the problem's (translation with a dictionary, paper 220, arXiv 2508.19481); of
-the whole completion, BLEU against a set of references is a reward for following instructions (BLEUBERI, paper 213,
-arXiv 2505.11080); against the text that was retrieved, `support` asks how faithful a completion is to it (PORAG, paper
-318, arXiv 2504.01281). Metrics are those of `models.formulas.likeness`. Answers of a few letters share runs of letters
-long before they are right, so chrf tells apart what bleu calls nothing.
+Three uses: the stated answer is compared with the problem's (translation with a dictionary, paper 220, arXiv
+2508.19481); the whole completion is compared with a set of references by BLEU, a reward for following instructions
+(BLEUBERI, paper 213, arXiv 2505.11080); a completion is compared with the retrieved text by `support`, which measures
+how faithful it is (PORAG, paper 318, arXiv 2504.01281). Metrics are those of `models.formulas.likeness`. Short answers
+share runs of letters long before they are right: chrf and gestalt give them a value where bleu gives zero.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ class Similarity(Reward):
     """Likeness to a reference; zero where nothing is read, or the completion did not end."""
 
     metric: Metric = "chrf"
-    """Which."""
+    """Metric of likeness."""
     reads: Literal["answer", "whole", "before_answer"] = "answer"
-    """What of a completion is compared: the answer that it states, all of it, or what stands before the answer."""
+    """Part of a completion that is compared: the answer that it states, all of it, or the text before the answer."""
     against: Literal["answer", "prompt"] = "answer"
-    """What it is held against: the problem's answer, which may be several, a JSON list of texts; or the prompt, where
-    retrieved text stands in it."""
+    """Text that it is compared with: the problem's answer, which may be a JSON list of several texts; or the prompt,
+    where that holds retrieved text."""
     right_from: Share | None = None
-    """Least likeness of what is right, in evaluations and at the gate too; null: others decide."""
+    """Least likeness of a right completion, in evaluations and at the gate too; null: others decide."""
 
     @property
     def needs_answers(self) -> bool:

@@ -116,7 +116,7 @@ _Read = Quantity | _Items | None
 
 
 class _Expected(NamedTuple):
-    """What is asked for, read once for all completions of a problem."""
+    """Expected answer, read once for all completions of a problem."""
 
     stated: str
     plain: str

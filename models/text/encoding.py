@@ -33,7 +33,7 @@ class Codec:
     also_end: tuple[int, ...] = ()
     """Ids that end a completion beside the tokenizer's own (see `models.text.end_ids`)."""
     form: PromptForm = BARE
-    """What the recipe writes around every prompt."""
+    """Text that the recipe writes around every prompt."""
 
     @cached_property
     def ends(self) -> tuple[int, ...]:

@@ -22,7 +22,7 @@ from models.text.sentences import sentence_end
 from models.text.signs import MARKERS
 
 _REMARK, _UNLIKELY, _WORDS, _PLAUSIBLE = range(4)
-"""How likely a mark is to state the answer, from the least."""
+"""Kinds of marks by how likely they are to state the answer, from the least."""
 
 _REASONING = re.compile(
     r"<(/?)(?:think(?:ing)?|thoughts?|reason(?:ing)?|reflection|scratchpad|analysis)>"

@@ -1,4 +1,4 @@
-"""How a recipe writes every prompt: what surrounds its text, and the system message before it.
+"""Form of every prompt of a recipe: the text around it, and the system message before it.
 
     data:   {template: "{prompt}\\nEnd with `#### N`."}      around the text of every prompt, with a chat or without
     policy: {chat: true, system: "Think step by step."}    a message of the role system before every chat prompt
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 PLACE = "{prompt}"
 """The placeholder of a template, which the recipe's check finds once in it. Every other brace is text."""
 BETWEEN = "\n\n"
-"""What separates a row's system message from the rest of its prompt."""
+"""Text that separates a row's system message from the rest of its prompt."""
 
 
 def joined(system: str, prompt: str) -> str:
@@ -24,7 +24,7 @@ def joined(system: str, prompt: str) -> str:
 
 @dataclass(frozen=True)
 class PromptForm:
-    """What a recipe writes around every prompt."""
+    """Text that a recipe writes around every prompt."""
 
     system: str = ""
     """System message of prompts that have none of their own; chat policies alone."""

@@ -1,4 +1,4 @@
-"""Which of a tokenizer's special tokens are no part of what a policy says, and which are.
+"""Special tokens of a tokenizer that are not part of a policy's text, and those that are.
 
 A tokenizer marks many tokens as special: its end and padding, the tokens between which a chat template puts messages,
 and often tags such as `<think>` or `<answer>` that were added for a purpose of the model. Tags are text: rewards,

@@ -39,7 +39,7 @@ _TORCH_RANDOM = {("torch", "random"), ("torch", "cuda random")}
 _NOT_KEPT = {"argv", "stdin", "stdout", "stderr", "excepthook"}
 """Kinds of state that a call never finds again."""
 _NOT_THE_USERS = ("<", __file__, *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")))
-"""How names of files begin that no line of an error names."""
+"""Prefixes of file names that are never shown in an error."""
 _CLOSE = 0.05
 """Seconds by which two readings of one alarm may differ."""
 _LEAVE = posix._exit

@@ -138,7 +138,7 @@ _TORCH: dict[int, dict[str, Access]] = {}
 
 
 def _of_torch(torch: Any) -> dict[str, Access]:
-    """What torch keeps for the process or the thread, by name."""
+    """State that torch keeps for the process or the thread, by name."""
     if id(torch) in _TORCH:
         return _TORCH[id(torch)]
 
