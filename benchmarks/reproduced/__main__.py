@@ -28,7 +28,7 @@ from benchmarks.reproduced import ours, theirs
 from benchmarks.reproduced.experiments import EXPERIMENTS, Experiment, read_rows, write_inputs
 from benchmarks.reproduced.measuring import measure
 from benchmarks.reproduced.page import PAGE, page
-from benchmarks.reproduced.records import RESULTS, Record, Side, file_of, read_all, write
+from benchmarks.reproduced.records import RESULTS, ReproductionRecord, Side, has_record, read_all, write
 from benchmarks.settings import at_least_one, has_trl
 from models.atomic_write import write_file
 from models.errors import UserError
@@ -63,15 +63,16 @@ def _train_missing(options: argparse.Namespace) -> None:
     for seed in range(options.seeds):
         for name in options.only or EXPERIMENTS:
             for side in sides:
-                if file_of(name, side, seed, options.results).is_file():
+                if has_record(name, side, seed, options.results):
                     continue
                 print(f"== {name}, {side}, seed {seed}", flush=True)
                 with tempfile.TemporaryDirectory(prefix="reproduced-", dir=options.work) as place:
                     record = _run(EXPERIMENTS[name], side, seed, options, Path(place))
-                print(f"   {write(record, options.results)}", flush=True)
+                write(record, options.results)
+                write_file(PAGE, page(read_all(options.results)))
 
 
-def _run(experiment: Experiment, side: Side, seed: int, options: argparse.Namespace, place: Path) -> Record:
+def _run(experiment: Experiment, side: Side, seed: int, options: argparse.Namespace, place: Path) -> ReproductionRecord:
     files = write_inputs(experiment, options.data, place / "data")
     rows = read_rows(files[1])
     base = ours.folder_of(ours.BASE)
@@ -80,7 +81,7 @@ def _run(experiment: Experiment, side: Side, seed: int, options: argparse.Namesp
     else:
         made = theirs.train(experiment, seed, files, base, place / "trl")
     recipe = load_recipe(find_recipe(experiment.recipe)).model_dump(mode="json")
-    record = Record(
+    record = ReproductionRecord(
         experiment=experiment.name,
         side=side,
         seed=seed,
@@ -102,7 +103,9 @@ def _run(experiment: Experiment, side: Side, seed: int, options: argparse.Namesp
 
 
 def _commit() -> str:
-    made = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, cwd=RESULTS.parent, check=False)
+    made = subprocess.run(
+        ["git", "rev-parse", "HEAD"], capture_output=True, text=True, cwd=Path(__file__).parent, check=False
+    )
     return made.stdout.strip()
 
 
@@ -119,7 +122,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--seeds", type=at_least_one, default=3, help="Seeds of each (3).")
     add("--no-kill", action="store_true", help="Leave out the run that is killed and resumed.")
     add("--page", action="store_true", help="Only write the page from the records.")
-    add("--results", type=Path, default=RESULTS, help="Folder of the records.")
+    add("--results", type=Path, default=RESULTS, help="File of the records.")
     add("--work", type=Path, help="Folder for the runs; the system's temporary folder if left out.")
     return parser
 

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from benchmarks.reproduced.experiments import Experiment, Row, pairs_of
-from benchmarks.reproduced.records import Measured
+from benchmarks.reproduced.records import HeldOutScores
 from models.datasets.formats import final_answer
 from models.engine.engine import EngineSettings, Sampling
 from models.engine.open_engine import open_engine
@@ -33,7 +33,7 @@ PRECISION = EngineSettings(precision="float32")
 ROWS_AT_ONCE = 8
 
 
-def measure(experiment: Experiment, folder: Path, rows: Sequence[Row], base: Path) -> Measured:
+def measure(experiment: Experiment, folder: Path, rows: Sequence[Row], base: Path) -> HeldOutScores:
     """Measure the model in `folder`.
 
     Args:
@@ -47,7 +47,7 @@ def measure(experiment: Experiment, folder: Path, rows: Sequence[Row], base: Pat
     return _answers(experiment, folder, rows)
 
 
-def _answers(experiment: Experiment, folder: Path, rows: Sequence[Row]) -> Measured:
+def _answers(experiment: Experiment, folder: Path, rows: Sequence[Row]) -> HeldOutScores:
     """Answer every row once, greedily, and judge the answers."""
     reverse = experiment.measured == "similarity"
     reward = Similarity(metric="gestalt", reads="whole", right_from=1.0)
@@ -69,7 +69,7 @@ def _answers(experiment: Experiment, folder: Path, rows: Sequence[Row]) -> Measu
     greedy = [record.greedy for record in records]
     attempts = [Attempt(problem, made.text, made.finished) for problem, made in zip(problems, greedy, strict=True)]
     lenient = reward.grade(attempts) if reverse else [float(_has_last(each)) for each in attempts]
-    return Measured(
+    return HeldOutScores(
         strict=tuple(float(made.correct) for made in greedy),
         lenient=tuple(lenient),
         tokens=_mean(greedy, "tokens"),
@@ -86,8 +86,8 @@ def _mean(made: Sequence[Completion], name: str) -> float:
     return sum(float(getattr(each, name)) for each in made) / len(made)
 
 
-def _measured_pairs(margins: Sequence[float]) -> Measured:
-    return Measured(strict=tuple(float(margin > 0) for margin in margins))
+def _measured_pairs(margins: Sequence[float]) -> HeldOutScores:
+    return HeldOutScores(strict=tuple(float(margin > 0) for margin in margins))
 
 
 def _encoded(folder: Path, rows: Sequence[Row]) -> tuple[Sequences, Sequences]:

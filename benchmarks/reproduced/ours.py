@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.reproduced.experiments import Experiment, Stage
-from benchmarks.reproduced.processes import Ended, run
+from benchmarks.reproduced.processes import ProcessUsage, run
 from models.bases.store import FOLDER, folder_of
 from models.errors import UserError
 
@@ -21,7 +21,7 @@ CURVE = ("reward/total", "rollouts/length", "policy/pair_accuracy", "policy/loss
 
 
 @dataclass(frozen=True)
-class Made:
+class SideOutputs:
     """What a run of a side left."""
 
     folders: Mapping[Stage, Path]
@@ -34,7 +34,9 @@ class Made:
     """Digest of the last stage's weights."""
 
 
-def train(experiment: Experiment, seed: int, files: tuple[Path, Path], home: Path, *, kill: bool = False) -> Made:
+def train(
+    experiment: Experiment, seed: int, files: tuple[Path, Path], home: Path, *, kill: bool = False
+) -> SideOutputs:
     """Run the recipe to its end; with `kill`, kill it once in the middle and run the same command again.
 
     Args:
@@ -58,7 +60,7 @@ def train(experiment: Experiment, seed: int, files: tuple[Path, Path], home: Pat
     return _made(experiment, home, runs)
 
 
-def _made(experiment: Experiment, home: Path, runs: list[Ended]) -> Made:
+def _made(experiment: Experiment, home: Path, runs: list[ProcessUsage]) -> SideOutputs:
     results = [(file.parent, json.loads(file.read_text())) for file in home.glob("store/*/*/result.json")]
     by_step: dict[str, tuple[Path, Any]] = {result["step"]: (folder, result) for folder, result in results}
     folders: dict[Stage, Path] = {"base": folder_of(BASE)}
@@ -68,7 +70,7 @@ def _made(experiment: Experiment, home: Path, runs: list[Ended]) -> Made:
     seconds = {name: by_step[name][1]["seconds"] for name in FOLDERS if name in by_step}
     seconds["whole run"] = sum(ended.seconds for ended in runs)
     last = by_step[experiment.stages[-1]][1]
-    return Made(folders, seconds, max(ended.peak_gib for ended in runs), _curve(by_step), last["digest"])
+    return SideOutputs(folders, seconds, max(ended.peak_gib for ended in runs), _curve(by_step), last["digest"])
 
 
 def _curve(by_step: Mapping[str, tuple[Path, Any]]) -> dict[str, tuple[float, ...]]:

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.reproduced.experiments import EXPERIMENTS, Experiment, Stage
-from benchmarks.reproduced.records import Record
+from benchmarks.reproduced.records import ReproductionRecord
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reproduced.md"
 HEAD = """# Published results, reproduced on a small model
 
-Written by `python -m benchmarks.reproduced` from `benchmarks/results/reproduced/`; do not edit. Every experiment trains
+Written by `python -m benchmarks.reproduced` from `benchmarks/reproduced/records.json`; do not edit. Every experiment trains
 SmolLM2-135M-Instruct on a CPU, by the recipe that is named and by TRL's trainers with the same weights, rows, number of
 steps and rates. Both sides are measured by the same code, greedily, on the same held-out rows. An interval is 95 %, by
 rows, of the mean over the seeds. The model is smaller than any of the published ones: a figure is to be compared with
@@ -27,7 +27,7 @@ STAGES: dict[Stage, str] = {
 }
 
 
-def page(records: Sequence[Record]) -> str:
+def page(records: Sequence[ReproductionRecord]) -> str:
     """Write the page."""
     parts = [HEAD]
     for experiment in EXPERIMENTS.values():
@@ -37,7 +37,7 @@ def page(records: Sequence[Record]) -> str:
     return "\n".join(parts)
 
 
-def _section(experiment: Experiment, records: Sequence[Record]) -> str:
+def _section(experiment: Experiment, records: Sequence[ReproductionRecord]) -> str:
     stages = [STAGES[stage] for stage in experiment.stages]
     lines = [f"## {experiment.title}", "", f"Recipe: `{experiment.recipe}`. Published: {experiment.published}.", ""]
     lines += [f"| side | seeds | metric | {' | '.join(stages)} | seconds of training | peak memory, GiB |"]
@@ -53,7 +53,7 @@ def _section(experiment: Experiment, records: Sequence[Record]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _rows(experiment: Experiment, name: str, records: Sequence[Record]) -> list[str]:
+def _rows(experiment: Experiment, name: str, records: Sequence[ReproductionRecord]) -> list[str]:
     """One line for each metric of a side."""
     trained = [sum(value for stage, value in record.seconds.items() if stage != "whole run") for record in records]
     cost = f"{_mean(trained):,.0f} | {max(record.peak_gib for record in records):.1f}"
@@ -77,7 +77,7 @@ def shown(values: Sequence[Sequence[float]]) -> str:
     return f"{100 * middle:.1f} % [{100 * (middle - half):.1f}, {100 * (middle + half):.1f}]"
 
 
-def _curve(name: str, record: Record) -> list[str]:
+def _curve(name: str, record: ReproductionRecord) -> list[str]:
     """The first metric of the last stage's steps, thinned to ten points."""
     if not record.curve:
         return []
@@ -87,7 +87,7 @@ def _curve(name: str, record: Record) -> list[str]:
     return ["", f"{name}, seed {record.seed}: `{metric}` in every {every}. step: {points}."]
 
 
-def _resumed(records: Sequence[Record]) -> list[str]:
+def _resumed(records: Sequence[ReproductionRecord]) -> list[str]:
     lines = []
     for record in records:
         if record.resumed_weights:
@@ -98,7 +98,7 @@ def _resumed(records: Sequence[Record]) -> list[str]:
     return lines
 
 
-def _machine(records: Sequence[Record]) -> list[str]:
+def _machine(records: Sequence[ReproductionRecord]) -> list[str]:
     lines = sorted(
         {
             f"{record.machine['cores']} cores of {record.machine['cpu']}, {record.machine['date'][:10]}"

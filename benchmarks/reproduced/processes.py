@@ -17,7 +17,7 @@ POLL = 0.2
 
 
 @dataclass(frozen=True)
-class Ended:
+class ProcessUsage:
     """A process that ended."""
 
     seconds: float
@@ -28,7 +28,7 @@ class Ended:
 
 def run(
     command: Sequence[str], settings: Mapping[str, str], log: Path, kill_when: Callable[[], object] = lambda: False
-) -> Ended:
+) -> ProcessUsage:
     """Run a command to its end, or kill it (SIGKILL) at the first moment in which `kill_when` is true.
 
     Raises:
@@ -50,4 +50,4 @@ def run(
                 time.sleep(POLL)
     if process.returncode and not killed:
         raise UserError(f"{log}: {' '.join(command[:6])} ended with exit status {process.returncode}")
-    return Ended(time.monotonic() - began, usage.ru_maxrss / 2**20, killed)
+    return ProcessUsage(time.monotonic() - began, usage.ru_maxrss / 2**20, killed)

@@ -1,4 +1,4 @@
-"""What a run of an experiment leaves: one JSON with its settings, curve, seconds, memory and measurements."""
+"""Records of the runs: settings, curve, seconds, memory and measurements, all in one JSON file."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from pydantic import TypeAdapter
 
 from models.atomic_write import write_file
 
-RESULTS = Path(__file__).resolve().parents[1] / "results" / "reproduced"
+RESULTS = Path(__file__).with_name("records.json")
 Side = Literal["ours", "trl"]
 
 
 @dataclass(frozen=True)
-class Measured:
+class HeldOutScores:
     """A model on the held-out rows."""
 
     strict: tuple[float, ...]
@@ -31,7 +31,7 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Record:
+class ReproductionRecord:
     """One run of one side."""
 
     experiment: str
@@ -43,7 +43,7 @@ class Record:
     """Wall time by stage."""
     peak_gib: float
     """Most memory that one process of the run held."""
-    measured: Mapping[str, Measured]
+    measured: Mapping[str, HeldOutScores]
     """Stage -> its model on the held-out rows."""
     curve: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     """Metric -> its value in each step of the last stage."""
@@ -55,21 +55,25 @@ class Record:
     commit: str = ""
 
 
-_RECORD: TypeAdapter[Record] = TypeAdapter(Record)
+_RECORDS: TypeAdapter[list[ReproductionRecord]] = TypeAdapter(list[ReproductionRecord])
 
 
-def file_of(experiment: str, side: Side, seed: int, folder: Path = RESULTS) -> Path:
-    """Return the file of a run."""
-    return folder / f"{experiment}-{side}-{seed}.json"
+def read_all(file: Path = RESULTS) -> list[ReproductionRecord]:
+    """Read all records of a file, by experiment, side and seed; none where there is no file."""
+    return _RECORDS.validate_json(file.read_bytes()) if file.is_file() else []
 
 
-def write(record: Record, folder: Path = RESULTS) -> Path:
-    """Write a record. Returns its file."""
-    file = file_of(record.experiment, record.side, record.seed, folder)
-    write_file(file, json.dumps(asdict(record), indent=1) + "\n")
-    return file
+def has_record(experiment: str, side: Side, seed: int, file: Path = RESULTS) -> bool:
+    """Whether the file has the record of a run."""
+    return any(_key(record) == (experiment, side, seed) for record in read_all(file))
 
 
-def read_all(folder: Path = RESULTS) -> list[Record]:
-    """Read all records, by experiment, side and seed."""
-    return [_RECORD.validate_json(file.read_bytes()) for file in sorted(folder.glob("*-*-*.json"))]
+def write(record: ReproductionRecord, file: Path = RESULTS) -> None:
+    """Add a record to the file, which replaces the record of the same run."""
+    others = [each for each in read_all(file) if _key(each) != _key(record)]
+    records = sorted([*others, record], key=_key)
+    write_file(file, json.dumps([asdict(each) for each in records], indent=1) + "\n")
+
+
+def _key(record: ReproductionRecord) -> tuple[str, str, int]:
+    return record.experiment, record.side, record.seed

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from benchmarks.reproduced.experiments import EXPERIMENTS, Experiment, Row, pairs_of, read_rows
-from benchmarks.reproduced.ours import Made
+from benchmarks.reproduced.ours import SideOutputs
 from benchmarks.reproduced.processes import run
 from models.atomic_write import write_file
 from models.datasets.formats import final_answer, strip_calculator_notes
@@ -35,7 +35,7 @@ PAD = "<|endoftext|>"
 """A padding token that is not the end token: TRL reads a reward model's score before the padding."""
 
 
-def train(experiment: Experiment, seed: int, files: tuple[Path, Path], base: Path, out: Path) -> Made:
+def train(experiment: Experiment, seed: int, files: tuple[Path, Path], base: Path, out: Path) -> SideOutputs:
     """Run TRL's side in a process of its own."""
     out.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "benchmarks.reproduced.theirs", experiment.name, "--seed", str(seed)]
@@ -44,7 +44,9 @@ def train(experiment: Experiment, seed: int, files: tuple[Path, Path], base: Pat
     made = json.loads((out / MADE).read_text(encoding="utf-8"))
     folders: dict[Any, Path] = {stage: base if stage == "base" else out / stage for stage in experiment.stages}
     seconds = {**made["seconds"], "whole run": ended.seconds}
-    return Made(folders, seconds, ended.peak_gib, {name: tuple(values) for name, values in made["curve"].items()})
+    return SideOutputs(
+        folders, seconds, ended.peak_gib, {name: tuple(values) for name, values in made["curve"].items()}
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -13,13 +13,13 @@ from benchmarks.reproduced.experiments import DPO, EXPERIMENTS, REVERSE, read_ro
 from benchmarks.reproduced.measuring import measure
 from benchmarks.reproduced.page import page, shown
 from benchmarks.reproduced.processes import run
-from benchmarks.reproduced.records import Measured, Record, read_all, write
+from benchmarks.reproduced.records import HeldOutScores, ReproductionRecord, has_record, read_all, write
 from models.errors import UserError
 from models.policy.folder import save_model_folder
 from models.recipe.find import find_recipe
 from models.recipe.load import load_recipe
 
-RECORD = Record(
+RECORD = ReproductionRecord(
     experiment="reverse_text",
     side="ours",
     seed=0,
@@ -27,9 +27,9 @@ RECORD = Record(
     seconds={"warm_start": 60.0, "fine_tune": 40.0, "whole run": 130.0},
     peak_gib=2.5,
     measured={
-        "base": Measured((0.0, 0.0), (0.0, 0.2)),
-        "warm_start": Measured((0.0, 1.0), (0.5, 1.0)),
-        "fine_tune": Measured((1.0, 1.0), (1.0, 1.0)),
+        "base": HeldOutScores((0.0, 0.0), (0.0, 0.2)),
+        "warm_start": HeldOutScores((0.0, 1.0), (0.5, 1.0)),
+        "fine_tune": HeldOutScores((1.0, 1.0), (1.0, 1.0)),
     },
     curve={"reward/total": tuple(number / 20 for number in range(20))},
     weights="a" * 64,
@@ -100,9 +100,12 @@ def test_the_interval_is_that_of_rows_after_the_seeds_are_averaged() -> None:
 
 
 def test_the_page_has_each_stage_and_whether_the_killed_run_ended_at_the_same_bits(tmp_path: Path) -> None:
-    write(RECORD, tmp_path)
-    (read,) = read_all(tmp_path)
-    assert read == RECORD
+    file = tmp_path / "records.json"
+    for record in (replace(RECORD, seed=1), replace(RECORD, peak_gib=1.0), RECORD):
+        write(record, file)
+    read, other = read_all(file)
+    assert (read, other.seed) == (RECORD, 1) and has_record("reverse_text", "ours", 1, file)
+    assert not has_record("reverse_text", "trl", 1, file)
     text = page([read])
     assert (
         "| Rewardflow | 0 | exact | 0.0 % [0.0, 0.0] | 50.0 % [-48.0, 148.0] | 100.0 % [100.0, 100.0] | 100 | 2.5 |"
