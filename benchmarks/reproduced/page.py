@@ -12,11 +12,11 @@ from benchmarks.reproduced.records import ReproductionRecord
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reproduced.md"
 HEAD = """# Published results, reproduced on a small model
 
-Written by `python -m benchmarks.reproduced` from `benchmarks/reproduced/records.json`; do not edit. Every experiment trains
-SmolLM2-135M-Instruct on a CPU, by the recipe that is named and by TRL's trainers with the same weights, rows, number of
+Written by `python -m benchmarks.reproduced` from `benchmarks/reproduced/records.json`; do not edit. Every experiment
+trains SmolLM2-135M-Instruct on a CPU: by the recipe that is named, and by TRL's trainers with the same weights, rows,
 steps and rates. Both sides are measured by the same code, greedily, on the same held-out rows. An interval is 95 %, by
-rows, of the mean over the seeds. The model is smaller than any of the published ones: a figure is to be compared with
-its own start and with the other side, not with the published figure itself.
+rows, of the mean over the seeds. The model is smaller than any of the published ones: compare a figure with its own
+start and with the other side, not with the published figure.
 """
 NAMES: dict[str, str] = {"ours": "Rewardflow", "trl": "TRL"}
 STAGES: dict[Stage, str] = {
