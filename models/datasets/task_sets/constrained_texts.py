@@ -183,5 +183,5 @@ _DRAWN: dict[Kind, Callable[[Random, bool], tuple[str, Constraint]]] = {
     "forbids": _forbids,
     "title": _title,
 }
-"""How each kind is drawn: the sentence that demands it, lower case where the text must be, and the constraint."""
+"""Kind -> function that draws its constraint and the sentence that demands it, in lower case where texts must be."""
 SETTINGS = ConstrainedTextsSettings
