@@ -37,6 +37,8 @@ os.environ.update(
 )
 
 pytest_plugins = ["fault_table"]
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # so it is in the background jobs of a shell
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 HANDLERS = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 """Handlers of signals that this process began with."""
 ROOT = Path(__file__).resolve().parents[1]

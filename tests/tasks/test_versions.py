@@ -39,6 +39,7 @@ def test_the_built_in_data_are_made_once_and_a_second_time_nothing_runs(root):
     assert git(root, "status", "--porcelain") == "?? dvc.lock"
 
 
+@pytest.mark.rotating(of=4)
 def test_a_clone_makes_the_same_data_again(root, made, tmp_path):
     commit(root)
     git(tmp_path, "clone", "--quiet", str(root), "clone")

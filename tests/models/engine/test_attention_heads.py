@@ -29,6 +29,7 @@ def on_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @NO_VLLM
 @pytest.mark.slow
+@pytest.mark.rotating(of=6)
 def test_the_sizes_are_those_of_vllms_backend() -> None:
     backend = importlib.import_module("vllm.v1.attention.backends.cpu_attn").CPUAttentionBackend
     assert list(CPU_SIZES) == backend.get_supported_head_sizes()
