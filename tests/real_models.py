@@ -1,10 +1,13 @@
 """The recipes for real models, the data that they are given, and a tiny base of their architecture."""
 
+from functools import cache
 from pathlib import Path
+from tempfile import mkdtemp
 
 from special_tokens import CHAT
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
+from benchmarks.reproduced.experiments import REVERSE, write_inputs
 from models.policy.folder import save_model_folder
 from models.text.tokenizer import TokenizerSettings, train_tokenizer
 
@@ -13,6 +16,7 @@ RECIPES = sorted((ROOT / "recipes" / "real").glob("*.yaml"))
 QWEN = [file for file in RECIPES if file.stem.startswith("qwen3_")]
 """Those of a size that a GPU trains, on data of the user's own."""
 DATA = {
+    "reverse_text": ("data.path=train.jsonl", "data.test_path=test.jsonl"),
     "gsm8k": ("data.path=gsm8k_train.jsonl", "data.test_path=gsm8k_test.jsonl"),
     "hh": ("data.path=hh_harmless_pairs.jsonl",),
     "smollm2": (),  # built in
@@ -20,9 +24,18 @@ DATA = {
 
 
 def data_of(file: Path, folder: Path) -> list[str]:
-    """Overrides that name the data of a recipe, which lie in `folder`."""
+    """Overrides that name the data of a recipe, which are in `folder` or made of what is there."""
     kind = next(name for name in DATA if name in file.stem)
+    folder = reversed_texts(folder) if kind == "reverse_text" else folder
     return [override.replace("=", f"={folder}/") for override in DATA[kind]]
+
+
+@cache
+def reversed_texts(folder: Path) -> Path:
+    """Write the rows of the benchmark's reverse-text to a new folder."""
+    rows = Path(mkdtemp(prefix="reversed-texts-"))
+    write_inputs(REVERSE, folder, rows)
+    return rows
 
 
 def save_tiny_qwen(folder: Path) -> Path:

@@ -77,7 +77,8 @@ GSM8K = Experiment(
     "reinforcement learning (nanochat, README); SmolLM2-135M-Instruct 1.4 % (its model card)",
     strict="marked answer",
     lenient="last number",
-    max_tokens=200,
+    template='{prompt} Let\'s think step by step and output the final answer after "####".',
+    max_tokens=160,
     test_rows=600,
 )
 REWARD_MODEL = Experiment(
