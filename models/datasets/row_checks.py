@@ -8,7 +8,8 @@ Great Expectations then holds these columns, beside the raw ones, against `data/
     answer_parses           the verifier can read the expected answer         (only where the file has answers)
     answer_is_accepted      the verifier accepts the expected answer itself    (only where the file has answers)
     answer_is_short         it is not a whole sentence, where wording counts   (only where the file has answers)
-    completion_answers      the completion states an answer it can read       (only where the file has answers)
+    completion_answers      the completion states an answer it can read, or   (only where the file has answers)
+                            the verifier reads answers that are not marked
     chosen_differs          chosen and rejected are not the same text
     chosen_is_longer        1 where the chosen text is the longer one, 0 where it is the shorter, one half for a tie
     prompt_not_held_out     the prompt stands in no split that is held out further (train: validation, gate;
@@ -55,7 +56,8 @@ COMPUTED = {
 CountTokens = Callable[[Sequence[str]], list[int]]
 ParseAnswer = Callable[[str], str | None]
 CheckAnswers = Callable[[Sequence[Mapping[str, Any]]], Mapping[str, Sequence[bool]]]
-"""Rows with answers -> what the recipe's verifier finds of them, by computed column."""
+"""Rows with answers -> verdicts of the recipe's verifier by computed column, and `answer_is_marked`: whether a
+completion must mark the row's answer."""
 
 
 @dataclass(frozen=True)
@@ -163,7 +165,10 @@ def computed_columns(
         if check_answers is not None:
             named = [name for name in ("id", "prompt", "answer", "tests", "entry_point") if name in frame]
             read = pd.DataFrame({name: _texts(frame, name) for name in named})
-            verdicts = check_answers(read.to_dict("records"))
+            verdicts = dict(check_answers(read.to_dict("records")))
+            marked = pd.Series(list(verdicts.pop("answer_is_marked")), index=frame.index, dtype=bool)
+            if "completion_answers" in columns:
+                columns["completion_answers"] |= ~marked
             columns |= {name: pd.Series(list(held), index=frame.index) for name, held in verdicts.items()}
     if "chosen" in frame:
         chosen, rejected = _texts(frame, "chosen"), _texts(frame, "rejected")

@@ -12,7 +12,7 @@ from typing import Any
 
 from models.loop.rollout import Problem
 from models.loop.verifying import Verifying
-from models.text.answers import expected_answer
+from models.text.answers import expected_answer, extract_answer
 from models.text.sentences import is_sentence
 
 MOST_RUN = 128
@@ -39,7 +39,15 @@ class AnswerCheck:
         return {
             "answer_is_accepted": self._accepted(rows, answers),
             "answer_is_short": [short[each] for each in answers],
+            "answer_is_marked": [self._is_marked(row) for row in rows],
         }
+
+    def _is_marked(self, row: Mapping[str, Any]) -> bool:
+        """Return whether a completion must mark the answer: not where the verifier accepts one that states it bare."""
+        stated = (
+            self.verifier.stated(_problem(row)) if self.verifier is not None and str(row["answer"]).strip() else None
+        )
+        return stated is None or extract_answer(stated) is not None
 
     def _accepted(self, rows: Sequence[Mapping[str, Any]], answers: Sequence[str]) -> list[bool]:
         places = [place for place, answer in enumerate(answers) if answer]

@@ -13,6 +13,7 @@ from models.datasets import row_checks
 from models.datasets.row_checks import COMPUTED, Neighbours, computed_columns, facts_of, neighbours_of
 from models.loop.answer_check import AnswerCheck
 from models.rewards.exact_answer import ExactAnswer
+from models.rewards.similarity import Similarity
 from models.text.answers import extract_answer
 
 ALONE = Neighbours(repeated_ids=frozenset(), held_out={}, held_out_ngrams={}, ngram=0)
@@ -62,6 +63,15 @@ def test_every_computed_column_is_known_and_can_occur() -> None:
     check = AnswerCheck(ExactAnswer(), True)
     seen |= set(computed_columns("gate", frames[0], ALONE, of_gate, words, extract_answer, check_answers=check))
     assert seen == set(COMPUTED)
+
+
+def test_a_demonstration_need_not_mark_its_answer_where_the_verifier_accepts_it_bare() -> None:
+    frame = demonstrations(("reverse bird", "drib", "drib"), ("reverse cat", "#### tac", "tac"))
+    for verifier, passed in ((ExactAnswer(), [False, True]), (Similarity(reads="whole", right_from=1.0), [True, True])):
+        check = AnswerCheck(verifier, False)
+        made = computed_columns("train", frame, ALONE, facts_of([frame]), words, extract_answer, check_answers=check)
+        assert list(made["completion_answers"]) == passed
+        assert "answer_is_marked" not in made
 
 
 def test_nothing_is_changed_in_place_and_the_index_is_kept() -> None:

@@ -17,6 +17,7 @@ from models.rewards.justified_refusal import JustifiedRefusal
 from models.rewards.logic import Logic
 from models.rewards.math_verify import MathVerify
 from models.rewards.similarity import Similarity
+from models.rewards.sql import Sql
 
 RECIPES = Path(__file__).parents[3] / "recipes"
 MARKED = ["5", "#### 5", "$\\boxed{5}$", "2 + 3 = 5\n#### 5", "<answer>5</answer>", "Answer: 5", "Dr. Smith", "(1, 2)"]
@@ -34,7 +35,8 @@ def checked(verifier: Verifying | None, *answers: str, by_wording: bool = True) 
 @pytest.mark.parametrize("verifier", BY_WORDING, ids=lambda part: part.name)
 def test_an_answer_is_accepted_alone_and_in_its_mark(verifier: Reward) -> None:
     every = [True] * len(MARKED)
-    assert checked(verifier, *MARKED) == {"answer_is_accepted": every, "answer_is_short": every}
+    names = ("answer_is_accepted", "answer_is_short", "answer_is_marked")
+    assert checked(verifier, *MARKED) == dict.fromkeys(names, every)
 
 
 def test_an_answer_that_its_verifier_refuses_is_found() -> None:
@@ -52,6 +54,23 @@ def test_what_needs_more_than_the_answer_is_not_refused() -> None:
     assert checked(JustifiedRefusal(), "refuse", "kit")["answer_is_accepted"] == [True, True]
     assert checked(Similarity(reads="before_answer"), "a passage")["answer_is_accepted"] == [True]
     assert checked(None, '{"secret": "fox"}', "two\nlines")["answer_is_accepted"] == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("verifier", "marked"),
+    [
+        (ExactAnswer(), True),
+        (Similarity(right_from=1.0), True),
+        (Similarity(reads="whole", right_from=1.0), False),
+        (Choice(labels=("a", "b")), True),
+        (Choice(labels=("a", "b"), reads="whole"), False),
+        (Sql(), False),
+        (None, True),
+    ],
+)
+def test_an_answer_is_marked_unless_the_verifier_accepts_it_bare(verifier: Verifying | None, marked: bool) -> None:
+    assert checked(verifier, "a")["answer_is_marked"] == [marked]
+    assert checked(verifier, " ")["answer_is_marked"] == [True]
 
 
 def test_a_whole_sentence_is_no_answer_where_wording_counts() -> None:
