@@ -80,7 +80,7 @@ def test_a_slow_warm_up_pass_in_bfloat16_ends_the_measurement(
     def slow(module: torch.nn.Module, given: object, states: torch.Tensor) -> None:
         """Wait where products are in bfloat16, as an emulation does; short probes of the attention are no passes."""
         if states.shape[-2] > 100:
-            made.append(torch.is_autocast_enabled("cpu"))
+            made.append(torch.is_autocast_enabled(states.device.type))
             time.sleep(slower * made[-1])
 
     model = tiny_policy(torch.float32)
