@@ -37,10 +37,10 @@ os.environ.update(
 )
 
 pytest_plugins = ["fault_table"]
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # so it is in the background jobs of a shell
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background jobs of a shell
     signal.signal(signal.SIGINT, signal.default_int_handler)
 HANDLERS = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-"""Handlers of signals that this process began with."""
+"""Signal handlers at the start of this process."""
 ROOT = Path(__file__).resolve().parents[1]
 CORE = ("models/advantage", "models/critic", "models/datasets", "models/evaluation", "models/learner", "models/loop",
         "models/objective", "models/recipe", "models/reference", "models/rewards", "models/select", "models/text",
@@ -52,7 +52,7 @@ SHARED = re.compile(r"\b(servers|project|first|again|locked): (Pair|Project|Ran|
 
 @pytest.fixture(autouse=True)
 def first_handlers() -> None:
-    """Undo what a command that ran in this process set: its handler would end the tests at the next signal."""
+    """Restore the signal handlers that a command in this process replaced; these would end the tests at a signal."""
     for number, handler in HANDLERS.items():
         if signal.getsignal(number) is not handler:
             signal.signal(number, handler)

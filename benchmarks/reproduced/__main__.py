@@ -1,4 +1,4 @@
-"""`python -m benchmarks.reproduced`: train what has no record yet, by both sides, and write docs/reproduced.md.
+"""`python -m benchmarks.reproduced`: run the experiments without a record, by both sides, and write docs/reproduced.md.
 
     rewardflow base add smollm2-135m-instruct
     python -m benchmarks.reproduced --data DATA                  # everything; a run that was cut off is begun again
@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -23,17 +22,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from benchmarks.league_records import commit
 from benchmarks.machine import describe
 from benchmarks.reproduced import ours, theirs
 from benchmarks.reproduced.experiments import EXPERIMENTS, Experiment, read_rows, write_inputs
 from benchmarks.reproduced.measuring import measure
+from benchmarks.reproduced.ours import BASE
 from benchmarks.reproduced.page import PAGE, page
 from benchmarks.reproduced.records import RESULTS, ReproductionRecord, Side, has_record, read_all, write
 from benchmarks.settings import at_least_one, has_trl
 from models.atomic_write import write_file
+from models.bases.store import folder_of
 from models.errors import UserError
-from models.recipe.find import find_recipe
-from models.recipe.load import load_recipe
+from models.recipe.load import plain
 
 SIDES: tuple[Side, ...] = ("ours", "trl")
 SECTIONS = ("policy", "warm_start", "reward_model", "rollouts", "objective", "schedule")
@@ -55,6 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _train_missing(options: argparse.Namespace) -> None:
+    """Run every experiment, side and seed that has no record."""
     if options.data is None:
         raise UserError("--data: missing; it names the folder with gsm8k_train.jsonl and the other data sets")
     sides = options.sides or [side for side in SIDES if side == "ours" or has_trl()]
@@ -73,14 +75,15 @@ def _train_missing(options: argparse.Namespace) -> None:
 
 
 def _run(experiment: Experiment, side: Side, seed: int, options: argparse.Namespace, place: Path) -> ReproductionRecord:
+    """Train one side of an experiment in `place` and measure its models."""
     files = write_inputs(experiment, options.data, place / "data")
     rows = read_rows(files[1])
-    base = ours.folder_of(ours.BASE)
+    base = folder_of(BASE)
     if side == "ours":
         made = ours.train(experiment, seed, files, place / "home")
     else:
         made = theirs.train(experiment, seed, files, base, place / "trl")
-    recipe = load_recipe(find_recipe(experiment.recipe)).model_dump(mode="json")
+    recipe = plain(experiment.load())
     record = ReproductionRecord(
         experiment=experiment.name,
         side=side,
@@ -92,21 +95,14 @@ def _run(experiment: Experiment, side: Side, seed: int, options: argparse.Namesp
         curve=made.curve,
         weights=made.weights,
         machine=describe(),
-        commit=_commit(),
+        commit=commit(),
     )
     if side == "ours" and seed == 0 and not options.no_kill:
-        write(record, options.results)  # kept should the second run be cut off
+        write(record, options.results)  # stays if the second run is cut off
         shutil.rmtree(place / "home")
         again = ours.train(experiment, seed, files, place / "home", kill=True)
         record = replace(record, resumed_weights=again.weights)
     return record
-
-
-def _commit() -> str:
-    made = subprocess.run(
-        ["git", "rev-parse", "HEAD"], capture_output=True, text=True, cwd=Path(__file__).parent, check=False
-    )
-    return made.stdout.strip()
 
 
 def _parser() -> argparse.ArgumentParser:

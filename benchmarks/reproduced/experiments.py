@@ -1,18 +1,21 @@
-"""The experiments: which recipe, which rows, what is measured on which rows, and what was published."""
+"""The experiments: their recipes, rows, measurements and published figures."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from typing import Any, Literal
+from typing import Literal
 
 from models.atomic_write import write_file
-from models.datasets.formats import split_dialogues
+from models.datasets.formats import FORMATS, split_dialogues
 from models.errors import UserError
+from models.recipe.find import find_recipe
+from models.recipe.load import load_recipe
+from models.recipe.schema import Recipe
 
 Row = Mapping[str, str]
 Stage = Literal["base", "warm_start", "reward_model", "fine_tune"]
@@ -26,7 +29,7 @@ LONGEST_DIALOGUE = 800
 
 @dataclass(frozen=True)
 class Experiment:
-    """A published run and the recipe that stands for it here."""
+    """A published run and the recipe that reproduces it."""
 
     name: str
     title: str
@@ -35,7 +38,7 @@ class Experiment:
     source: str
     """File of the data folder that the rows are drawn from."""
     measured: Literal["similarity", "answers", "reward_pairs", "policy_pairs"]
-    """What is measured: answers against references, or pairs by a reward model or by a policy."""
+    """Kind of measurement: answers against references, or pairs by a reward model or by a policy."""
     stages: tuple[Stage, ...]
     """Stages whose model is measured, in their order."""
     published: str
@@ -46,10 +49,11 @@ class Experiment:
     """Name of the lenient metric; empty: there is none."""
     kill_at: str = "store/fine_tune/*/checkpoints/round_000010"
     """Pattern in the state folder: the run that tests resuming is killed once it has a match."""
-    template: str = "{prompt}"
-    """What the recipe puts around a prompt."""
-    max_tokens: int = 128
     test_rows: int = 200
+
+    def load(self) -> Recipe:
+        """Load the recipe."""
+        return load_recipe(find_recipe(self.recipe))
 
 
 REVERSE = Experiment(
@@ -64,7 +68,6 @@ REVERSE = Experiment(
     "(prime-rl, examples/basic/reverse-text and tests/integration/test_reverse_text.py)",
     strict="exact",
     lenient="similarity",
-    template="Reverse this text character by character. Answer with the reversed text only.\n\n{prompt}",
 )
 GSM8K = Experiment(
     name="gsm8k",
@@ -77,8 +80,6 @@ GSM8K = Experiment(
     "reinforcement learning (nanochat, README); SmolLM2-135M-Instruct 1.4 % (its model card)",
     strict="marked answer",
     lenient="last number",
-    template='{prompt} Let\'s think step by step and output the final answer after "####".',
-    max_tokens=160,
     test_rows=600,
 )
 REWARD_MODEL = Experiment(
@@ -119,11 +120,11 @@ def write_inputs(experiment: Experiment, data: Path, folder: Path) -> tuple[Path
     source = data / experiment.source
     if not source.is_file():
         raise UserError(f"{source}: not a file; --data names the folder with the data sets")
-    rows = _read(source)
+    rows = read_rows(source)
     if experiment.measured == "similarity":
         train, test = _reversed_rows(rows, experiment.test_rows)
     elif experiment.measured == "answers":
-        train, test = rows, _read(data / "gsm8k_test.jsonl")[: experiment.test_rows]
+        train, test = rows, read_rows(data / "gsm8k_test.jsonl")[: experiment.test_rows]
     else:
         train, test = _short_pairs(rows, experiment.test_rows)
     files = (folder / "train.jsonl", folder / "test.jsonl")
@@ -133,8 +134,16 @@ def write_inputs(experiment: Experiment, data: Path, folder: Path) -> tuple[Path
 
 
 def read_rows(file: Path) -> list[dict[str, str]]:
-    """Read the rows of a file that `write_inputs` wrote."""
-    return _read(file)
+    """Read a file of JSON Lines."""
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").split("\n") if line]
+
+
+def demonstrations_of(experiment: Experiment, rows: Sequence[Row]) -> list[Row]:
+    """Convert rows to `prompt`, `completion` and `answer`, [rows]."""
+    if experiment.measured == "similarity":
+        return list(rows)
+    convert = FORMATS["gsm8k"].convert
+    return [convert({"prompt": row["question"], "answer": row["answer"]})["demonstrations"] for row in rows]
 
 
 def pairs_of(rows: Iterable[Row]) -> list[tuple[str, str, str]]:
@@ -142,12 +151,8 @@ def pairs_of(rows: Iterable[Row]) -> list[tuple[str, str, str]]:
     return [split_dialogues(row["chosen"], row["rejected"]) for row in rows]
 
 
-def _read(file: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in file.read_text(encoding="utf-8").split("\n") if line]
-
-
 def _reversed_rows(rows: Sequence[Row], held_out: int) -> tuple[list[Row], list[Row]]:
-    """Sentences of the questions, each with itself reversed: 1,000 to train on, as in the published run."""
+    """Pair sentences of the questions with their reversal: 1,000 to train on, as in the published run."""
     sentences = {part: None for row in rows for part in SENTENCE.split(row["question"])}
     texts = [text for text in sentences if SHORTEST <= len(text) <= LONGEST and text.isascii()]
     Random(0).shuffle(texts)
@@ -156,7 +161,8 @@ def _reversed_rows(rows: Sequence[Row], held_out: int) -> tuple[list[Row], list[
 
 
 def _short_pairs(rows: Sequence[Row], held_out: int) -> tuple[list[Row], list[Row]]:
-    fit: Callable[[Row], bool] = lambda row: max(len(row["chosen"]), len(row["rejected"])) <= LONGEST_DIALOGUE  # noqa: E731
-    kept = [row for row in rows if fit(row) and all(split_dialogues(row["chosen"], row["rejected"]))]
+    """Select pairs of short dialogues with one prompt and two answers."""
+    short = [row for row in rows if max(len(row["chosen"]), len(row["rejected"])) <= LONGEST_DIALOGUE]
+    kept = [row for row, pair in zip(short, pairs_of(short), strict=True) if all(pair)]
     Random(0).shuffle(kept)
     return kept[held_out:], kept[:held_out]

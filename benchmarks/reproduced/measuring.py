@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from statistics import fmean
 
 import torch
 from torch import nn
 
-from benchmarks.reproduced.experiments import Experiment, Row, pairs_of
+from benchmarks.reproduced.experiments import Experiment, Row, demonstrations_of, pairs_of
 from benchmarks.reproduced.records import HeldOutScores
-from models.datasets.formats import final_answer
 from models.engine.engine import EngineSettings, Sampling
 from models.engine.open_engine import open_engine
-from models.evaluation.evaluate import evaluate
-from models.evaluation.records import Completion
 from models.learner.log_probs import completion_log_probs
 from models.learner.packing import Sequences
 from models.loop.attempt import Attempt
@@ -28,6 +26,7 @@ from models.rewards.similarity import Similarity
 from models.text.answers import extract_answer, same_answer
 from models.text.encoding import Codec
 from models.text.end_ids import ends_of_folder
+from models.text.prompt_form import PromptForm
 
 PRECISION = EngineSettings(precision="float32")
 ROWS_AT_ONCE = 8
@@ -49,49 +48,52 @@ def measure(experiment: Experiment, folder: Path, rows: Sequence[Row], base: Pat
 
 def _answers(experiment: Experiment, folder: Path, rows: Sequence[Row]) -> HeldOutScores:
     """Answer every row once, greedily, and judge the answers."""
-    reverse = experiment.measured == "similarity"
-    reward = Similarity(metric="gestalt", reads="whole", right_from=1.0)
-    codec = Codec(load_tokenizer(folder), True, ends_of_folder(folder))
-    texts = [row["prompt" if reverse else "question"].strip() for row in rows]
-    expected = [row["answer"] if reverse else final_answer(row["answer"]) for row in rows]
-    prompts = codec.prompts([experiment.template.replace("{prompt}", text) for text in texts])
-    problems = [
-        Problem(str(number), text, answer, tokens=tuple(ids))
-        for number, (text, answer, ids) in enumerate(zip(texts, expected, prompts, strict=True))
-    ]
-    longest = max(map(len, prompts)) + experiment.max_tokens
+    recipe, demonstrations = experiment.load(), demonstrations_of(experiment, rows)
+    form = PromptForm.of(recipe.policy.system, recipe.data.template)
+    codec = Codec(load_tokenizer(folder), True, ends_of_folder(folder), form)
+    prompts = codec.prompts([row["prompt"] for row in demonstrations])
+    greedy = Sampling(max_tokens=recipe.evaluation.max_tokens, temperature=0.0, log_probs=False)
+    longest = max(map(len, prompts)) + greedy.max_tokens
     engine = open_engine(folder, PRECISION, longest=longest, end=codec.ends, seed=0)
     try:
-        sampling = Sampling(max_tokens=experiment.max_tokens)
-        records = evaluate(engine, codec, problems, sampling, 0, None, verify=reward.right if reverse else by_answer)
+        made = [group[0] for group in engine.generate(prompts, greedy, 0)]
     finally:
         engine.close()
-    greedy = [record.greedy for record in records]
-    attempts = [Attempt(problem, made.text, made.finished) for problem, made in zip(problems, greedy, strict=True)]
-    lenient = reward.grade(attempts) if reverse else [float(_has_last(each)) for each in attempts]
+    attempts = [
+        Attempt(Problem(str(number), row["prompt"], row["answer"]), text, each.finished)
+        for number, (row, text, each) in enumerate(
+            zip(demonstrations, codec.text([each.tokens for each in made]), made, strict=True)
+        )
+    ]
+    strict, lenient = _judged(experiment, attempts)
     return HeldOutScores(
-        strict=tuple(float(made.correct) for made in greedy),
-        lenient=tuple(lenient),
-        tokens=_mean(greedy, "tokens"),
-        finished=_mean(greedy, "finished"),
+        strict=tuple(map(float, strict)),
+        lenient=tuple(map(float, lenient)),
+        tokens=fmean(len(each.tokens) for each in made),
+        finished=fmean(each.finished for each in made),
     )
 
 
-def _has_last(attempt: Attempt) -> bool:
-    """Whether the last number of a completion is the answer, marked or not, ended or not."""
+def _judged(experiment: Experiment, attempts: Sequence[Attempt]) -> tuple[Sequence[float], Sequence[float]]:
+    """Judge attempts by the strict and the lenient metric, [attempts] each."""
+    if experiment.measured == "similarity":
+        reward = Similarity(metric="gestalt", reads="whole", right_from=1.0)
+        return reward.right(attempts), reward.grade(attempts)
+    return by_answer(attempts), [_ends_in_answer(attempt) for attempt in attempts]
+
+
+def _ends_in_answer(attempt: Attempt) -> bool:
+    """Return whether the last number of a completion is the answer, marked or not, ended or not."""
     return same_answer(extract_answer(attempt.text, last_number=True), attempt.problem.answer)
 
 
-def _mean(made: Sequence[Completion], name: str) -> float:
-    return sum(float(getattr(each, name)) for each in made) / len(made)
-
-
 def _measured_pairs(margins: Sequence[float]) -> HeldOutScores:
+    """Score a pair as right where its margin is above zero."""
     return HeldOutScores(strict=tuple(float(margin > 0) for margin in margins))
 
 
 def _encoded(folder: Path, rows: Sequence[Row]) -> tuple[Sequences, Sequences]:
-    """Chosen and rejected answers with their prompts as plain text, [rows] each."""
+    """Encode chosen and rejected answers with their prompts as plain text, [rows] each."""
     codec = Codec(load_tokenizer(folder), False, ends_of_folder(folder))
     prompts, chosen, rejected = zip(*pairs_of(rows), strict=True)
     ids = codec.prompts(list(prompts))
@@ -99,14 +101,14 @@ def _encoded(folder: Path, rows: Sequence[Row]) -> tuple[Sequences, Sequences]:
 
 
 def _policy_margins(folder: Path, rows: Sequence[Row]) -> list[float]:
-    """Log-prob of the chosen answer less that of the rejected one, nats, [rows]."""
+    """Return the log-prob of the chosen answer less that of the rejected one, nats, [rows]."""
     policy, _ = open_policy(folder)
     policy = policy.float().eval()
     return _differences(_encoded(folder, rows), lambda sequences: _totals(policy, sequences))
 
 
 def _totals(policy: nn.Module, sequences: Sequences) -> list[float]:
-    """Log-prob of each whole completion, nats, [completions]."""
+    """Return the log-prob of each whole completion, nats, [completions]."""
     sums: list[float] = []
     with torch.no_grad():
         for start in range(0, len(sequences.completions), ROWS_AT_ONCE):
@@ -117,11 +119,12 @@ def _totals(policy: nn.Module, sequences: Sequences) -> list[float]:
 
 
 def _reward_margins(folder: Path, rows: Sequence[Row]) -> list[float]:
-    """Score of the chosen answer less that of the rejected one, [rows]."""
+    """Return the score of the chosen answer less that of the rejected one, [rows]."""
     model = load_reward_model(folder)
     return _differences(_encoded(folder, rows), lambda sequences: score_all(model, sequences).tolist())
 
 
 def _differences(sides: tuple[Sequences, Sequences], values: Callable[[Sequences], list[float]]) -> list[float]:
+    """Subtract the values of the rejected answers from those of the chosen ones, [rows]."""
     chosen, rejected = (values(sequences) for sequences in sides)
     return [good - bad for good, bad in zip(chosen, rejected, strict=True)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import fmean, variance
 
 from benchmarks.reproduced.experiments import EXPERIMENTS, Experiment, Stage
 from benchmarks.reproduced.records import ReproductionRecord
@@ -54,9 +55,9 @@ def _section(experiment: Experiment, records: Sequence[ReproductionRecord]) -> s
 
 
 def _rows(experiment: Experiment, name: str, records: Sequence[ReproductionRecord]) -> list[str]:
-    """One line for each metric of a side."""
+    """Write one line for each metric of a side."""
     trained = [sum(value for stage, value in record.seconds.items() if stage != "whole run") for record in records]
-    cost = f"{_mean(trained):,.0f} | {max(record.peak_gib for record in records):.1f}"
+    cost = f"{fmean(trained):,.0f} | {max(record.peak_gib for record in records):.1f}"
     seeds = ", ".join(str(record.seed) for record in records)
     lines = []
     for metric, attribute in ((experiment.strict, "strict"), (experiment.lenient, "lenient")):
@@ -70,15 +71,14 @@ def _rows(experiment: Experiment, name: str, records: Sequence[ReproductionRecor
 
 def shown(values: Sequence[Sequence[float]]) -> str:
     """Write the mean of [seeds][rows] in per cent with its 95 % interval: rows are drawn, seeds are averaged."""
-    by_row = [_mean(row) for row in zip(*values, strict=True)]
-    middle = _mean(by_row)
-    variance = sum((value - middle) ** 2 for value in by_row) / max(1, len(by_row) - 1)
-    half = 1.96 * math.sqrt(variance / len(by_row))
+    by_row = [fmean(row) for row in zip(*values, strict=True)]
+    middle = fmean(by_row)
+    half = 1.96 * math.sqrt(variance(by_row) / len(by_row)) if len(by_row) > 1 else 0.0
     return f"{100 * middle:.1f} % [{100 * (middle - half):.1f}, {100 * (middle + half):.1f}]"
 
 
 def _curve(name: str, record: ReproductionRecord) -> list[str]:
-    """The first metric of the last stage's steps, thinned to ten points."""
+    """Write the first metric of the last stage's steps, thinned to ten points."""
     if not record.curve:
         return []
     metric, values = next(iter(record.curve.items()))
@@ -106,7 +106,3 @@ def _machine(records: Sequence[ReproductionRecord]) -> list[str]:
         }
     )
     return ["", f"Machine: {'; '.join(lines)}."]
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)

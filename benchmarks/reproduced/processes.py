@@ -13,16 +13,16 @@ from models.errors import UserError
 
 ROOT = Path(__file__).resolve().parents[2]
 POLL = 0.2
-"""Seconds between two looks at a process."""
+"""Seconds between two checks of a process."""
 
 
 @dataclass(frozen=True)
 class ProcessUsage:
-    """A process that ended."""
+    """Time and memory of a process that ended."""
 
     seconds: float
     peak_gib: float
-    """Most memory that it, or a process that it waited for, held."""
+    """Peak memory of the process or of one that it waited for."""
     killed: bool
 
 

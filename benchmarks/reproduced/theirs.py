@@ -11,26 +11,24 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from benchmarks.reproduced.experiments import EXPERIMENTS, Experiment, Row, pairs_of, read_rows
+from benchmarks.reproduced.experiments import EXPERIMENTS, Experiment, Row, demonstrations_of, pairs_of, read_rows
 from benchmarks.reproduced.ours import SideOutputs
 from benchmarks.reproduced.processes import run
 from models.atomic_write import write_file
-from models.datasets.formats import final_answer, strip_calculator_notes
 from models.formulas.likeness import gestalt
 from models.processor import processor
-from models.recipe.find import find_recipe
-from models.recipe.load import load_recipe
 from models.rewards.exact_answer import is_right
+from models.text.prompt_form import PromptForm
 
 MADE = "made.json"
 ROWS_AT_ONCE = 16
-"""Rows of a micro-batch: the fastest of 8, 16 and all here, where the step does not depend on it."""
+"""Rows of a micro-batch; the result of a step does not depend on it."""
 PAD = "<|endoftext|>"
 """A padding token that is not the end token: TRL reads a reward model's score before the padding."""
 
@@ -53,8 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Train every stage of an experiment with TRL."""
     options = _parser().parse_args(arguments)
     experiment = EXPERIMENTS[options.name]
-    recipe = load_recipe(find_recipe(experiment.recipe))
-    rows = read_rows(options.train)
+    recipe, rows = experiment.load(), read_rows(options.train)
     stages = {"reward_pairs": _reward_model, "policy_pairs": _dpo}.get(experiment.measured, _two_stages)
     seconds, curve = stages(experiment, recipe, rows, options)
     write_file(options.out / MADE, json.dumps({"seconds": seconds, "curve": curve}, indent=1))
@@ -62,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _common(seed: int, batch: int, rate: float, decay: str, warmup: int, steps: int) -> dict[str, Any]:
-    """Settings of a Trainer that all stages share; the rest are TRL's defaults."""
+    """Return the settings of a Trainer that all stages share; the rest are TRL's defaults."""
     rows = min(ROWS_AT_ONCE, batch)
     return {
         "per_device_train_batch_size": rows,
@@ -86,34 +83,35 @@ def _common(seed: int, batch: int, rate: float, decay: str, warmup: int, steps: 
 
 
 def _of(optimiser: Any) -> tuple[float, str, int]:
+    """Return rate, decay and warm-up steps of an optimiser's settings."""
     return optimiser.learning_rate, optimiser.decay, optimiser.warmup_steps
 
 
 def _two_stages(
     experiment: Experiment, recipe: Any, rows: Sequence[Row], options: argparse.Namespace
 ) -> tuple[Mapping[str, float], Mapping[str, list[float]]]:
-    """SFTTrainer, then GRPOTrainer on the same prompts."""
+    """Train by SFTTrainer, then by GRPOTrainer on the same prompts."""
     from datasets import Dataset
     from transformers import AutoModelForCausalLM, AutoTokenizer
     from trl import GRPOConfig, GRPOTrainer, SFTConfig, SFTTrainer
 
     reverse = experiment.measured == "similarity"
-    prompts = [row["prompt" if reverse else "question"].strip() for row in rows]
-    answers = [row["answer"] if reverse else final_answer(row["answer"]) for row in rows]
-    completions = answers if reverse else [strip_calculator_notes(row["answer"]).strip() for row in rows]
-    asked = [[{"role": "user", "content": experiment.template.replace("{prompt}", prompt)}] for prompt in prompts]
+    demonstrations = demonstrations_of(experiment, rows)
+    form = PromptForm.of(recipe.policy.system, recipe.data.template)
+    prompts = [_conversation(form.opened(form.messages(row["prompt"]))) for row in demonstrations]
+    completions = [_conversation([("assistant", row["completion"])]) for row in demonstrations]
+    answers = [row["answer"] for row in demonstrations]
     tokenizer = AutoTokenizer.from_pretrained(options.base)
     warm, began = recipe.warm_start, time.monotonic()
     config = SFTConfig(
         output_dir=str(options.out / "warm_start"),
         **_common(options.seed, warm.batch, *_of(warm.optimiser), warm.steps),
     )
-    said = [[{"role": "assistant", "content": completion}] for completion in completions]
     model = AutoModelForCausalLM.from_pretrained(options.base, dtype=torch.float32)
     trainer: Any = SFTTrainer(
         model=model,
         args=config,
-        train_dataset=Dataset.from_dict({"prompt": asked, "completion": said}),
+        train_dataset=Dataset.from_dict({"prompt": prompts, "completion": completions}),
         processing_class=tokenizer,
     )
     trainer.train()
@@ -135,14 +133,14 @@ def _two_stages(
         num_generations=rollouts.group_size,
         max_completion_length=rollouts.max_tokens,
         temperature=rollouts.temperature,
-        beta=0.0,
+        beta=recipe.objective.kl,
         **common,
     )
     trainer = GRPOTrainer(
         model=str(options.out / "warm_start"),
         reward_funcs=reward,
         args=config,
-        train_dataset=Dataset.from_dict({"prompt": asked, "answer": answers}),
+        train_dataset=Dataset.from_dict({"prompt": prompts, "answer": answers}),
     )
     trainer.train()
     trainer.save_model()
@@ -150,7 +148,13 @@ def _two_stages(
     return seconds, _logged(trainer, {"reward/total": "reward", "rollouts/length": "completions/mean_length"})
 
 
+def _conversation(messages: Iterable[tuple[str, str]]) -> list[dict[str, str]]:
+    """Convert messages to the form of transformers' chat templates."""
+    return [{"role": role, "content": text} for role, text in messages]
+
+
 def _pairs(rows: Sequence[Row]) -> Any:
+    """Make TRL's data set of prompts with a chosen and a rejected answer."""
     from datasets import Dataset
 
     prompts, chosen, rejected = zip(*pairs_of(rows), strict=True)
@@ -160,14 +164,14 @@ def _pairs(rows: Sequence[Row]) -> Any:
 def _reward_model(
     experiment: Experiment, recipe: Any, rows: Sequence[Row], options: argparse.Namespace
 ) -> tuple[Mapping[str, float], Mapping[str, list[float]]]:
-    """RewardTrainer."""
+    """Train by RewardTrainer."""
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
     from trl import RewardConfig, RewardTrainer
 
     began, fit = time.monotonic(), recipe.reward_model.fit
     tokenizer = AutoTokenizer.from_pretrained(options.base, pad_token=PAD)
     model = AutoModelForSequenceClassification.from_pretrained(options.base, num_labels=1, dtype=torch.float32)
-    steps = fit.epochs * (len(rows) // fit.batch_pairs)
+    steps = int(fit.epochs * len(rows)) // fit.batch_pairs
     config = RewardConfig(
         output_dir=str(options.out / "reward_model"),
         center_rewards_coefficient=fit.centring,
@@ -182,7 +186,7 @@ def _reward_model(
 def _dpo(
     experiment: Experiment, recipe: Any, rows: Sequence[Row], options: argparse.Namespace
 ) -> tuple[Mapping[str, float], Mapping[str, list[float]]]:
-    """DPOTrainer; the reference's log-probs are computed before the first step, as ours are."""
+    """Train by DPOTrainer; the reference's log-probs are computed before the first step, as ours are."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
     from trl import DPOConfig, DPOTrainer
 
@@ -204,7 +208,7 @@ def _dpo(
 
 
 def _logged(trainer: Any, names: Mapping[str, str]) -> dict[str, list[float]]:
-    """Our name of a metric -> its values, step by step."""
+    """Return the values of TRL's metrics in each step, by our names."""
     history = trainer.state.log_history
     return {ours: [float(line[name]) for line in history if name in line] for ours, name in names.items()}
 

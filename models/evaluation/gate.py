@@ -62,7 +62,7 @@ class GateSettings:
     shortness_margin: float | None = None
     """By which share of the baseline's mean length the samples may shrink."""
     phrases_margin: float | None = None
-    """Share of the three-word phrases that the policy wrote only once in all its samples which it may lose."""
+    """Share that a policy may lose of the three-word phrases that occur once in all its samples."""
     fluency_margin: float | None = None
     """Nats per token by which the samples may surprise the starting policy more than the baseline's samples do."""
     diversity_margin: float | None = 0.75

@@ -51,7 +51,7 @@ def likeness_to_any(text: str, references: Sequence[str], metric: Metric) -> flo
 
 
 def gestalt(text: str, reference: str) -> float:
-    """2 M / T: M characters in matching blocks, T characters of both texts; 1 of two empty texts."""
+    """Return 2 M / T: M characters in matching blocks, T characters of both texts; 1 of two empty texts."""
     return SequenceMatcher(None, text[:LONGEST], reference[:LONGEST], autojunk=False).ratio()
 
 

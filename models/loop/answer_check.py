@@ -43,10 +43,10 @@ class AnswerCheck:
         }
 
     def _is_marked(self, row: Mapping[str, Any]) -> bool:
-        """Return whether a completion must mark the answer: not where the verifier accepts one that states it bare."""
-        stated = (
-            self.verifier.stated(_problem(row)) if self.verifier is not None and str(row["answer"]).strip() else None
-        )
+        """Return whether a completion must mark the row's answer; False where the verifier accepts the bare answer."""
+        if self.verifier is None or not str(row["answer"]).strip():
+            return True
+        stated = self.verifier.stated(_problem(row))
         return stated is None or extract_answer(stated) is not None
 
     def _accepted(self, rows: Sequence[Mapping[str, Any]], answers: Sequence[str]) -> list[bool]:

@@ -9,15 +9,21 @@ import pytest
 import torch
 from tiny_models import tiny_policy, word_tokenizer
 
-from benchmarks.reproduced.experiments import DPO, EXPERIMENTS, REVERSE, read_rows, write_inputs
+from benchmarks.reproduced.experiments import (
+    DPO,
+    EXPERIMENTS,
+    GSM8K,
+    REVERSE,
+    demonstrations_of,
+    read_rows,
+    write_inputs,
+)
 from benchmarks.reproduced.measuring import measure
 from benchmarks.reproduced.page import page, shown
 from benchmarks.reproduced.processes import run
 from benchmarks.reproduced.records import HeldOutScores, ReproductionRecord, has_record, read_all, write
 from models.errors import UserError
 from models.policy.folder import save_model_folder
-from models.recipe.find import find_recipe
-from models.recipe.load import load_recipe
 
 RECORD = ReproductionRecord(
     experiment="reverse_text",
@@ -57,12 +63,20 @@ def test_a_data_folder_without_the_file_is_one_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
-def test_an_experiment_names_its_recipe_and_repeats_its_prompt_and_its_length(name: str) -> None:
-    experiment, recipe = EXPERIMENTS[name], load_recipe(find_recipe(EXPERIMENTS[name].recipe))
-    assert experiment.template == (recipe.data.template or "{prompt}")
-    assert set(experiment.stages) >= {"fine_tune"} if recipe.schedule is not None else {"reward_model"}
-    if experiment.measured in ("similarity", "answers"):
-        assert recipe.evaluation.max_tokens == experiment.max_tokens
+def test_an_experiment_measures_the_stages_that_its_recipe_has(name: str) -> None:
+    experiment = EXPERIMENTS[name]
+    recipe = experiment.load()
+    has = {"base": True, "warm_start": recipe.warm_start is not None, "reward_model": recipe.reward_model is not None,
+           "fine_tune": recipe.schedule is not None}  # fmt: skip
+    assert all(has[stage] for stage in experiment.stages)
+    assert experiment.stages[-1] == ("fine_tune" if recipe.schedule is not None else "reward_model")
+
+
+def test_demonstrations_of_gsm8k_are_those_that_the_project_reads() -> None:
+    row = {"question": " How many? ", "answer": "2 + 3 = <<2+3=5>>5\n#### 5"}
+    assert demonstrations_of(GSM8K, [row]) == [
+        {"prompt": "How many?", "completion": "2 + 3 = 5\n#### 5", "answer": "5"}
+    ]
 
 
 def test_a_process_is_timed_and_killed_when_its_moment_comes(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from project import Project, Ran, make_project, rewardflow
 from running import Pair
 from test_data_command import SOMEBODY
 
+from tasks.contents import content_of_files
 from tasks.tracking import registry, store, tags
 
 WHO = ("-c", "user.name=test", "-c", "user.email=test@localhost")
@@ -84,7 +85,7 @@ def test_a_fresh_clone_makes_the_same_weights_and_other_weights_are_told(
     assert registry.facts_of(version)[tags.REPRODUCED].startswith("identical to the bit, ")
     assert "### Trained again\n\nidentical to the bit, " in version.description
 
-    # The same again, held against weights of which one was changed since.
+    # Files that were changed since are refused. Registered with one other weight, the version is compared with it.
     folder = registry.fetch(version.uri)
     import torch
     from safetensors.torch import load_file, save_file
@@ -94,6 +95,10 @@ def test_a_fresh_clone_makes_the_same_weights_and_other_weights_are_told(
     with torch.no_grad():
         tensors[name].view(-1)[5] += 0.5
     save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+    refused = rewardflow(clone, "reproduce", "1", **settings)
+    assert refused.returncode == 2 and "are not what was registered" in refused.stdout + refused.stderr
+    digest = content_of_files(folder).removeprefix("sha256:")
+    store.client().set_model_version_tag("tiny-policy", "1", tags.WEIGHTS_SHA256, digest)
     made = rewardflow(clone, "reproduce", "1", "--keep", **settings)
     assert made.returncode == 1, made.stdout + made.stderr
     assert f"{name}: 1 of {tensors[name].numel():,} numbers, by at most 0.5" in made.stdout
