@@ -1,4 +1,4 @@
-"""What a training of the main recipe leaves: its curve and its seconds, in a file that is whole after every stage."""
+"""What a training of a recipe leaves: its curve and its seconds, in a file that is whole after every stage."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from benchmarks.right_share import RIGHT
 from benchmarks.rows import plain
 from models.atomic_write import write_file
 from models.loop.clock import STAGES
@@ -28,7 +29,7 @@ class Round:
     reward: float
     """Mean over the completions, the reward model's share included."""
     accuracy: float
-    """Share of the sampled completions that the verifier holds for right."""
+    """Share of the sampled completions that the recipe's verifier holds for right."""
     seconds: Mapping[str, float]
     """Of each stage (`models.loop.clock`), and of the whole round."""
     tokens_a_second: Mapping[str, float]
@@ -47,7 +48,7 @@ class Round:
         return cls(
             number=number,
             reward=metrics["reward/total"],
-            accuracy=metrics["reward/exact_answer"],
+            accuracy=metrics[f"reward/{RIGHT}" if f"reward/{RIGHT}" in metrics else "reward/exact_answer"],
             seconds={name: metrics[f"seconds/{name}"] for name in (*STAGES, "round")},
             tokens_a_second={name: metrics[f"speed/{name}"] for name in SPEEDS if f"speed/{name}" in metrics},
             length=metrics["rollouts/length"],
@@ -70,6 +71,18 @@ class HeldOut:
     problems: int
     samples: int
     """Of each problem."""
+    loose: float | None = None
+    """Mean share of what was demanded that a sample meets; None where the verifier does not measure in part."""
+    finished: float | None = None
+    """Share of samples that ended by themselves."""
+
+    def __str__(self) -> str:
+        """Say it in a line."""
+        loose = "" if self.loose is None else f", loose {self.loose:.1%}"
+        return (
+            f"sampled {self.sampled:.1%}, greedy {self.greedy:.1%}{loose} "
+            f"({self.problems} problems, {self.samples} samples each)"
+        )
 
 
 @dataclass
@@ -82,10 +95,15 @@ class Curve:
     precision: str = ""
     """That the policy learned in; empty before it was opened."""
     seconds: dict[str, float] = field(default_factory=dict)
-    """Of data, warm_start, reward_model, opening, rounds, and evaluation (before and after together)."""
+    """Of data, base, warm_start, reward_model, opening, rounds, and evaluation (all measurements together)."""
     pair_accuracy: float | None = None
     """Of the reward model on held-out pairs."""
+    warm_start_loss: float | None = None
+    """Of a given base after its warm start, on held-out demonstrations, nats a token."""
+    base: HeldOut | None = None
+    """The given base before its warm start; None where there is no base or no warm start."""
     before: HeldOut | None = None
+    """The policy that the rounds begin with."""
     after: HeldOut | None = None
     rounds: list[Round] = field(default_factory=list)
     stopped: str = ""
@@ -125,12 +143,8 @@ def table(curve: Curve) -> str:
             f"{label:<12}{mean(part, 'reward'):>8.3f}{mean(part, 'accuracy'):>8.1%}{mean(part, 'length'):>8.1f}"
             f"{seconds(part, 'round'):>11.2f}{seconds(part, 'generate'):>10.2f}{seconds(part, 'learn'):>8.2f}"
         )
-    for name, held in (("before", curve.before), ("after", curve.after)):
-        if held is not None:
-            lines.append(
-                f"held out {name}: sampled {held.sampled:.1%}, greedy {held.greedy:.1%} "
-                f"({held.problems} problems, {held.samples} samples each)"
-            )
+    measured = (("base", curve.base), ("before", curve.before), ("after", curve.after))
+    lines += [f"held out {name}: {held}" for name, held in measured if held is not None]
     lines.append("seconds: " + ", ".join(f"{name} {value:.1f}" for name, value in curve.seconds.items()))
     return "\n".join(lines + ([curve.stopped] if curve.stopped else []))
 

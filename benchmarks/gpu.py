@@ -5,9 +5,11 @@ float32 weights. Batches (`benchmarks.gpu_shapes`): rows of 4k and 16k tokens, a
 a long prompt. Of each (`benchmarks.gpu_cell`): tokens a second and peak memory, beside a plain padded loop of
 transformers at the micro-batch that is fastest here (`benchmarks.padded`), and beside TRL's GRPOTrainer where that is
 installed (its loss on the same tokens, no generation); the share of the device's measured bf16 matrix-product peak; how
-often the host waits for the device in a step. Sides are measured one after the other, each alone on the device. Then an
-engine in the same process (`benchmarks.gpu_engine`), what deterministic mode costs (`benchmarks.gpu_determinism`), and
-a profile of an update of each cell (`benchmarks.gpu_profile`), those first that miss a goal.
+often the host waits for the device in a step. Of the 0.6B shape also RL, SFT and LoRA on the work of prime-rl's public
+baselines, beside its published figures of an H100 (`benchmarks.gpu_published`). Sides are measured one after the other,
+each alone on the device. Then an engine in the same process (`benchmarks.gpu_engine`), what deterministic mode costs
+(`benchmarks.gpu_determinism`), and a profile of an update of each cell (`benchmarks.gpu_profile`), those first that
+miss a goal.
 
 Tokens are prompt + completion of every completion: what a learner without shared prompts computes, so that the rates of
 both sides mean the same work done. The share of the peak counts only what must be computed (`models.loop.flops`), each
@@ -37,9 +39,11 @@ from pathlib import Path
 import torch
 
 from benchmarks.gpu_cell import cell, update_name
+from benchmarks.gpu_compile import compile_cell
 from benchmarks.gpu_determinism import determinism_cell, prepare
 from benchmarks.gpu_engine import engine_cell
 from benchmarks.gpu_profile import lines_of, with_profile
+from benchmarks.gpu_published import published_cells
 from benchmarks.gpu_shapes import OTHERS, ROWS, SIZES, TINY_OTHERS, TINY_ROWS, TINY_SIZES, Packed, Size
 from benchmarks.gpu_timing import Terms, reason_of
 from benchmarks.machine import describe
@@ -109,12 +113,15 @@ def steps(tiny: bool) -> Steps:
     """What is measured by name, in its order: of the large size the other batches and the engine last of all."""
     every = cells(tiny)
     (small, batch), (large, _) = every["0.6B-4k"], every["1.7B-4k"]
-    made: dict[str, Callable[[Terms, float], list[Row]]] = {
-        name: partial(cell, size, of) for name, (size, of) in every.items()
-    }
+    made: dict[str, Callable[[Terms, float], list[Row]]] = {}
+    for name, (size, of) in every.items():
+        if name == "1.7B-4k":
+            made |= published_cells(tiny)
+            made["compile"] = lambda terms, _: compile_cell(small, every["0.6B-16k"][1], terms)
+            made["determinism"] = lambda terms, _: determinism_cell(small, batch, terms)
+        made[name] = partial(cell, size, of)
     last = [name for name, (size, of) in every.items() if size is large and of.name not in ("4k", "16k")]
     made["0.6B-engine"] = lambda terms, _: engine_cell(small, batch, terms)
-    made["determinism"] = lambda terms, _: determinism_cell(small, batch, terms)
     made |= {name: made.pop(name) for name in last}
     made["1.7B-engine"] = lambda terms, _: engine_cell(large, batch, terms)
     return made

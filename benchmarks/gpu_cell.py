@@ -62,7 +62,12 @@ def _rate(size: Size, batch: Packed, ours: Timed, peer: Timed, against: str, goa
         "group": batch.group,
         "completions": list(batch.lengths),
         "counted_tokens": batch.separate_tokens,
-        "ours": {"seconds": statistics.median(ours.seconds), "gib": ours.memory, **ours.facts},
+        "ours": {
+            "seconds": statistics.median(ours.seconds),
+            "first_update_seconds": ours.first,
+            "gib": ours.memory,
+            **ours.facts,
+        },
         "peer": {"failure": peer.failure} if peer.failure else {"gib": peer.memory, **peer.facts},
     }
     return compare(

@@ -31,10 +31,14 @@ from benchmarks.settings import positive
 from models.atomic_write import write_file
 
 ROOT = Path(__file__).resolve().parents[1]
+NAMES = ("tests", "gpu", "main_curve")
+"""Of the steps, in their order."""
 PACKAGES = ("learner", "loop", "engine", "policy", "critic", "reward_model", "reference")
 """Of models/, whose tests look at what the device computes."""
 TINY_TESTS = ("tests/models/learner/test_reduce.py",)
 TINY_RECIPE = ("warm_start.steps=20", "reward_model.fit.epochs=1")
+MOST_WORKERS = 12
+"""Test processes side by side; each holds a CUDA context of half a GiB."""
 LEAST_SECONDS = 20.0
 """With less left a step is not begun."""
 GRACE_SECONDS = 15.0
@@ -81,14 +85,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run every step. Returns 0 where all of them passed, else 1."""
     options = parser().parse_args(arguments)
     options.out.mkdir(parents=True, exist_ok=True)
-    return run_all(steps(options.device, options.tiny, options.out.resolve()), options.minutes * 60, options.out)
+    chosen = [
+        step
+        for step in steps(options.device, options.tiny, options.out.resolve())
+        if options.only is None or step.name in options.only
+    ]
+    return run_all(chosen, options.minutes * 60, options.out)
 
 
 def steps(device: str, tiny: bool, out: Path) -> list[Step]:
     """What is run, the most important first."""
     tests = TINY_TESTS if tiny else ("tests/models/test_device.py", *(f"tests/models/{name}" for name in PACKAGES))
     suite = ["pytest", "--device", device, *tests, "-m", "not slow and not thorough", "-q", "--no-loadscope-reorder",
-             "-n", "1" if tiny else "4", "-p", "no:cacheprovider"]  # fmt: skip
+             "-n", "1" if tiny else str(min(MOST_WORKERS, os.cpu_count() or 1)), "-p", "no:cacheprovider"]  # fmt: skip
     measured = ["benchmarks.gpu", "--device", device, "--out", str(out / "gpu.json")]
     measured += ["--tiny", "--repeats", "1"] if tiny else []
     curve = ["benchmarks.main_curve", "--device", device, "--out", str(out / f"main_curve_{device}.json")]
@@ -181,6 +190,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--minutes", type=positive, default=12.0, help="of all steps together (default 12)")
     made.add_argument("--out", type=Path, required=True, help="folder of logs and figures")
     made.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
+    made.add_argument("--only", nargs="+", choices=NAMES, metavar="STEP", help=f"of {', '.join(NAMES)} (default all)")
     made.add_argument("--tiny", action="store_true", help="a test file, tiny shapes, one round: shows that it runs")
     return made
 

@@ -65,6 +65,8 @@ OTHERS = (
     Packed(64, 16, tail(64, shortest=48, longest=4096), 16384, "tail", "prompt 64, 16 completions of 48 to 4,096"),
     Packed(4096, 8, (512,) * 16, 16384, "long-prompt", "prompt 4,096, 8 completions of 512"),
 )
+UNBROKEN = Packed(1, 1, (16_383,) * 2, 16384, "unbroken", "2 unbroken rows of 16,384")
+"""Each row is one sequence, of which all but the first token carries loss."""
 TINY_ROWS = (
     Packed(16, 8, (6,) * 16, 64, "4k", "rows of 64"),
     Packed(32, 8, (12,) * 8, 128, "16k", "rows of 128"),
@@ -74,6 +76,7 @@ TINY_OTHERS = (
     Packed(4, 4, tail(16, shortest=3, longest=64), 128, "tail", "prompt 4, 4 completions of 3 to 64"),
     Packed(48, 4, (8,) * 8, 128, "long-prompt", "prompt 48, 4 completions of 8"),
 )
+TINY_UNBROKEN = Packed(1, 1, (127,) * 2, 128, "unbroken", "2 unbroken rows of 128")
 
 
 def label_of(size: Size, what: str) -> str:

@@ -57,6 +57,8 @@ class Timed:
     facts: Mapping[str, Any] = field(default_factory=dict)
     failure: str = ""
     """Why there is nothing."""
+    first: float = 0.0
+    """Seconds of the first update; where layers are compiled and were not before, in this one."""
 
 
 def timed(make: Callable[[], Update], terms: Terms) -> Timed:
@@ -67,6 +69,7 @@ def timed(make: Callable[[], Update], terms: Terms) -> Timed:
         terms: after the deadline no further update begins, but one is timed where any began.
     """
     seconds: list[float] = []
+    first = 0.0
     try:
         clear(terms.device)
         if terms.late:
@@ -79,10 +82,11 @@ def timed(make: Callable[[], Update], terms: Terms) -> Timed:
                 # An attempt that ran out of memory while warming up is no part of how the update is made since.
                 reset_peak(terms.device)
             spent = seconds_of(update.step, terms.device)
+            first = first or spent
             if turn >= WARM:
                 seconds.append(spent)
         held = peak_memory(terms.device) if terms.device.type == "cuda" else 0.0
-        return Timed(tuple(seconds), held, waits_of(update.step, terms.device), dict(update.facts()))
+        return Timed(tuple(seconds), held, waits_of(update.step, terms.device), dict(update.facts()), first=first)
     except Exception as error:  # unattended: one that fails leaves the others
         return Timed(failure=reason_of(error))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -11,6 +11,7 @@ from benchmarks.gpu_shapes import Packed, Size, new_model
 from benchmarks.gpu_timing import NO_MEMORY, Terms, Update, clear, seconds_of
 from benchmarks.learners import grpo_update, learner_of, schedule, scored_of
 from benchmarks.padded import PaddedLoop
+from models.learner.compiled_layers import are_compiled, compile_layers, should_compile
 from models.loop.flops import groups_of, shapes_of, update_flops
 from models.memory import is_out_of_memory
 
@@ -19,10 +20,16 @@ MOST_ROWS = 32
 """Completions side by side that the padded loop is tried with first; then half as many, as long as that is faster."""
 
 
-def our_update(size: Size, batch: Packed, device: torch.device) -> Update:
-    """The loop's fit of one round."""
+def our_update(size: Size, batch: Packed, device: torch.device, compiled: bool | Literal["auto"] = "auto") -> Update:
+    """The loop's fit of one round.
+
+    Args:
+        compiled: `schedule.compile`.
+    """
     model = new_model(size, batch.longest, device)
     learner = learner_of(model, PRECISION)
+    if should_compile(compiled, model):
+        compile_layers(model)
     scored = scored_of(*batch.ids(size.vocabulary), size.vocabulary)
     settings = schedule(token_budget=batch.budget)
     work = update_flops(shapes_of(model), groups_of(scored))
@@ -34,6 +41,7 @@ def our_update(size: Size, batch: Packed, device: torch.device) -> Update:
             "parameters": model.num_parameters(),
             "token_budget": learner.tally.token_budget or batch.budget,
             "layers_read_again": learner.tally.recompute,
+            "layers_compiled": are_compiled(model),
         }
 
     return Update(model, lambda: grpo_update(learner, scored, settings), facts)

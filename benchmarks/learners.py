@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel
 
-from models.learner.fused_log_probs import Distribution
+from models.learner.distribution import Distribution
 from models.learner.optimiser import OptimiserSettings, build_optimiser
 from models.loop.fit import fit_round
 from models.loop.learner import Learner

@@ -1,9 +1,14 @@
-"""`python -m benchmarks.main_curve`: the main recipe at full length, from its warm start on, on a CPU or a CUDA device.
+"""`python -m benchmarks.main_curve`: a recipe at full length, from its start on, on a CPU or a CUDA device.
 
-The recipe `arithmetic_long`, a longer `make run`, with models/ alone: data and warm start are made anew, the reward
-model is fitted, the recipe's rounds run with the transformers engine in the recipe's precision, and the policy is
-measured before and after on held-out problems as the recipe's evaluation does. It imports nothing above models/. The
-file is written after every stage, the first round and every tenth, so that a run which is cut off leaves what it had.
+The recipe `arithmetic_long`, a longer `make run`, or another, with models/ alone: data and warm start are made anew,
+the reward model is fitted, the recipe's rounds run with the transformers engine in the recipe's precision, and the
+policy is measured before and after on held-out problems as the recipe's evaluation does. It imports nothing above
+models/. The file is written after every stage, the first round and every tenth, or every round of a given base, so that
+a run which is cut off leaves what it had.
+
+A recipe with a `policy.base` begins with the base that is installed, or with that of `--base`: a wheel or GGUF file, or
+the parts of one. Where the recipe also has a warm start, the base is measured before it, too. Data of a user's files
+are prepared as the recipe says and not validated: rows that share n-grams with held-out ones stay.
 
 `--rounds` makes it shorter; `--minutes` bounds the whole, from when the imports are done: the round in which they end
 is the last, and then the policy is measured. At least one round runs. The other device's curve is printed beside, from
@@ -18,35 +23,34 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 from transformers.utils import logging
 
+from benchmarks.base_starts import start_of_base
+from benchmarks.curve_held_out import held_out, measuring_engine, rule_of
 from benchmarks.curve_records import EVERY, Curve, HeldOut, Round, beside, read, table
+from benchmarks.given_base import base_folder
 from benchmarks.machine import describe
 from benchmarks.pair_reward_model import fit_to_pairs
-from benchmarks.recipe_loop import Loop, open_loop
+from benchmarks.recipe_loop import Loop, codec_of, open_loop
+from benchmarks.right_share import RightShare
 from benchmarks.settings import not_negative
 from benchmarks.warm_starts import Work
-from models.engine.engine import Sampling
 from models.errors import UserError
-from models.evaluation.evaluate import evaluate
-from models.evaluation.metrics import prompt_values
 from models.loop.loop import Watchers
 from models.loop.read_problems import PromptSections, read_problems
-from models.loop.rollout import Problem
-from models.policy.folder import load_tokenizer
 from models.policy.weights import merged_weights
 from models.recipe.load import load_recipe
 from models.reward_model.read_pairs import read_pairs
-from models.text.encoding import Codec
 
 RESULTS = Path(__file__).parent / "results"
 RECIPE = "arithmetic_long"
-"""The main recipe, trained until its reward is flat."""
+"""The main recipe, trained until its reward is flat; trained where none is named."""
 DEVICES = ("cpu", "cuda")
 
 
@@ -64,26 +68,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("no CUDA device is to be had; --device cpu trains on the processor", file=sys.stderr)
         return 2
     ends = float("inf") if options.minutes is None else time.perf_counter() + 60 * options.minutes
-    file: Path = options.out or RESULTS / file_name(options.device)
     try:
         recipe = recipe_of(options)
     except UserError as error:
         print(error, file=sys.stderr)
         return 2
+    file: Path = options.out or RESULTS / file_name(options.device, recipe.name)
     settings = {"recipe": recipe.name, "seed": recipe.seed, "rounds": recipe.schedule.rounds,
                 "minutes": options.minutes, "overrides": list(options.set)}  # fmt: skip
     curve = Curve(describe(measure=False), options.device, settings)
     logging.disable_progress_bar()
     failed = False
-    with tempfile.TemporaryDirectory() as place:
+    with _place(options.work) as place:
         try:
-            train(recipe, Work(Path(place)), curve, file, ends)
+            data = recipe.data
+            work = Work(place, data.name, None if data.built_in else data)
+            train(recipe, work, curve, file, ends, options.base)
         except Exception as error:  # unattended: what was learned before is told all the same
             failed, curve.stopped = True, f"stopped: {type(error).__name__}: {error}"
             curve.write(file)
-            traceback.print_exc()
+            if isinstance(error, UserError):
+                print(error, file=sys.stderr)
+            else:
+                traceback.print_exc()
     print(f"{curve.machine.get('gpu', curve.machine['cpu'])}, {curve.precision or 'no policy yet'}\n{table(curve)}")
-    if (other := other_file(options.device, file)) is not None:
+    if (other := other_file(options.device, file, recipe.name)) is not None:
         try:
             print(f"\nbeside {other}\n{beside(curve, read(other))}")
         except ValueError as error:
@@ -93,25 +102,49 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return int(failed)
 
 
+@contextmanager
+def _place(kept: Path | None) -> Iterator[Path]:
+    """The folder of what is made on the way: one that is kept, else one that is removed at the end."""
+    if kept is None:
+        with tempfile.TemporaryDirectory() as made:
+            yield Path(made)
+    else:
+        kept.mkdir(parents=True, exist_ok=True)
+        yield kept
+
+
 def recipe_of(options: argparse.Namespace) -> Any:
-    """The main recipe as it is trained here."""
+    """Load the recipe as it is trained here.
+
+    Raises:
+        UserError: there is no such recipe, it has no rounds or draws no completions, or a base is given that it does
+            not have.
+    """
     overrides = ["engine.name=transformers", f"seed={options.seed}"]
     if options.precision is not None:
         overrides.append(f"policy.precision={options.precision}")
     if options.rounds is not None:
         overrides.append(f"schedule.rounds={options.rounds}")
-    return load_recipe(RECIPE, [*overrides, *options.set])
+    recipe = load_recipe(options.recipe, [*overrides, *options.set])
+    if recipe.schedule is None or not recipe.rollouts.draws:
+        raise UserError(f"{recipe.name}: a curve is drawn of a recipe whose policy learns from completions of its own")
+    if options.base and recipe.policy.base is None:
+        raise UserError(f"--base: the recipe {recipe.name} begins with a new policy")
+    return recipe
 
 
-def train(recipe: Any, work: Work, curve: Curve, file: Path, ends: float = float("inf")) -> None:
+def train(
+    recipe: Any, work: Work, curve: Curve, file: Path, ends: float = float("inf"), base: Sequence[Path] = ()
+) -> None:
     """Train the recipe from its data to its last round and note in `curve` what is seen; it is written to `file`.
 
     Args:
         recipe: see `recipe_of`.
         work: where data and models are made.
         curve: with no rounds yet.
-        file: written after every stage and every tenth round.
+        file: written after every stage and on the way through the rounds.
         ends: reading of `time.perf_counter` with which no further round begins.
+        base: files of the recipe's base; none: it is installed.
 
     Raises:
         UserError: see `models.loop.loop.run_loop`.
@@ -119,53 +152,63 @@ def train(recipe: Any, work: Work, curve: Curve, file: Path, ends: float = float
     clock = _Stages(curve, file)
     data = work.data
     clock.ended("data")
-    start = work.start(recipe)
+    with tempfile.TemporaryDirectory(dir=work.folder) as own:
+        start = _start(recipe, work, curve, clock, Path(own), base)
+        rewarded = None
+        if any(reward.needs_reward_model for reward in recipe.rewards):
+            rewarded = Path(own) / "reward_model"
+            codec, longest = codec_of(recipe, start), recipe.policy.size.positions
+            pairs, judged = (read_pairs(data, codec, split, longest)[0] for split in ("train", "validation"))
+            curve.pair_accuracy = fit_to_pairs(
+                start, recipe, pairs, rewarded, judged, lambda model: work.autocast(recipe, model)
+            )
+            clock.ended("reward_model")
+        watching = [] if recipe.verifier is None else [RightShare(rule_of(recipe))]
+        with open_loop(work, recipe, start, [*recipe.rewards, *watching], reward_model=rewarded) as loop:
+            curve.precision = str(loop.learner.autocast or torch.float32).removeprefix("torch.")
+            problems = read_problems(data, loop.codec, "validation", PromptSections(recipe), recipe.evaluation.problems)
+            clock.ended("opening")
+            curve.before = _told("before", held_out(recipe, loop.engine, loop.codec, problems))
+            clock.ended("evaluation")
+            _run(loop, curve, file, Path(own) / "checkpoints", ends)
+            clock.ended("rounds")
+            curve.after = _told("after", held_out(recipe, loop.engine, loop.codec, problems))
+            clock.ended("evaluation")
+
+
+def _start(recipe: Any, work: Work, curve: Curve, clock: _Stages, own: Path, files: Sequence[Path]) -> Path:
+    """The model folder that the rounds begin with."""
+    if recipe.policy.base is None:
+        start = work.start(recipe)
+        clock.ended("warm_start")
+        return start
+    base = base_folder(recipe.policy.base, files, work.folder)
+    clock.ended("base")
+    if recipe.warm_start is None:
+        return base
+    codec = codec_of(recipe, base)
+    problems = read_problems(work.data, codec, "validation", PromptSections(recipe), recipe.evaluation.problems)
+    with measuring_engine(work, recipe, base, codec) as engine:
+        curve.base = _told("base", held_out(recipe, engine, codec, problems))
+    clock.ended("evaluation")
+    start, curve.warm_start_loss = start_of_base(work, recipe, base, own / "start")
     clock.ended("warm_start")
-    rewarded = None
-    if any(reward.needs_reward_model for reward in recipe.rewards):
-        rewarded = work.folder / "reward_model"
-        codec, longest = Codec(load_tokenizer(start)), recipe.policy.size.positions
-        pairs, judged = (read_pairs(data, codec, split, longest)[0] for split in ("train", "validation"))
-        curve.pair_accuracy = fit_to_pairs(
-            start, recipe, pairs, rewarded, judged, lambda model: work.autocast(recipe, model)
-        )
-        clock.ended("reward_model")
-    with open_loop(work, recipe, start, recipe.rewards, reward_model=rewarded) as loop:
-        curve.precision = str(loop.learner.autocast or torch.float32).removeprefix("torch.")
-        problems = read_problems(data, loop.codec, "validation", PromptSections(recipe), recipe.evaluation.problems)
-        clock.ended("opening")
-        curve.before = held_out(loop, problems)
-        clock.ended("evaluation")
-        _run(loop, curve, file, work.folder / "checkpoints", ends)
-        clock.ended("rounds")
-        curve.after = held_out(loop, problems)
-        clock.ended("evaluation")
+    return start
 
 
-def held_out(loop: Loop, problems: Sequence[Problem]) -> HeldOut:
-    """The policy that the loop's engine runs, measured as the recipe's evaluation says."""
-    asked, engine = loop.recipe.evaluation, loop.engine
-    assert engine is not None, "the main recipe draws its completions"
-    sampling = Sampling(
-        max_tokens=asked.max_tokens or loop.recipe.rollouts.max_tokens,
-        temperature=asked.temperature,
-        top_p=asked.top_p,
-        samples=asked.samples,
-    )
-    records = evaluate(engine, loop.codec, problems, sampling, asked.seed, None)
-    sampled, greedy, tokens = (
-        float(prompt_values(records, name).mean()) for name in ("sampled_accuracy", "greedy_accuracy", "tokens")
-    )
-    return HeldOut(sampled, greedy, tokens, len(problems), asked.samples)
+def _told(name: str, measured: HeldOut) -> HeldOut:
+    """Tell what was measured, and return it."""
+    print(f"held out {name}: {measured}", file=sys.stderr, flush=True)
+    return measured
 
 
 def _run(loop: Loop, curve: Curve, file: Path, checkpoints: Path, ends: float) -> None:
     """The rounds, until the last or until the budget has ended."""
-    total = loop.recipe.schedule.rounds
+    total, every = loop.recipe.schedule.rounds, 1 if loop.recipe.policy.base is not None else EVERY
 
     def watch(number: int, metrics: dict[str, float]) -> None:
         curve.rounds.append(made := Round.of(number, metrics))
-        if number % EVERY == 0 or number == 1:
+        if number % every == 0 or number == 1:
             curve.write(file)
             said = f"round {number} of {total}: reward {made.reward:.3f}, {made.accuracy:.1%} right"
             print(f"{said}, {made.seconds['round']:.2f} s", file=sys.stderr, flush=True)
@@ -178,7 +221,7 @@ def _run(loop: Loop, curve: Curve, file: Path, checkpoints: Path, ends: float) -
         collapse = loop.run(checkpoints, Watchers(metrics=watch, proceed=proceed), loop.recipe.alarm)
         if collapse is not None and collapse.kept is not None:
             curve.stopped = str(collapse)
-            assert loop.engine is not None, "the main recipe draws its completions"
+            assert loop.engine is not None, "a recipe whose curve is drawn draws its completions"
             loop.engine.load(merged_weights(loop.learner.policy), collapse.kept)  # it still has those that collapsed
     except OutOfMinutes:
         curve.stopped = f"the minutes ended after round {len(curve.rounds)} of {total}"
@@ -199,27 +242,36 @@ class _Stages:
         print(f"{stage}: {seconds[stage]:.1f} s", file=sys.stderr, flush=True)
 
 
-def file_name(device: str) -> str:
-    """Of a device's curve."""
-    return f"main_curve_{device}.json"
+def file_name(device: str, recipe: str = RECIPE) -> str:
+    """Name the file of a recipe's curve on a device."""
+    return f"main_curve_{device}.json" if recipe == RECIPE else f"real_curve_{recipe}_{device}.json"
 
 
-def other_file(device: str, file: Path) -> Path | None:
-    """The other device's curve: beside `file`, else among the kept results; None where there is none."""
+def other_file(device: str, file: Path, recipe: str = RECIPE) -> Path | None:
+    """Find the other device's curve: beside `file`, else among the kept results; None where there is none."""
     (other,) = (name for name in DEVICES if name != device)
-    return next((at for folder in (file.parent, RESULTS) if (at := folder / file_name(other)).is_file()), None)
+    names = (folder / file_name(other, recipe) for folder in (file.parent, RESULTS))
+    return next((at for at in names if at.is_file()), None)
 
 
 def parser() -> argparse.ArgumentParser:
+    """Make the parser of the command line."""
     made = argparse.ArgumentParser(prog="python -m benchmarks.main_curve", description=__doc__,
                                    formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     made.add_argument("--device", choices=DEVICES, required=True)
+    made.add_argument(
+        "--recipe", default=RECIPE, help=f"what is trained, such as real/smollm2_gsm8k (default {RECIPE})"
+    )
+    made.add_argument("--base", nargs="+", type=Path, default=[], metavar="FILE",
+                      help="wheel or GGUF file of its base, or the parts of one (default: as installed)")  # fmt: skip
     made.add_argument("--precision", choices=("auto", "float32", "bfloat16"), help="in place of the recipe's")
     made.add_argument("--seed", type=int, default=0, help="of warm start and rounds (default 0)")
     made.add_argument("--rounds", type=int, help="in place of the recipe's")
     made.add_argument("--minutes", type=not_negative, help="no round begins after; then it is measured")
     made.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="more of the recipe that is changed")
-    made.add_argument("--out", type=Path, help="JSON file (default benchmarks/results/main_curve_DEVICE.json)")
+    made.add_argument("--work", type=Path, help="folder that keeps data and converted base (default: none is kept)")
+    made.add_argument("--out", type=Path, help="JSON file (default benchmarks/results/main_curve_DEVICE.json, of other "
+                                               "recipes real_curve_RECIPE_DEVICE.json)")  # fmt: skip
     return made
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from benchmarks.warm_starts import Work
+from models.device import on_device
 from models.engine.engine import Engine
 from models.engine.open_engine import open_engine
 from models.judges.open_judge import opened_judge
@@ -29,6 +30,8 @@ from models.policy.build import load_causal_model
 from models.policy.folder import load_tokenizer
 from models.reward_model.scorer import open_scorer
 from models.text.encoding import Codec
+from models.text.end_ids import ends_of_folder
+from models.text.prompt_form import PromptForm
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,12 @@ class Loop:
             return run_loop(world, self.slots, recipe.schedule, self.problems, checkpoints, watchers, alarm)
 
 
+def codec_of(recipe: Any, folder: Path) -> Codec:
+    """Open the tokenizer of a model folder and use it as the recipe says: its chat, template and system message."""
+    form = PromptForm.of(recipe.policy.system, recipe.data.template)
+    return Codec(load_tokenizer(folder), recipe.policy.chat, ends_of_folder(folder), form)
+
+
 @contextmanager
 def open_loop(
     work: Work,
@@ -82,8 +91,8 @@ def open_loop(
     Raises:
         UserError: the data have no prompts that fit, or a folder holds no model.
     """
-    codec, asked, frozen = Codec(load_tokenizer(start)), PromptSections(recipe), frozen or {}
-    policy = load_causal_model(start, torch.float32)
+    codec, asked, frozen = codec_of(recipe, start), PromptSections(recipe), frozen or {}
+    policy = on_device(load_causal_model(start, torch.float32))
     problems = read_prompts(work.data, codec, asked)
     learner = build_learner(policy, recipe, recipe.schedule, lambda model: work.autocast(recipe, model), frozen=frozen)
     open_teachers(learner, codec.tokenizer, frozen, trust_remote_code=recipe.policy.trust_remote_code)

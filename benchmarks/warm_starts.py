@@ -1,7 +1,7 @@
 """Where a training outside the pipeline begins: prepared data and warm-started policies, made once below a folder.
 
-The data are made and prepared as params.yaml has them, without versions; the warm start is that of the recipe, its
-tokenizer fitted to the data. It needs models/ alone.
+The data are made and prepared as params.yaml has them, or prepared from a user's files, without versions or validation;
+the warm start is that of the recipe, its tokenizer fitted to the data. It needs models/ alone.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from torch import nn
 from benchmarks.league_records import code_digest
 from models.datasets import make_arithmetic, make_tasks
 from models.datasets.built_in import TASK_SETS
+from models.datasets.data_files import files_of
 from models.datasets.make_arithmetic import ArithmeticSettings
 from models.datasets.params import checked, read_section
-from models.datasets.prepare import prepare
+from models.datasets.prepare import prepare, sha256_of
 from models.datasets.settings import DataSettings
 from models.errors import UserError
 from models.learner.precision import autocast_of, chosen_precision
@@ -44,10 +45,14 @@ class Work:
     folder: Path
     task: str = TASK
     """The data set, one of those that are made here."""
+    given: DataSettings | None = None
+    """A user's files in place of it."""
 
     @property
     def data(self) -> Path:
-        """The prepared data set as params.yaml has it, made when it is first asked for."""
+        """The prepared data set as params.yaml has it, or of the given files, made when it is first asked for."""
+        if self.given is not None:
+            return self._of_files(self.given)
         place = self.folder / f"prepared_{digest(read_section(PARAMS, self.task), code_digest())[:12]}"
         if not place.is_dir():
             with tempfile.TemporaryDirectory(dir=self.folder) as made:
@@ -55,6 +60,17 @@ class Work:
                 self._make(raw)
                 prepare(DataSettings(name=self.task, path=(raw,), format="kinds"), prepared)
                 _put(prepared, place)
+        return place
+
+    def _of_files(self, settings: DataSettings) -> Path:
+        """The prepared data set of a user's files, made when it is first asked for."""
+        files = (*files_of(settings.path or ()), *files_of(settings.test_path or (), "data.test_path"))
+        made_of = digest(settings.model_dump(mode="json"), [sha256_of(file) for file in files])
+        place = self.folder / f"prepared_{made_of[:12]}"
+        if not place.is_dir():
+            with tempfile.TemporaryDirectory(dir=self.folder) as made:
+                prepare(settings, Path(made) / "prepared")
+                _put(Path(made) / "prepared", place)
         return place
 
     def _make(self, raw: Path) -> None:

@@ -18,7 +18,7 @@ from models.advantage.group_relative import GroupRelative
 from models.engine.engine import Engine, EngineSettings
 from models.engine.transformers_engine import TransformersEngine
 from models.judges.judge import GenerativeJudge
-from models.learner.fused_log_probs import AS_IT_IS
+from models.learner.distribution import AS_IT_IS
 from models.learner.optimiser import OptimiserSettings, build_optimiser
 from models.loop.learner import Learner
 from models.loop.loop import Watchers, run_loop

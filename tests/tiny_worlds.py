@@ -11,7 +11,7 @@ from torch import Tensor
 
 from models.engine.engine import Engine
 from models.judges.judge import GenerativeJudge
-from models.learner.fused_log_probs import AS_IT_IS
+from models.learner.distribution import AS_IT_IS
 from models.learner.packing import Sequences
 from models.loop.learner import Learner
 from models.loop.readings import Readings

@@ -1,7 +1,8 @@
-"""The tokenizer of a GGUF file: built by transformers, then given the pre-tokenizer that the file names.
+"""The tokenizer of a GGUF file: built by transformers, then given the pre-tokenizer and special tokens that it names.
 
 transformers leaves GPT-2's pre-tokenizer where it does not know the name, SmolLM's among them: digits would be cut
-differently from the text that the model was trained on. Names that are not known here are refused.
+differently from the text that the model was trained on. Names that are not known here are refused. Some versions of
+transformers also take another token for the one that ends a text.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ COMPOSED = ("qwen2", "deepseek-r1-qwen")
 """Those that compose accents with their letters first (NFC)."""
 BEGINS = ("llama-bpe", "llama3", "llama-v3")
 """Those that put the first token before a text where the file does not state it."""
+SPECIALS = {"bos": "bos", "eos": "eos", "unk": "unknown", "pad": "padding"}
+"""Special tokens by their names in transformers, and those in the file."""
 
 
 def tokenizer_of(file: GgufFile) -> PreTrainedTokenizerBase:
@@ -60,6 +63,7 @@ def tokenizer_of(file: GgufFile) -> PreTrainedTokenizerBase:
         made.backend_tokenizer.pre_tokenizer = _pre_tokenizer(str(name))
         if name in COMPOSED:
             made.backend_tokenizer.normalizer = NFC()
+    _name_specials(made, file)
     if file.metadata.get("tokenizer.ggml.add_bos_token", kind == "llama" or name in BEGINS):
         _begin_with(made, file)
     tokenizer: PreTrainedTokenizerBase = made
@@ -77,6 +81,16 @@ def _pre_tokenizer(name: str) -> Any:
     if name in DIGITS_APART:
         return pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), words])
     return words
+
+
+def _name_specials(tokenizer: Any, file: GgufFile) -> None:
+    """Give the tokenizer the special tokens that the file names, where it has others."""
+    for role, stated in SPECIALS.items():
+        number = file.metadata.get(f"tokenizer.ggml.{stated}_token_id")
+        if number is None or getattr(tokenizer, f"{role}_token_id") == number:
+            continue
+        setattr(tokenizer, f"{role}_token", tokenizer.convert_ids_to_tokens(int(number)))
+        tokenizer.init_kwargs.pop(f"{role}_token_id", None)
 
 
 def _begin_with(tokenizer: Any, file: GgufFile) -> None:

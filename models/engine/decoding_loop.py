@@ -23,7 +23,8 @@ from torch import Tensor, nn
 from models.engine.engine import Ask, Drawing, Generated
 from models.engine.random_points import TOKENS, WRITERS, points_of
 from models.engine.shared_decoding import Decoding
-from models.learner.fused_log_probs import AS_IT_IS, Distribution, next_token_log_probs
+from models.learner.distribution import AS_IT_IS, Distribution
+from models.learner.fused_log_probs import next_token_log_probs
 from models.learner.log_probs import output_head, row_states
 from models.text.end_ids import Ends, all_of
 

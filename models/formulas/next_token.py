@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from models.formulas.written_tokens import written_rows
-from models.learner.fused_log_probs import Distribution, next_token_log_probs
+from models.learner.distribution import Distribution
+from models.learner.fused_log_probs import next_token_log_probs
 from models.learner.log_probs import completion_states, output_head
 from models.learner.packing import Sequences
 from models.loop.rollout import Rollout

@@ -15,7 +15,7 @@ import torch
 
 from models.advantage.group_relative import GroupRelative
 from models.judges.judge import Answer
-from models.learner.fused_log_probs import Distribution
+from models.learner.distribution import Distribution
 from models.learner.optimiser import NotFinite, OptimiserSettings
 from models.loop.fit import fit_round
 from models.loop.learner import Companion, Learner

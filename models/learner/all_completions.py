@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
+from models.learner.distribution import AS_IT_IS, Distribution, Mask
 from models.learner.eval_mode import in_eval_mode
-from models.learner.fused_log_probs import AS_IT_IS, Distribution, Mask
 from models.learner.log_probs import completion_log_probs, completion_states
 from models.learner.packing import Sequences
 from models.learner.rows import from_every_rank, rows_of

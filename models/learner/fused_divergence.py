@@ -21,7 +21,9 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from models.learner.fused_log_probs import BLOCK_ELEMENTS, GPU_BLOCK_ELEMENTS, Blocks, Distribution, Head
+from models.learner.distribution import Distribution
+from models.learner.fused_log_probs import Head
+from models.learner.logit_blocks import BLOCK_ELEMENTS, GPU_BLOCK_ELEMENTS, Blocks
 
 BUFFERS = 4
 """Blocks of one size that stand beside one another: both distributions, their mixture and the slope."""

@@ -13,8 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from models.errors import UserError
+from models.learner.compiled_blocks import MODELS
+from models.learner.distribution import AS_IT_IS, Distribution, Mask
 from models.learner.eval_mode import in_eval_mode
-from models.learner.fused_log_probs import AS_IT_IS, Distribution, Head, Mask, fused_log_probs
+from models.learner.fused_log_probs import Head, fused_log_probs
 from models.learner.packed_attention import NAME, read_packed, register_packed_attention
 from models.learner.packing import Sequences, packed_row
 from models.learner.whole_weights import with_whole_weights
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 
 PROBE = Sequences([(1, 2, 3), (1, 2, 3), (4, 5)], [(6, 7, 8, 9), (5, 4), (3, 2, 1)])
 """Two completions of one prompt and one of another: enough to show a layout that is not kept."""
+SPECIAL_TOKENS = 1000
+"""Ids below it are often special tokens, which a model may never have seen in running text: rounding is large there."""
 PROBE_TOLERANCE = {torch.float64: 1e-3, torch.float32: 1e-3, torch.bfloat16: 0.1, torch.float16: 0.1}
 """Largest gap that is still rounding, as a share of the spread of what is compared."""
 
@@ -133,6 +137,7 @@ def output_head(model: nn.Module, dtype: torch.dtype | None = None) -> Head:
         None if bias is None else whole(bias),
         softcap=getattr(config, "final_logit_softcapping", None),
         scale=getattr(config, "logit_scale", None) or 1.0 / (getattr(config, "logits_scaling", None) or 1.0),
+        compiled=inner in MODELS,
     )
 
 
@@ -158,14 +163,16 @@ def use_packed_attention(model: nn.Module) -> None:
     try:
         with in_eval_mode(inner):
             inner.set_attn_implementation("eager")  # the architecture's own definition, whatever a kernel leaves out
-            plain = _plain_probe(inner)  # where this fails the error is the model's own, not one of packing
+            # Where this fails the error is the model's own, not one of packing.
+            plain = _plain_probe(inner, _probe_autocast(inner))
+            rounding = _rounding(inner, plain)
             register_packed_attention()
             inner.set_attn_implementation(NAME)
             try:
                 gap = _gap(_packed_probe(inner), plain)
             except Exception as error:  # a model's own code meets a row that it was not written for
                 raise refused from error
-        proved = gap <= PROBE_TOLERANCE[_probe_dtype(inner)]
+        proved = gap <= max(PROBE_TOLERANCE[_probe_dtype(inner)], rounding)
     finally:
         if not proved:
             inner.set_attn_implementation(before)
@@ -174,6 +181,11 @@ def use_packed_attention(model: nn.Module) -> None:
             f"{name} cannot read packed rows: they give other values than a plain forward pass (by {gap:.3f} of their "
             "spread), so something in it mixes tokens or bends logits in a way that the packed learner does not know"
         )
+
+
+def _rounding(model: PreTrainedModel, plain: Tensor) -> float:
+    """How far a plain pass in half precision is from one in the weights' float32; zero where it is one."""
+    return 0.0 if _probe_autocast(model) is None else _gap(plain, _plain_probe(model, None))
 
 
 def _gap(packed: Tensor, plain: Tensor) -> float:
@@ -196,9 +208,9 @@ def _packed_probe(model: PreTrainedModel) -> Tensor:
 
 
 @torch.no_grad()
-def _plain_probe(model: PreTrainedModel) -> Tensor:
+def _plain_probe(model: PreTrainedModel, autocast: torch.dtype | None) -> Tensor:
     """The same by the model's own forward pass, sequence by sequence."""
-    autocast, probe = _probe_autocast(model), in_vocabulary(model, PROBE)
+    probe = in_vocabulary(model, PROBE)
     place = next(model.parameters()).device
     headless = model.get_output_embeddings() is None
     reader: Any = model.base_model if headless else model
@@ -217,11 +229,11 @@ def _plain_probe(model: PreTrainedModel) -> Tensor:
 
 
 def in_vocabulary(model: nn.Module, sequences: Sequences) -> Sequences:
-    """`sequences` in tokens that the model has: what is equal stays equal."""
+    """`sequences` in tokens that the model has, ordinary ones where it has many: what is equal stays equal."""
     embeddings: Any = plain_inner(model).get_input_embeddings()
     rows = int(embeddings.weight.shape[0])
-    parts = (sequences.prompts, sequences.completions)
-    prompts, completions = ([[token % rows for token in ids] for ids in part] for part in parts)
+    parts, first = (sequences.prompts, sequences.completions), SPECIAL_TOKENS if rows > 2 * SPECIAL_TOKENS else 0
+    prompts, completions = ([[(first + token) % rows for token in ids] for ids in part] for part in parts)
     return Sequences(prompts, completions)
 
 

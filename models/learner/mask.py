@@ -15,7 +15,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from models.learner.fused_log_probs import Distribution, Head, next_token_log_probs
+from models.learner.distribution import Distribution
+from models.learner.fused_log_probs import Head, next_token_log_probs
 from models.learner.log_probs import output_head
 
 

@@ -13,6 +13,7 @@ the fastest of three routes that can take it is used; all three compute the same
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
@@ -156,13 +157,27 @@ def capped(query: Tensor, key: Tensor, value: Tensor, bias: Tensor, scaling: flo
     return (weights @ value.repeat_interleave(groups, dim=1)).transpose(1, 2).contiguous()
 
 
-def register_packed_attention() -> None:
-    """Make `NAME` known to transformers; twice is as good as once."""
+def register_packed_attention(*, apart: bool = False) -> None:
+    """Make `NAME` known to transformers, once in a process.
+
+    Args:
+        apart: compiled layers stop in front of it from now on, in every model of the process, and resume behind it.
+    """
     from transformers import AttentionInterface, AttentionMaskInterface
     from transformers.masking_utils import sdpa_mask
+    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-    AttentionInterface.register(NAME, packed_attention)
-    AttentionMaskInterface.register(NAME, sdpa_mask)
+    if NAME not in ALL_ATTENTION_FUNCTIONS:
+        AttentionInterface.register(NAME, packed_attention)
+        AttentionMaskInterface.register(NAME, sdpa_mask)
+    if apart:
+        AttentionInterface.register(NAME, _apart())
+
+
+@lru_cache(maxsize=1)
+def _apart() -> Any:
+    """The attention as torch's compiler leaves it alone; one function, or compiled layers would be compiled again."""
+    return torch.compiler.disable(packed_attention)
 
 
 def read_packed(backbone: PreTrainedModel, ids: Tensor, positions: Tensor, layout: Layout | RowAttention) -> Tensor:

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from models.atomic_write import replace_file
 from models.learner.all_completions import all_log_probs
-from models.learner.fused_log_probs import AS_IT_IS, Distribution
+from models.learner.distribution import AS_IT_IS, Distribution
 from models.learner.log_probs import plain_inner
 from models.learner.packing import Sequences
 from models.learner.whole_weights import ranks_of

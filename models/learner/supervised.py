@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from models.bounds import Positive
 from models.errors import UserError
+from models.learner.compiled_layers import compile_layers, should_compile
 from models.learner.log_probs import completion_log_probs
 from models.learner.optimiser import OptimiserSettings, build_optimiser, take_step
 from models.learner.out_of_memory import Way, within_memory
@@ -54,6 +55,8 @@ class SupervisedSettings:
     """Demonstrations of one update."""
     token_budget: Positive = 16384
     """Tokens of one packed row; bounds memory and does not change the result."""
+    compile: bool | Literal["auto"] = "auto"
+    """Whether torch compiles the layers, as `schedule.compile` says of the rounds."""
     report_every: Positive = 10
     only_right: bool = False
     """Leave out demonstrations that are not right, by what decides in evaluations: they state the true answer, or pass
@@ -113,6 +116,8 @@ def fit_supervised(
     if not len(sequences):
         raise UserError("warm_start: there are no demonstrations to learn from")
     model.train()
+    if should_compile(settings.compile, model):
+        compile_layers(model)
     optimiser = build_optimiser(model, settings.optimiser)
     batches = shuffled_batches(len(sequences), min(settings.batch, len(sequences)), seed)
     metrics: dict[str, float] = {}

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 from torch import nn
 
-from models.learner.fused_log_probs import Distribution
+from models.learner.compiled_layers import compile_layers, should_compile
+from models.learner.distribution import Distribution
 from models.learner.offloaded import Offloaded
 from models.learner.optimiser import build_optimiser
 from models.learner.sharding import shard
@@ -98,6 +99,8 @@ def build_learner(
     optimiser = build_optimiser(policy, settings.optimiser)
     shard(policy, ranks, optimiser)
     learn_only(policy, masks)
+    if should_compile(settings.compile, policy):
+        compile_layers(policy)
     if reference is not None:
         shard(reference, ranks)
     for companion in companions.values():

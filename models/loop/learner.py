@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from models.errors import UserError
-from models.learner.fused_log_probs import Distribution
+from models.learner.distribution import Distribution
 from models.learner.offloaded import Offloaded
 from models.learner.optimiser import OptimiserSettings, take_step
 from models.learner.packing import Sequences

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from models.learner.all_completions import all_log_probs, all_states, read_each
-from models.learner.fused_log_probs import Mask
+from models.learner.distribution import Mask
 from models.learner.log_probs import completion_log_probs
 from models.learner.mask import lagged_at
 from models.learner.packing import Sequences

@@ -34,6 +34,9 @@ class ScheduleSettings:
     gradient_checkpointing: bool | Literal["auto"] = "auto"
     """Layers of the policy keep their input alone and are read again for their backward pass: less memory, a third more
     arithmetic, the same result. auto: once memory has run out."""
+    compile: bool | Literal["auto"] = "auto"
+    """Whether torch compiles the policy's layers when they are first read (a minute): fewer passes over memory, the
+    same result up to rounding. auto: on a GPU, for a model of at least 50 million parameters."""
     checkpoint_every: Positive = 20
     """Rounds between two checkpoints."""
     samples_every: Positive = 20

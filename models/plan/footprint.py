@@ -26,8 +26,9 @@ from models.engine.engine import engine_dtype, has_vllm
 from models.engine.vllm_engine import CACHE_BLOCK, cache_bytes
 from models.engine.vocabulary import read_config
 from models.learner.eight_bit import in_float, moment_bytes
-from models.learner.fused_log_probs import block_shape, kept_bytes
+from models.learner.fused_log_probs import kept_bytes
 from models.learner.log_probs import plain_inner, row_states
+from models.learner.logit_blocks import block_shape
 from models.learner.packed_attention import NAME, register_packed_attention
 from models.learner.recompute import layers_of, recomputing
 from models.loop.method import companions_of, reference_is_read_alone

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from models.bounds import Number
 from models.formulas.next_token import at_written_tokens
-from models.learner.fused_log_probs import AS_IT_IS
+from models.learner.distribution import AS_IT_IS
 from models.loop.rollout import Rollout
 from models.loop.slots import Reward
 from models.loop.world import World

@@ -17,7 +17,8 @@ from benchmarks.machine import describe
 from benchmarks.rows import compare, read, table, write
 
 ROOT = Path(__file__).resolve().parents[2]
-OF_ROWS = sorted(set(RESULTS.glob("*.json")) - {CLAIMS, GATE_NIGHTS} - set(RESULTS.glob("main_curve_*.json")))
+CURVES = {*RESULTS.glob("main_curve_*.json"), *RESULTS.glob("real_curve_*.json")}
+OF_ROWS = sorted(set(RESULTS.glob("*.json")) - {CLAIMS, GATE_NIGHTS} - CURVES)
 COLUMNS = {"measure", "ours", "peer", "unit", "ratio", "at_least", "met"}
 
 

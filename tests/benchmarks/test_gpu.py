@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 import torch
 
-from benchmarks import gpu, gpu_cell, gpu_determinism, gpu_waits
+from benchmarks import gpu, gpu_cell, gpu_determinism, gpu_published, gpu_waits
 from benchmarks.batches import Batch, tail
 from benchmarks.gpu_determinism import determinism_cell, deterministic
 from benchmarks.gpu_profile import lines_of, operations_of
-from benchmarks.gpu_shapes import OTHERS, TINY_ROWS, TINY_SIZES, Packed
+from benchmarks.gpu_published import KINDS, PEAK, flops_a_token
+from benchmarks.gpu_shapes import OTHERS, SIZES, TINY_ROWS, TINY_SIZES, UNBROKEN, Packed
 from benchmarks.gpu_timing import NO_MEMORY, NO_TIME, Terms, Timed, Update, timed
 from benchmarks.gpu_updates import our_update, plain_update
 from benchmarks.gpu_waits import SAYING, Waits, counted, waits_of
@@ -148,6 +149,44 @@ def test_on_cuda_goals_stand_and_what_falls_short_says_why(
         assert memory.reason.startswith("1.0 GiB")
 
 
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_the_formula_of_published_figures_gives_the_published_share(kind: gpu_published.Kind) -> None:
+    entries = 16 * 28 * (3 * (1024 + 3072) + 2 * (1024 + 2048) + 2 * (1024 + 1024))  # of LoRA 16 on Qwen3-0.6B
+    flops = flops_a_token(SIZES[0], UNBROKEN.budget, entries if kind.adapter else 0)
+    assert 100 * flops * kind.figure.tokens_per_second / PEAK == pytest.approx(kind.figure.percent, abs=1e-3)
+    assert UNBROKEN.tokens == kind.figure.tokens
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_work_of_published_figures_runs_tiny_and_is_compared_with_nothing(kind: gpu_published.Kind) -> None:
+    step, share, *_ = rows = gpu.steps(tiny=True)[f"published-{kind.name}"](ENDLESS, 1e12)
+    assert len(rows) == (6 if kind.copies else 4)
+    assert all(row.ours > 0 and row.peer is None and row.at_least is None and "tiny" in row.reason for row in rows)
+    assert [row.details["ours"]["layers_read_again"] for row in rows if row.details] == [True] * (
+        len(rows) // 2 - 1
+    ) + [False] * (len(rows) // 2 - 1)
+    facts = step.details["ours"]
+    assert (facts["parameters_that_learn"] < facts["parameters"]) == kind.adapter
+    assert share.ours == pytest.approx(100 * facts["flops_a_token"] * step.ours / PEAK)
+
+
+@pytest.mark.parametrize("faster", [False, True])
+def test_a_published_figure_says_that_it_was_not_measured_here(faster: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    facts = {"flops_a_token": 10**9}
+    rl, *_ = KINDS
+    ours = [Timed((rl.figure.step_seconds / (2.1 if faster else 1.9),), facts=facts), Timed(failure=NO_MEMORY)]
+    monkeypatch.setattr(gpu_published, "timed", lambda *_: ours.pop(0))
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "card")
+    cuda = replace(ENDLESS, device=torch.device("cuda"))
+    step, share, counted, without = gpu_published.cell(rl, SIZES[0], UNBROKEN, cuda, published=True)
+    assert (step.met, step.at_least, counted.at_least, share.at_least) == (faster, 2.0, None, None)
+    assert step.peer == pytest.approx(16_447, abs=1) and counted.peer == 11_895.99
+    assert share.ratio == pytest.approx(step.ratio)
+    assert all("not run here" in row.against and "published" in row.measure for row in (step, share, counted))
+    assert ("one NVIDIA H100 80GB HBM3" in step.reason and "card" in step.reason) is not faster
+    assert (without.reason, without.at_least) == (NO_MEMORY, 2.0)
+
+
 class Mode:
     """Torch's mode of warning of waits, without a device."""
 
@@ -239,7 +278,8 @@ def test_deterministic_mode_ends_with_an_error_inside() -> None:
 
 
 def test_cells_come_in_the_order_of_what_they_say() -> None:
-    assert gpu.NAMES[:4] == ("0.6B-4k", "0.6B-16k", "1.7B-4k", "1.7B-16k")
+    published = ("published-rl", "published-sft", "published-lora")
+    assert gpu.NAMES[:7] == ("0.6B-4k", "0.6B-16k", *published, "1.7B-4k", "1.7B-16k")
     assert tuple(gpu.steps(tiny=True)) == gpu.NAMES
     every = gpu.cells(tiny=False)
     missed = Row(f"{gpu_cell.update_name(*every['1.7B-tail'])}", 1.0, 1.0, "", 1.0, 1.3, False)

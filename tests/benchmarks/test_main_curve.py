@@ -1,5 +1,7 @@
-"""The main recipe's curve: what its file holds, when it stops, and how two devices stand beside each other."""
+"""A recipe's curve: what its file holds, what it begins with, when it stops, and how it stands beside another."""
 
+import hashlib
+import json
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -7,12 +9,20 @@ from typing import Any
 
 import pytest
 import torch
+from tiny_gguf import tiny_model, write_gguf
 
-from benchmarks import main_curve
+from benchmarks import given_base, main_curve
 from benchmarks.curve_records import Curve, HeldOut, Round, beside, mean, read, seconds, table, windows
+from benchmarks.given_base import base_folder, joined
+from benchmarks.recipe_loop import codec_of
+from benchmarks.right_share import RightShare
 from benchmarks.warm_starts import Work
+from models.bases.catalogue import entry_of
+from models.errors import UserError
 from models.loop.alarm import Collapse
 from models.loop.clock import STAGES
+from models.loop.rollout import Problem
+from models.recipe.load import load_recipe
 
 ROOT = Path(__file__).resolve().parents[2]
 TINY = (
@@ -127,10 +137,10 @@ def test_a_tiny_run_leaves_all_that_is_promised(
     once.mkdir()
     Work(once).start(main_curve.recipe_of(main_curve.parser().parse_args(asked)))
 
-    def with_data_and_start(place: Path) -> Work:
+    def with_data_and_start(place: Path, *data: Any) -> Work:
         for made in once.iterdir():
             (place / made.name).symlink_to(made)
-        return Work(place)
+        return Work(place, *data)
 
     monkeypatch.setattr(main_curve, "Work", with_data_and_start)
     assert main_curve.main(asked) == 0
@@ -169,7 +179,7 @@ def test_a_recipe_that_there_is_not_is_one_line(capsys: pytest.CaptureFixture[st
 
 def test_where_the_alarm_stops_it_the_policy_that_was_kept_is_measured_and_the_curve_says_so(tmp_path: Path) -> None:
     policy, handed = torch.nn.Linear(2, 2), []
-    recipe = SimpleNamespace(schedule=SimpleNamespace(rounds=9), alarm=None)
+    recipe = SimpleNamespace(schedule=SimpleNamespace(rounds=9), alarm=None, policy=SimpleNamespace(base=None))
     engine = SimpleNamespace(load=lambda weights, version: handed.append((dict(weights), version)))
     collapse = Collapse(4, ("nothing ends",), kept=2)
     loop: Any = SimpleNamespace(
@@ -180,3 +190,86 @@ def test_where_the_alarm_stops_it_the_policy_that_was_kept_is_measured_and_the_c
     assert curve.stopped == str(collapse) and "kept the policy after round 2" in curve.stopped
     ((weights, version),) = handed
     assert version == 2 and torch.equal(weights["weight"], policy.weight)
+
+
+def test_files_of_other_recipes_have_names_of_their_own(tmp_path: Path) -> None:
+    assert main_curve.file_name("cpu") == main_curve.file_name("cpu", "arithmetic_long") == "main_curve_cpu.json"
+    assert main_curve.file_name("cuda", "smollm2_gsm8k") == "real_curve_smollm2_gsm8k_cuda.json"
+    a_curve("cpu", [0.1]).write(tmp_path / "real_curve_smollm2_gsm8k_cpu.json")
+    there = main_curve.other_file("cuda", tmp_path / "c.json", "smollm2_gsm8k")
+    assert there == tmp_path / "real_curve_smollm2_gsm8k_cpu.json"
+
+
+def test_a_recipe_that_cannot_be_drawn_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    for wrong, said in (
+        (["--base", "a.whl"], "--base: the recipe arithmetic_long begins with a new policy"),
+        (["--recipe", "real/smollm2_hh_reward_model", "--set", "data.path=pairs.jsonl"], "of its own"),
+        (["--recipe", "nothing_of_the_kind"], "nothing_of_the_kind"),
+    ):
+        assert main_curve.main(["--device", "cpu", *wrong]) == 2
+        line = capsys.readouterr().err.strip()
+        assert said in line and "\n" not in line
+
+
+def test_parts_are_joined_in_the_order_in_which_they_are_given(tmp_path: Path) -> None:
+    first, second = tmp_path / "b", tmp_path / "a"
+    first.write_bytes(b"one "), second.write_bytes(b"two")
+    assert joined([first, second], tmp_path / "whole").read_bytes() == b"one two"
+    with pytest.raises(UserError, match="no such file"):
+        joined([first, tmp_path / "c"], tmp_path / "whole")
+
+
+def test_a_base_is_converted_from_its_parts_beside_the_state_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REWARDFLOW_HOME", str(tmp_path / "home"))
+    content = write_gguf(tmp_path / "tiny.gguf", tiny_model("llama"), "llama").read_bytes()
+    parts = [tmp_path / "1", tmp_path / "2"]
+    parts[0].write_bytes(content[:5000]), parts[1].write_bytes(content[5000:])
+    entry = replace(entry_of("smollm2-135m-instruct"), gguf_sha256=hashlib.sha256(content).hexdigest())
+    monkeypatch.setattr(given_base, "entry_of", lambda name: entry)
+    folder = base_folder(entry.name, parts, tmp_path / "work")
+    assert folder.parent == tmp_path / "work" and (folder / "model.safetensors").is_file()
+    assert not (tmp_path / "home").exists() and not (folder / "unpacked").exists()
+    assert base_folder(entry.name, parts, tmp_path / "work") == folder
+    with pytest.raises(UserError, match="expected is"):
+        base_folder(entry.name, parts[::-1], tmp_path / "other")
+    with pytest.raises(UserError, match="is not on this machine"):
+        base_folder(entry.name, [], tmp_path / "work")
+
+
+def test_what_is_right_is_watched_and_adds_nothing_to_the_reward() -> None:
+    share = RightShare(lambda attempts: [attempt.text == "yes" for attempt in attempts])
+    problem = Problem("p", "?", "yes")
+    rollouts: Any = [SimpleNamespace(problem=problem, text=text, finished=True) for text in ("yes", "no")]
+    world: Any = None
+    assert (share.label, share.weight) == ("right", 0.0) and share(world, rollouts).tolist() == [1.0, 0.0]
+
+
+def test_a_tiny_base_is_measured_warm_started_and_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    base = tmp_path / "base"
+    base.mkdir()
+    given_base.convert(write_gguf(tmp_path / "tiny.gguf", tiny_model("llama"), "llama"), base)
+    for split in ("train", "test"):
+        rows = [{"question": f"{split}: {n} + {n}?", "answer": f"Twice.\n#### {2 * n}"} for n in range(12)]
+        (tmp_path / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    changed = [
+        f"policy.base={base}", f"data.path={tmp_path}/train.jsonl", f"data.test_path={tmp_path}/test.jsonl",
+        "warm_start.steps=2", "warm_start.batch=2", "rollouts.prompts=2", "rollouts.group_size=2",
+        "rollouts.max_tokens=8", "evaluation.problems=3", "evaluation.max_tokens=8", "select={name: all}",
+        "data.validation_share=0.4", "data.gate_share=0.4", "policy.precision=float32",
+    ]  # fmt: skip
+    file = tmp_path / "curve.json"
+    asked = ["--device", "cpu", "--recipe", "real/smollm2_gsm8k", "--rounds", "2", "--out", str(file)]
+    assert main_curve.main([*asked, "--work", str(tmp_path / "work"), "--set", *changed]) == 0
+    curve = read(file)
+    assert [each.number for each in curve.rounds] == [1, 2] and curve.settings["recipe"] == "smollm2_gsm8k"
+    assert all(held is not None and held.problems == 3 for held in (curve.base, curve.before, curve.after))
+    assert set(curve.seconds) == {"data", "base", "warm_start", "opening", "evaluation", "rounds"}
+    assert curve.warm_start_loss is not None and "held out base" in table(curve)
+    assert [each.name.split("_")[0] for each in (tmp_path / "work").iterdir()] == ["prepared"]
+    codec = codec_of(load_recipe("real/smollm2_gsm8k", changed), base)
+    (ids,) = codec.prompts(["1 + 1?"])
+    asked_for = "1 + 1? Let's think step by step and output the final answer after"
+    assert codec.tokenizer.decode(ids).startswith(f"<user>{asked_for}")

@@ -18,7 +18,7 @@ from models.engine.transformers_engine import TransformersEngine
 from models.errors import UserError
 from models.formulas.token_advantages import whitened
 from models.learner.all_completions import all_log_probs
-from models.learner.fused_log_probs import AS_IT_IS
+from models.learner.distribution import AS_IT_IS
 from models.learner.optimiser import OptimiserSettings, build_optimiser
 from models.loop.learner import Learner
 from models.loop.loop import Watchers, run_loop

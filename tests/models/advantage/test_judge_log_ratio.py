@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from models.advantage.judge_log_ratio import JudgeLogRatio
 from models.errors import UserError
 from models.formulas.token_advantages import discounted_to_go
-from models.learner.fused_log_probs import AS_IT_IS
+from models.learner.distribution import AS_IT_IS
 from models.learner.packing import Sequences
 from models.loop.judge import Role
 from models.loop.learner import Learner

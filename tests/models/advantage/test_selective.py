@@ -19,7 +19,7 @@ from models.advantage.group_relative import GroupRelative
 from models.advantage.selective import Selective
 from models.errors import UserError
 from models.formulas.kl_in_reward import KlInReward
-from models.learner.fused_log_probs import AS_IT_IS
+from models.learner.distribution import AS_IT_IS
 from models.learner.packing import Sequences
 from models.loop.learner import Companion, Learner
 from models.loop.loop import run_loop

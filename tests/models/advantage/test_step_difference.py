@@ -10,7 +10,7 @@ from torch import Tensor
 from models.advantage.step_difference import StepDifference, step_advantages
 from models.critic.model import Critic, read_values
 from models.critic.settings import CriticSettings
-from models.learner.fused_log_probs import AS_IT_IS
+from models.learner.distribution import AS_IT_IS
 from models.learner.optimiser import OptimiserSettings, build_optimiser
 from models.learner.packing import Sequences
 from models.loop.learner import Learner

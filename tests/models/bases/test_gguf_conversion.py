@@ -14,6 +14,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from models.bases.convert import convert
 from models.bases.gguf_config import LLAMA3_ROPE
+from models.bases.gguf_file import read_gguf
+from models.bases.gguf_tokenizer import _name_specials, tokenizer_of
 from models.bases.source import read_source
 from models.errors import UserError
 from models.policy.base_folder import check_base_folder
@@ -193,3 +195,14 @@ def test_a_file_that_is_damaged_or_of_another_kind_is_refused_in_one_line(tmp_pa
             open_policy(str(tmp_path / name))
     with pytest.raises(UserError, match=r"policy\.base: missing\.gguf: no such file"):
         open_policy("missing.gguf")
+
+
+def test_the_tokens_that_the_file_names_begin_and_end_texts_whatever_was_read_of_it(tmp_path: Path) -> None:
+    file = read_gguf(write_gguf(tmp_path / "tiny.gguf", tiny_model("llama"), "llama"))
+    tokenizer: Any = tokenizer_of(file)
+    ends = tokenizer.eos_token_id
+    assert ends == file.metadata["tokenizer.ggml.eos_token_id"]
+    tokenizer.eos_token = tokenizer.convert_ids_to_tokens(ends + 7)
+    _name_specials(tokenizer, file)
+    tokenizer.save_pretrained(tmp_path / "tokenizer")
+    assert AutoTokenizer.from_pretrained(tmp_path / "tokenizer").eos_token_id == ends

@@ -13,7 +13,7 @@ from models.engine.gated_engine import GatedEngine
 from models.engine.open_engine import open_engine
 from models.engine.transformers_engine import TransformersEngine
 from models.errors import UserError
-from models.learner.fused_log_probs import AS_IT_IS
+from models.learner.distribution import AS_IT_IS
 from models.learner.packing import Sequences
 from models.loop.learner import Learner
 from models.policy.build import LoraSettings, with_adapter

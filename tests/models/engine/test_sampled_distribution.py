@@ -14,7 +14,7 @@ from models.engine.engine import EngineSettings, Generated, Sampling
 from models.engine.open_engine import open_engine
 from models.engine.restart import Restarting
 from models.engine.transformers_engine import TransformersEngine
-from models.learner.fused_log_probs import Distribution
+from models.learner.distribution import Distribution
 from models.learner.log_probs import completion_log_probs
 from models.learner.packing import Sequences
 from models.policy.folder import save_model_folder

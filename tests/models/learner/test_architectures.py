@@ -22,7 +22,7 @@ from transformers import (
 )
 
 from models.errors import UserError
-from models.learner.fused_log_probs import Distribution
+from models.learner.distribution import Distribution
 from models.learner.log_probs import completion_log_probs, use_packed_attention
 from models.learner.packing import Sequences
 from models.policy.build import LoraSettings, with_adapter

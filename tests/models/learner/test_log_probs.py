@@ -6,7 +6,7 @@ import pytest
 import torch
 from tiny_models import SEQUENCES, plain_log_probs, tiny_policy
 
-from models.learner.fused_log_probs import Distribution
+from models.learner.distribution import Distribution
 from models.learner.log_probs import completion_log_probs
 from models.learner.packing import Sequences
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from tiny_models import SEQUENCES, plain_log_probs, tiny_policy
 
-from models.learner.fused_log_probs import Distribution
+from models.learner.distribution import Distribution
 from models.learner.packing import Sequences
 from models.learner.reference_cache import cached_reference_log_probs, tokens_hash
 

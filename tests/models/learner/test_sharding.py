@@ -24,7 +24,7 @@ from models.judges.judge import Answer
 from models.judges.reinforced import Answered, reinforce
 from models.learner import supervised
 from models.learner.all_completions import all_log_probs
-from models.learner.fused_log_probs import AS_IT_IS
+from models.learner.distribution import AS_IT_IS
 from models.learner.optimiser import OptimiserSettings
 from models.learner.packing import Sequences, by_prompt, pack_shares
 from models.learner.sharding import shard

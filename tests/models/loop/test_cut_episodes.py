@@ -28,7 +28,7 @@ from models.critic.fit import critic_of
 from models.critic.model import new_critic
 from models.critic.settings import CriticSettings
 from models.errors import UserError
-from models.learner.fused_log_probs import AS_IT_IS
+from models.learner.distribution import AS_IT_IS
 from models.learner.optimiser import OptimiserSettings
 from models.learner.reduce import Normalisation
 from models.loop.episode_parts import whole_of

@@ -4,7 +4,7 @@ import pytest
 import torch
 from tiny_models import SEQUENCES, each_token, scored, tiny_policy
 
-from models.learner.fused_log_probs import AS_IT_IS
+from models.learner.distribution import AS_IT_IS
 from models.learner.optimiser import OptimiserSettings
 from models.loop.fit import fit_round
 from models.loop.learner import Learner

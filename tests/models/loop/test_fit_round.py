@@ -16,7 +16,7 @@ from tiny_models import COMPLETIONS, PROMPTS, SEQUENCES, each_token, plain_log_p
 from torch import Tensor, nn
 
 from models.errors import UserError
-from models.learner.fused_log_probs import AS_IT_IS, Distribution
+from models.learner.distribution import AS_IT_IS, Distribution
 from models.learner.log_probs import use_packed_attention
 from models.learner.optimiser import OptimiserSettings
 from models.learner.packing import Sequences

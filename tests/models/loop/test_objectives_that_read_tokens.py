@@ -7,7 +7,7 @@ import torch
 from device_here import DEVICE
 from tiny_models import COMPLETIONS, each_token, plain_log_probs, scored, tiny_policy
 
-from models.learner.fused_log_probs import AS_IT_IS
+from models.learner.distribution import AS_IT_IS
 from models.learner.optimiser import OptimiserSettings
 from models.learner.packing import Sequences
 from models.loop.fit import fit_round

@@ -11,7 +11,7 @@ from tiny_models import contents, tiny_policy, word_tokenizer
 from models.datasets.schema import Kind, arrow_schema, file_name, write_rows
 from models.errors import UserError
 from models.learner.all_completions import all_log_probs
-from models.learner.fused_log_probs import AS_IT_IS
+from models.learner.distribution import AS_IT_IS
 from models.learner.packing import Sequences
 from models.loop.learner import Learner
 from models.loop.read_problems import PromptSections, longest_in_training, read_problems, read_prompts, with_reference

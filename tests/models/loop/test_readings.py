@@ -6,7 +6,7 @@ import torch
 from tiny_models import plain_log_probs, tiny_policy
 from torch import Tensor, nn
 
-from models.learner.fused_log_probs import AS_IT_IS
+from models.learner.distribution import AS_IT_IS
 from models.learner.packing import Sequences
 from models.loop.learner import Learner
 from models.loop.readings import Readings

@@ -12,7 +12,7 @@ from tiny_worlds import make_world
 from torch import Tensor, nn
 
 from models.learner import fused_log_probs as fused
-from models.learner.fused_log_probs import AS_IT_IS
+from models.learner.distribution import AS_IT_IS
 from models.learner.log_probs import completion_log_probs
 from models.learner.optimiser import OptimiserSettings
 from models.loop.fit import fit_round

@@ -16,7 +16,7 @@ from torch import Tensor
 from models.engine.engine import Generated, Sampling
 from models.evaluation.evaluate import evaluate
 from models.evaluation.metrics import prompt_values
-from models.learner.fused_log_probs import AS_IT_IS
+from models.learner.distribution import AS_IT_IS
 from models.learner.optimiser import OptimiserSettings
 from models.learner.packing import Sequences
 from models.loop.learner import Learner

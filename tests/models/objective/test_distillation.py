@@ -17,7 +17,7 @@ from tiny_models import COMPLETIONS, PROMPTS, tiny_policy
 from torch import Tensor, nn
 
 from models.errors import UserError
-from models.learner.fused_log_probs import AS_IT_IS, Distribution
+from models.learner.distribution import AS_IT_IS, Distribution
 from models.learner.optimiser import OptimiserSettings
 from models.loop.distribution import Said, contrast_weight, read_policy
 from models.loop.fit import fit_round

@@ -10,7 +10,7 @@ import torch
 from transformers import AutoModelForCausalLM, PreTrainedModel, Qwen3Config
 
 from models.errors import UserError
-from models.learner.fused_log_probs import AS_IT_IS
+from models.learner.distribution import AS_IT_IS
 from models.learner.optimiser import build_optimiser
 from models.loop.fit import fit_round
 from models.loop.learner import Learner
@@ -166,7 +166,7 @@ def test_a_judge_is_counted_once_more_where_a_verifier_learns_beside_it_and_not_
 
 def test_whole_logits_are_never_in_a_plan() -> None:
     """8,192 tokens of a vocabulary of 151,936 would be 4.6 GiB; a block has 2 MiB on a CPU, 1 GiB on a GPU."""
-    from models.learner.fused_log_probs import block_shape
+    from models.learner.logit_blocks import block_shape
 
     for device, most in (("cpu", 2**19), ("cuda", 2**28)):
         rows, columns = block_shape(8192, 151_936, device, cut=False)

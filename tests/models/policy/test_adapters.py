@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from models.engine.engine import EngineSettings
 from models.engine.transformers_engine import TransformersEngine
-from models.learner.fused_log_probs import AS_IT_IS
+from models.learner.distribution import AS_IT_IS
 from models.learner.log_probs import completion_log_probs
 from models.learner.optimiser import OptimiserSettings, build_optimiser
 from models.loop.learner import Learner

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from tiny_gguf import tiny_model, write_gguf
 from tiny_models import tiny_policy, word_tokenizer
 
 from models.bases.source import RECORD
@@ -14,6 +13,9 @@ from models.policy.build import open_policy
 from models.policy.folder import given_folder, save_model_folder
 from models.policy.untouched import holds_weights_of, save_with_weights_of
 from models.policy.update_sparsity import changed_share_of_files
+
+pytest.importorskip("gguf", reason="gguf is not installed, which writes the tests' GGUF files")
+from tiny_gguf import tiny_model, write_gguf
 
 
 @pytest.mark.parametrize("tied", [True, False])

@@ -11,7 +11,7 @@ from tiny_models import SEQUENCES, each_token, plain_log_probs, scored, tiny_pol
 from torch import Tensor, nn
 
 from models.errors import UserError
-from models.learner.fused_log_probs import AS_IT_IS
+from models.learner.distribution import AS_IT_IS
 from models.learner.optimiser import OptimiserSettings, build_optimiser
 from models.loop.fit import fit_round
 from models.loop.learner import Learner

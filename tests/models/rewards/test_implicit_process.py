@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from models.advantage.process_leave_one_out import ProcessLeaveOneOut
 from models.errors import UserError
-from models.learner.fused_log_probs import AS_IT_IS
+from models.learner.distribution import AS_IT_IS
 from models.loop.learner import Learner
 from models.loop.schedule import ScheduleSettings
 from models.loop.score import score

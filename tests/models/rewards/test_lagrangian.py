@@ -14,7 +14,7 @@ from tiny_models import scored, tiny_policy
 from tiny_worlds import make_world
 from torch import Tensor
 
-from models.learner.fused_log_probs import AS_IT_IS
+from models.learner.distribution import AS_IT_IS
 from models.loop.learner import Learner
 from models.loop.rollout import Problem, Rollout
 from models.loop.score import score

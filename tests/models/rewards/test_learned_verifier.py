@@ -25,7 +25,7 @@ from models.errors import UserError
 from models.judges.judge import MISSING, Answer, GenerativeJudge
 from models.judges.local import LocalJudge
 from models.judges.settings import JudgeSettings
-from models.learner.fused_log_probs import AS_IT_IS
+from models.learner.distribution import AS_IT_IS
 from models.learner.optimiser import OptimiserSettings
 from models.loop.judge import Role
 from models.loop.learner import Learner

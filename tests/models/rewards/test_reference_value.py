@@ -13,7 +13,7 @@ from tiny_worlds import make_world
 from torch import Tensor
 
 from models.errors import UserError
-from models.learner.fused_log_probs import AS_IT_IS
+from models.learner.distribution import AS_IT_IS
 from models.learner.packing import Sequences
 from models.loop.learner import Learner
 from models.loop.rollout import Origin

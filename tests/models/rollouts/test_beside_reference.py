@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from models.engine.engine import Generated, Sampling
 from models.errors import UserError
-from models.learner.fused_log_probs import AS_IT_IS
+from models.learner.distribution import AS_IT_IS
 from models.learner.packing import Sequences
 from models.loop.learner import Learner
 from models.loop.rollout import Problem, Rollout

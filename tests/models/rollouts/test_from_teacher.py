@@ -12,7 +12,7 @@ from tiny_worlds import CODEC, make_world
 from models.engine.engine import EngineSettings
 from models.engine.transformers_engine import TransformersEngine
 from models.errors import UserError
-from models.learner.fused_log_probs import AS_IT_IS
+from models.learner.distribution import AS_IT_IS
 from models.learner.packing import Sequences
 from models.loop.learner import Learner
 from models.loop.rollout import Known

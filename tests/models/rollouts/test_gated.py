@@ -18,7 +18,7 @@ from models.advantage.selective import Selective
 from models.engine.decoding_loop import Voice, complete
 from models.engine.engine import Sampling, asks_of
 from models.errors import UserError
-from models.learner.fused_log_probs import AS_IT_IS
+from models.learner.distribution import AS_IT_IS
 from models.learner.packing import Sequences
 from models.loop.fit import fit_round
 from models.loop.learner import Learner

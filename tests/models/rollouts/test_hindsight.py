@@ -13,7 +13,7 @@ from tiny_models import plain_log_probs, tiny_policy
 from tiny_worlds import CODEC, make_world
 
 from models.errors import UserError
-from models.learner.fused_log_probs import AS_IT_IS
+from models.learner.distribution import AS_IT_IS
 from models.learner.optimiser import OptimiserSettings
 from models.loop.fit import fit_round
 from models.loop.learner import Learner

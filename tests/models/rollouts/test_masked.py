@@ -22,7 +22,8 @@ from models.engine.open_engine import open_engine
 from models.engine.transformers_engine import TransformersEngine
 from models.errors import UserError
 from models.learner.all_completions import all_log_probs
-from models.learner.fused_log_probs import AS_IT_IS, Distribution, Head, fused_log_probs
+from models.learner.distribution import AS_IT_IS, Distribution
+from models.learner.fused_log_probs import Head, fused_log_probs
 from models.learner.mask import Lagged
 from models.learner.optimiser import OptimiserSettings
 from models.learner.packing import Sequences

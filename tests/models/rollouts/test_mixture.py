@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from models.engine import shared_decoding
 from models.errors import UserError
-from models.learner.fused_log_probs import AS_IT_IS
+from models.learner.distribution import AS_IT_IS
 from models.learner.log_probs import completion_log_probs
 from models.learner.packing import Sequences
 from models.loop.learner import Learner

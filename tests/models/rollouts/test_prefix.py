@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from models.engine.engine import EngineSettings
 from models.engine.transformers_engine import TransformersEngine
 from models.errors import UserError
-from models.learner.fused_log_probs import AS_IT_IS
+from models.learner.distribution import AS_IT_IS
 from models.learner.optimiser import OptimiserSettings
 from models.learner.packing import Sequences
 from models.loop.fit import fit_round

@@ -15,7 +15,7 @@ from tiny_worlds import make_world
 from models.advantage.reward import NoAdvantage
 from models.engine.engine import EngineSettings
 from models.engine.transformers_engine import TransformersEngine
-from models.learner.fused_log_probs import AS_IT_IS
+from models.learner.distribution import AS_IT_IS
 from models.learner.packing import Sequences, packed_row
 from models.loop.learner import Learner
 from models.loop.method import Slots

@@ -12,7 +12,7 @@ from tiny_worlds import make_world
 
 from models.engine.engine import Ask, Drawing, Engine, Generated, Sampling, asks_of
 from models.engine.random_points import TOKENS, points_of
-from models.learner.fused_log_probs import AS_IT_IS
+from models.learner.distribution import AS_IT_IS
 from models.loop.learner import Learner
 from models.loop.rollout import Known, Problem, Rollout
 from models.loop.round_seeds import for_choices, for_second_draw, round_seed

@@ -18,7 +18,7 @@ from models.critic.model import Critic, read_values
 from models.engine.engine import EngineSettings
 from models.engine.transformers_engine import TransformersEngine
 from models.episodes.tree import Growth, Node, Tree, Valuing
-from models.learner.fused_log_probs import AS_IT_IS
+from models.learner.distribution import AS_IT_IS
 from models.learner.optimiser import OptimiserSettings, build_optimiser
 from models.learner.packing import Sequences
 from models.loop.learner import Learner

@@ -1,0 +1,67 @@
+"""The policy that a training of a given base begins with: the base as it is, or fitted to the recipe's demonstrations.
+
+It is made as the pipeline's step `warm_start` makes it, with models/ alone.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from benchmarks.recipe_loop import codec_of
+from benchmarks.warm_starts import Work
+from models.bases.source import carry_source
+from models.errors import UserError
+from models.learner.supervised import fit_supervised, negative_log_likelihood
+from models.loop.read_demonstrations import demonstrations
+from models.policy.build import open_policy, with_adapter
+from models.policy.folder import save_model_folder
+from models.policy.weights import plain_model
+from models.text.end_ids import name_ends
+
+
+def start_of_base(work: Work, recipe: Any, base: Path, folder: Path) -> tuple[Path, float | None]:
+    """Make the policy that the recipe's rounds begin with.
+
+    Args:
+        work: the data, and what was measured of precisions.
+        recipe: its warm start, where it has one.
+        base: the base's model folder.
+        folder: where a warm-started policy is written.
+
+    Returns:
+        The policy's model folder, and its loss on held-out demonstrations, nats a token; None where the recipe has no
+        warm start or the data no held-out demonstrations.
+
+    Raises:
+        UserError: the data have no demonstrations that fit, or the base cannot be opened.
+    """
+    settings = recipe.warm_start
+    if settings is None:
+        return base, None
+    model, tokenizer = open_policy(base)
+    codec = codec_of(recipe, base)
+    longest = int(model.config.max_position_embeddings)
+    role = None if recipe.rollouts.episodes is None else recipe.rollouts.episodes.role
+    shown, held_out = (
+        demonstrations(work.data, codec, split, longest, settings, role, recipe.shown_verifier, recipe.rollouts.adviser)
+        for split in ("train", "validation")
+    )
+    if not len(shown):
+        raise UserError(f"warm_start: the data set {recipe.data.name} has no demonstrations that fit {longest} tokens")
+    learning = with_adapter(model, recipe.policy.lora, recipe.seed) if recipe.policy.lora else model
+    autocast = work.autocast(recipe, learning)
+    fit_supervised(learning, shown, settings, seed=recipe.seed, autocast=autocast, report=partial(_say, settings.steps))
+    loss = negative_log_likelihood(learning, held_out, settings.token_budget, autocast) if len(held_out) else None
+    policy = plain_model(learning)
+    name_ends(policy, codec.ends)
+    save_model_folder(policy, tokenizer, folder, partial(carry_source, base))
+    return folder, loss
+
+
+def _say(steps: int, step: int, metrics: Mapping[str, float]) -> None:
+    """Tell how far the warm start is."""
+    print(f"warm start: step {step} of {steps}, loss {metrics['loss']:.3f}", file=sys.stderr, flush=True)

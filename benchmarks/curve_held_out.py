@@ -1,0 +1,73 @@
+"""Measure a policy on the held-out problems of a recipe, as the recipe's evaluation says."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks.curve_records import HeldOut
+from benchmarks.warm_starts import Work
+from models.engine.engine import Engine, Sampling
+from models.engine.open_engine import open_engine
+from models.evaluation.evaluate import evaluate
+from models.evaluation.metrics import prompt_values
+from models.loop.attempt import Verify
+from models.loop.read_problems import PromptSections, longest_sequence
+from models.loop.rollout import Problem
+from models.policy.build import load_causal_model
+from models.rewards.exact_answer import by_answer
+from models.text.encoding import Codec
+
+
+def rule_of(recipe: Any) -> Verify:
+    """Choose the rule that decides which completions are right: the recipe's verifier, else the problems' answers."""
+    return by_answer if recipe.verifier is None else recipe.verifier.right  # type: ignore[no-any-return]
+
+
+def held_out(recipe: Any, engine: Engine | None, codec: Codec, problems: Sequence[Problem]) -> HeldOut:
+    """Measure the policy that an engine runs.
+
+    Args:
+        recipe: says how.
+        engine: runs the policy.
+        codec: the policy's tokenizer, as the recipe uses it.
+        problems: held out, with encoded prompts.
+    """
+    assert engine is not None, "a recipe whose curve is drawn draws its completions"
+    asked = recipe.evaluation
+    sampling = Sampling(
+        max_tokens=asked.max_tokens or recipe.rollouts.max_tokens,
+        temperature=asked.temperature,
+        top_p=asked.top_p,
+        samples=asked.samples,
+    )
+    grade = recipe.verifier.grade if recipe.verifier is not None and recipe.verifier.grades else None
+    records = evaluate(engine, codec, problems, sampling, asked.seed, None, verify=rule_of(recipe), grade=grade)
+    names = ("sampled_accuracy", "greedy_accuracy", "tokens", "loose_accuracy", "finished_share")
+    sampled, greedy, tokens, loose, finished = (float(prompt_values(records, name).mean()) for name in names)
+    in_part = None if math.isnan(loose) else loose
+    return HeldOut(sampled, greedy, tokens, len(problems), asked.samples, in_part, finished)
+
+
+@contextmanager
+def measuring_engine(work: Work, recipe: Any, folder: Path, codec: Codec) -> Iterator[Engine]:
+    """Open an engine on a model folder in the precision that the recipe learns in; it is closed at the end.
+
+    Args:
+        work: what was measured of precisions.
+        recipe: says how.
+        folder: the policy's model folder.
+        codec: its tokenizer.
+    """
+    dtype = work.autocast(recipe, load_causal_model(folder, torch.float32)) or torch.float32
+    longest = longest_sequence(PromptSections(recipe))
+    engine = open_engine(folder, recipe.engine, longest=longest, end=codec.ends, seed=recipe.seed, dtype=dtype)
+    try:
+        yield engine
+    finally:
+        engine.close()

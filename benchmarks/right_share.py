@@ -1,0 +1,35 @@
+"""A reward that only watches: which completions of a round the recipe's verifier holds for right.
+
+A verifier that measures in part gives many completions more than nothing and less than all: its mean is no accuracy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from models.loop.attempt import Attempt, Verify
+from models.loop.rollout import Rollout
+from models.loop.slots import Reward
+from models.loop.world import World
+
+RIGHT = "right"
+"""Its label in the metrics of a round."""
+
+
+class RightShare(Reward):
+    """One for a right completion, zero for any other; it adds nothing to the sum of rewards."""
+
+    name = RIGHT
+    weight = 0.0
+
+    def __init__(self, verify: Verify) -> None:
+        """Watch by the rule `verify`."""
+        self._verify = verify
+        self.__post_init__()
+
+    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+        """Judge the completions, [completions]."""
+        return torch.tensor(list(map(float, self._verify([Attempt.of(each) for each in rollouts]))))

@@ -1,0 +1,61 @@
+"""Decoder layers compiled by torch: on a GPU norms, rotations and gates become a few kernels instead of dozens.
+
+Every layer of a transformers decoder runs the same code, so the first one is compiled and the others share it; rows of
+any length do too. The attention over packed rows (`models.learner.packed_attention`) is called as it is. The values are
+those of the eager layers up to rounding: a product is rounded where the eager layer rounds it, sums are taken in
+another order.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from torch import nn
+
+from models.learner.compiled_blocks import MODELS
+from models.learner.log_probs import plain_inner, use_packed_attention
+from models.learner.packed_attention import register_packed_attention
+from models.learner.recompute import layers_of
+from models.learner.whole_weights import ranks_of
+
+LEAST_PARAMETERS = 50_000_000
+"""Parameters below which `auto` leaves layers eager: compiling takes longer than a small model's run saves."""
+
+
+def should_compile(setting: bool | Literal["auto"], model: nn.Module) -> bool:
+    """Decide whether the layers of `model` are compiled.
+
+    Args:
+        setting: `schedule.compile`. auto: a model of at least `LEAST_PARAMETERS` on a CUDA device that one process
+            holds whole.
+    """
+    if setting != "auto":
+        return setting
+    on_cuda = next(model.parameters()).device.type == "cuda"
+    return (
+        on_cuda
+        and ranks_of(model).count == 1
+        and sum(weight.numel() for weight in model.parameters()) >= LEAST_PARAMETERS
+        and bool(layers_of(model))
+    )
+
+
+def compile_layers(model: nn.Module, backend: str = "inductor") -> None:
+    """Let torch compile the layers of `model` when they are first read, and the blocks of its output projection.
+
+    Args:
+        backend: of torch.compile; `aot_eager` traces and differentiates without making kernels.
+
+    Raises:
+        UserError: the model cannot read packed rows.
+    """
+    use_packed_attention(model)
+    register_packed_attention(apart=True)
+    for layer in layers_of(model):
+        layer.compile(dynamic=True, backend=backend)
+    MODELS.add(plain_inner(model))
+
+
+def are_compiled(model: nn.Module) -> bool:
+    """Whether `compile_layers` was called on the model."""
+    return plain_inner(model) in MODELS

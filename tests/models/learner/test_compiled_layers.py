@@ -1,0 +1,124 @@
+"""What must be true of compiled layers and of the compiled blocks of the output projection."""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from tiny_models import SEQUENCES, gradients, tiny_policy
+from torch import Tensor, nn
+
+from models.learner import logit_blocks
+from models.learner.compiled_blocks import compiled
+from models.learner.compiled_layers import are_compiled, compile_layers, should_compile
+from models.learner.distribution import Distribution
+from models.learner.fused_log_probs import Head, fused_log_probs
+from models.learner.log_probs import completion_log_probs
+from models.learner.recompute import layers_of, recomputing
+from models.policy.build import LoraSettings, with_adapter
+
+
+def log_probs_and_gradients(model: nn.Module, *, again: bool = False) -> tuple[Tensor, dict[str, Tensor]]:
+    model.zero_grad(set_to_none=True)
+    with recomputing(model, again):
+        values = completion_log_probs(model, SEQUENCES)[0]
+        values.sum().backward()
+    return values.detach(), gradients(model)
+
+
+def graphs() -> int:
+    """Graphs that were traced so far."""
+    return int(torch._dynamo.utils.counters["stats"]["unique_graphs"])
+
+
+def left_as_it_is(function: Callable[..., Any]) -> Callable[..., Any]:
+    return function
+
+
+@pytest.mark.parametrize("softcap", [None, 3.0])
+@pytest.mark.parametrize("temperature", [1.0, 0.7])
+@pytest.mark.parametrize("entropy", [False, True])
+def test_the_functions_of_a_block_give_the_eager_values_and_gradients(
+    softcap: float | None, temperature: float, entropy: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logit_blocks, "compiled", left_as_it_is)
+    one, other = (block_values(compile_blocks, softcap, temperature, entropy) for compile_blocks in (False, True))
+    for eager, functional in zip(one, other, strict=True):
+        torch.testing.assert_close(functional, eager, rtol=1e-12, atol=1e-12)
+
+
+def block_values(compile_blocks: bool, softcap: float | None, temperature: float, entropy: bool) -> list[Tensor]:
+    """Log-probs, entropies and gradients of 30 tokens over a vocabulary of 200 in three blocks."""
+    draw = torch.Generator().manual_seed(0)
+    states, weight = (torch.randn(size, 8, dtype=torch.float64, generator=draw) for size in (30, 200))
+    targets = torch.randint(200, (30,), generator=draw)
+    states.requires_grad_(), weight.requires_grad_()
+    head = Head(weight, softcap=softcap, compiled=compile_blocks)
+    log_probs, entropies = fused_log_probs(
+        states, head, targets, Distribution(temperature=temperature), block_elements=30 * 70
+    )
+    worth = torch.randn(30, dtype=torch.float64, generator=draw)
+    ((log_probs * worth).sum() + (entropies * worth.flip(0)).sum() * entropy).backward()
+    assert states.grad is not None and weight.grad is not None
+    return [log_probs.detach(), entropies.detach(), states.grad, weight.grad]
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("lora", [False, True])
+@pytest.mark.parametrize("again", [False, True])
+def test_traced_layers_give_the_eager_log_probs_and_gradients(
+    lora: bool, again: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logit_blocks, "compiled", left_as_it_is)
+    model = tiny_policy(torch.float32)
+    model = with_adapter(model, LoraSettings(rank=2), seed=0) if lora else model
+    model.eval()
+    eager, of_eager = log_probs_and_gradients(model, again=again)
+    torch._dynamo.reset()
+    compile_layers(model, backend="aot_eager")
+    before = graphs()
+    traced, of_traced = log_probs_and_gradients(model, again=again)
+    assert graphs() > before
+    torch.testing.assert_close(traced, eager, rtol=1e-5, atol=1e-6)
+    assert of_traced.keys() == of_eager.keys()
+    for name, gradient in of_eager.items():
+        torch.testing.assert_close(of_traced[name], gradient, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.thorough
+def test_all_layers_share_what_is_compiled_once_for_rows_of_any_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logit_blocks, "compiled", left_as_it_is)
+    model = tiny_policy(torch.float32).eval()
+    assert len(layers_of(model)) > 1
+    torch._dynamo.reset()
+    compile_layers(model, backend="aot_eager")
+    log_probs_and_gradients(model)
+    made = graphs()
+    for count in (1, 2):
+        completion_log_probs(model, SEQUENCES.take(range(count)))[0].sum().backward()
+    assert graphs() == made
+
+
+@pytest.mark.thorough
+def test_weights_keep_their_names_and_a_copy_is_eager() -> None:
+    model = tiny_policy(torch.float32)
+    names = list(model.state_dict())
+    compile_layers(model, backend="aot_eager")
+    twin = copy.deepcopy(model)
+    assert list(model.state_dict()) == names == list(twin.state_dict())
+    assert are_compiled(model) and not are_compiled(twin)
+
+
+def test_auto_compiles_nothing_on_a_processor() -> None:
+    model = tiny_policy(torch.float32)
+    assert not should_compile("auto", model) and should_compile(True, model) and not should_compile(False, model)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("entropy", [False, True])
+def test_compiled_blocks_give_the_eager_values_and_gradients(entropy: bool) -> None:
+    one, other = (block_values(compile_blocks, None, 0.7, entropy) for compile_blocks in (False, True))
+    for eager, made in zip(one, other, strict=True):
+        torch.testing.assert_close(made, eager, rtol=1e-10, atol=1e-10)
+    assert compiled(left_as_it_is) is compiled(left_as_it_is)
