@@ -20,6 +20,7 @@ from models.loop.episode_parts import places_of, rows_of_parts
 from models.loop.fit import minibatches
 from models.loop.learner import Companion
 from models.loop.rollout import Rollout, Scored
+from models.upload import to_device
 
 
 def critic_of(companion: Companion) -> Critic:
@@ -80,10 +81,11 @@ def fit_critic(
             of_step = torch.zeros_like(losses)
             for row in rows_of(critic, sequences, token_budget, among=rows, setting="schedule.token_budget"):
                 indices = row.indices
-                kept = torch.cat([masks[index] for index in indices]).nonzero().squeeze(1).to(place)
+                kept = to_device(torch.cat([masks[index] for index in indices]).nonzero().squeeze(1), place)
                 outputs = critic.outputs(row.sequences, autocast)[kept]
                 target, before = (
-                    torch.cat([given[index] for index in indices]).to(outputs)[kept] for given in (returns, old)
+                    to_device(torch.cat([given[index] for index in indices]), place, outputs.dtype)[kept]
+                    for given in (returns, old)
                 )
                 loss = loss_of(outputs, target, before, settings).sum()
                 row.backward(loss / tokens)

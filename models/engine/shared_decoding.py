@@ -16,6 +16,7 @@ from torch.nn import functional
 from models.engine.scores import bent, kept_dtype
 from models.learner.layout import Layout
 from models.learner.packed_attention import attend_packed
+from models.learner.span_tables import tables_of
 
 
 @dataclass
@@ -66,7 +67,7 @@ class Decoding:
         """Attention of the row that is read, [1, heads, tokens, size] -> [1, tokens, heads, size]."""
         if self.step < 0:
             self._keep(module, key, value)
-            return attend_packed(query, key, value, self.layout, scale, window, softcap)
+            return attend_packed(query, key, value, tables_of(self.layout, query.device), scale, window, softcap)
         kept = self.kept[module]
         key_heads, prompts, groups = kept.keys.shape[:3]
         heads, size = query.shape[1], query.shape[-1]

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from models.engine.scores import bent, kept_dtype
 from models.learner.layout import Layout
 from models.learner.packed_attention import attend_packed
+from models.learner.span_tables import tables_of
 
 
 class SlotCache:
@@ -85,7 +86,9 @@ class SlotCache:
             for start, stop, slots in self._prompts.stretches:
                 kept_keys[slots, :, : stop - start] = key[0, :, start:stop].to(kept_keys.dtype)
                 kept_values[slots, :, : stop - start] = value[0, :, start:stop].to(kept_values.dtype)
-            return attend_packed(query, key, value, self._prompts.layout, scale, window, softcap)
+            return attend_packed(
+                query, key, value, tables_of(self._prompts.layout, query.device), scale, window, softcap
+            )
         going, longest = self.going, self._longest
         rows = torch.arange(going, device=key.device)
         last = self.lengths[:going] - 1

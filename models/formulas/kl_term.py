@@ -27,6 +27,7 @@ from torch import Tensor
 from models.bounds import Share
 from models.loop.rollout import TokenBatch
 from models.loop.slots import Objective
+from models.upload import to_device
 
 
 def k2(log_prob: Tensor, reference: Tensor) -> Tensor:
@@ -71,10 +72,10 @@ class KlInLoss(Objective):
         """Weight of the KL at each token, [tokens], or of all of them."""
         if not self.kl_by_turn or batch.progress >= self.kl_by_turn_until:
             return self.kl
-        weights = torch.tensor(self.kl_by_turn, dtype=batch.old.dtype, device=batch.old.device)
+        weights = torch.tensor(self.kl_by_turn, dtype=batch.old.dtype)
         if batch.turn is None:
             return float(weights[0])
-        return weights[batch.turn.clamp(max=len(weights) - 1)]
+        return to_device(weights, batch.old.device)[batch.turn.clamp(max=len(weights) - 1)]
 
     def _add_kl(
         self, loss: Tensor, watch: dict[str, Tensor], log_prob: Tensor, batch: TokenBatch

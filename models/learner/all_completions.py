@@ -12,6 +12,7 @@ from models.learner.eval_mode import in_eval_mode
 from models.learner.log_probs import completion_log_probs, completion_states
 from models.learner.packing import Sequences
 from models.learner.rows import from_every_rank, rows_of
+from models.upload import to_device
 
 
 @torch.no_grad()
@@ -75,6 +76,8 @@ def all_log_probs(
 
     def read(part: Sequences, cut: Sequence[int]) -> Tensor:
         mask, places = masked(cut), kept(cut)
+        if places is not None:
+            places = to_device(places, next(model.parameters()).device)
         said, _ = completion_log_probs(
             model, part, distribution=distribution, autocast=autocast, mask=mask, kept=places
         )

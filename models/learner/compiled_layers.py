@@ -1,8 +1,9 @@
 """Decoder layers compiled by torch: on a GPU norms, rotations and gates become a few kernels instead of dozens.
 
 Every layer of a transformers decoder runs the same code, so the first one is compiled and the others share it; rows of
-any length do too. The attention over packed rows (`models.learner.packed_attention`) is called as it is. The values are
-those of the eager layers up to rounding: a product is rounded where the eager layer rounds it, sums are taken in
+any length do too. The attention over packed rows is one operation of the layer on a GPU in half precision
+(`models.learner.span_attention`); a layer stops at any other route and resumes after it. The values are those of the
+eager layers up to rounding: a product is rounded where the eager layer rounds it, sums are taken in
 another order.
 """
 
@@ -18,7 +19,7 @@ from models.learner.packed_attention import register_packed_attention
 from models.learner.recompute import layers_of
 from models.learner.whole_weights import ranks_of
 
-LEAST_PARAMETERS = 50_000_000
+LEAST_PARAMETERS = 300_000_000
 """Parameters below which `auto` leaves layers eager: compiling takes longer than a small model's run saves."""
 
 
@@ -50,7 +51,7 @@ def compile_layers(model: nn.Module, backend: str = "inductor") -> None:
         UserError: the model cannot read packed rows.
     """
     use_packed_attention(model)
-    register_packed_attention(apart=True)
+    register_packed_attention(compiled=True)
     for layer in layers_of(model):
         layer.compile(dynamic=True, backend=backend)
     MODELS.add(plain_inner(model))

@@ -6,7 +6,7 @@ the fastest of three routes that can take it is used; all three compute the same
 
     two-part     CPU: every span attends causally to itself and to a copy of a short prompt; to a long one on its own,
                  and the two parts are merged by their log-sum-exp. No mask over the row.
-    varlen       CUDA, half precision: one flash-attention call over spans of different lengths.
+    spans        CUDA, half precision: one operation that reads span by span (`models.learner.span_attention`).
     dense        anything else (a soft cap on the scores, a window shorter than a row, float32 on CUDA): sdpa with the
                  layout written out as a mask.
 """
@@ -22,13 +22,15 @@ from torch.nn import functional
 
 from models.errors import UserError
 from models.learner.layout import Layout, allowed
+from models.learner.span_attention import span_attention
+from models.learner.span_tables import RowTables, tables_of
 from models.learner.two_part_attention import two_part_attention
-from models.learner.varlen_attention import has_varlen, varlen_attention
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 NAME = "rewardflow_packed"
+HALVES = (torch.bfloat16, torch.float16)
 
 
 class RowAttention(Protocol):
@@ -56,7 +58,7 @@ def packed_attention(
     attention_mask: Tensor | None,
     scaling: float | None = None,
     dropout: float = 0.0,
-    packed: Layout | RowAttention | None = None,
+    packed: RowTables | RowAttention | None = None,
     sliding_window: int | None = None,
     softcap: float | None = None,
     **others: Any,
@@ -66,8 +68,8 @@ def packed_attention(
     Args:
         query: [1, heads, tokens, head size].
         key, value: [1, key heads, tokens, head size].
-        packed: the row's layout, or what attends in its place; None for an ordinary batch, which `attention_mask`
-            describes.
+        packed: the row's layout and tables, or what attends in its place; None for an ordinary batch, which
+            `attention_mask` describes.
         scaling: of the scores before the softmax; None for 1 / sqrt(head size).
         sliding_window: tokens that a token sees at most; None for all.
         softcap: scores are bent to c * tanh(score / c).
@@ -97,25 +99,65 @@ def packed_attention(
         half = torch.get_autocast_dtype(query.device.type)
         query, key, value = query.to(half), key.to(half), value.to(half)
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    if not isinstance(packed, Layout):
+    if not isinstance(packed, RowTables):
         return packed.attend(module, query, key, value, scale, sliding_window, softcap), None
     return attend_packed(query, key, value, packed, scale, sliding_window, softcap), None
 
 
+def compiled_attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    packed: RowTables | RowAttention | None = None,
+    sliding_window: int | None = None,
+    softcap: float | None = None,
+    **others: Any,
+) -> tuple[Tensor, None]:
+    """What compiled layers call: the operation over spans as a part of them, any other route apart from them.
+
+    Args:
+        See `packed_attention`.
+    """
+    plain = dropout == 0.0 and softcap is None and others.get("s_aux") is None
+    if plain and isinstance(packed, RowTables) and packed.by_spans is not None:
+        half = _half(query)
+        if half is not None:
+            scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+            window = None if sliding_window is None or sliding_window >= packed.longest else sliding_window
+            return span_attention(query.to(half), key.to(half), value.to(half), packed, scale, window), None
+    made: tuple[Tensor, None] = _apart()(
+        module, query, key, value, attention_mask, scaling=scaling, dropout=dropout, packed=packed,
+        sliding_window=sliding_window, softcap=softcap, **others,
+    )  # fmt: skip
+    return made
+
+
+def _half(query: Tensor) -> torch.dtype | None:
+    """Half precision that attention is computed in; None: it is not."""
+    kind = query.device.type
+    dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else query.dtype
+    return dtype if dtype in HALVES else None
+
+
 def attend_packed(
-    query: Tensor, key: Tensor, value: Tensor, layout: Layout, scale: float, window: int | None, softcap: float | None
+    query: Tensor, key: Tensor, value: Tensor, row: RowTables, scale: float, window: int | None, softcap: float | None
 ) -> Tensor:
     """Attention of a packed row by the fastest route that can take it, [1, tokens, heads, head size].
 
     Args:
         query: [1, heads, tokens, head size].
         key, value: [1, key heads, tokens, head size].
-        layout: of the row.
+        row: its layout and tables.
         scale: of the scores before the softmax.
         window: tokens that a token sees at most; None for all.
         softcap: scores are bent to c * tanh(score / c).
     """
-    if window is not None and window >= layout.longest:
+    layout = row.layout
+    if window is not None and window >= row.longest:
         window = None
     if softcap is not None:
         seen = allowed(layout, query.device, window)
@@ -123,8 +165,8 @@ def attend_packed(
         return capped(query, key, value, bias, scale, softcap)
     if query.device.type == "cpu" and window is None and value.shape[-1] == query.shape[-1]:
         return two_part_attention(query, key, value, layout, scale)
-    if query.device.type == "cuda" and query.dtype in (torch.bfloat16, torch.float16) and has_varlen():
-        return varlen_attention(query, key, value, layout, scale, window)
+    if row.by_spans is not None and query.dtype in HALVES:
+        return span_attention(query, key, value, row, scale, window)
     groups = query.shape[1] // key.shape[1]
     dense = functional.scaled_dot_product_attention(
         query,
@@ -157,11 +199,11 @@ def capped(query: Tensor, key: Tensor, value: Tensor, bias: Tensor, scaling: flo
     return (weights @ value.repeat_interleave(groups, dim=1)).transpose(1, 2).contiguous()
 
 
-def register_packed_attention(*, apart: bool = False) -> None:
+def register_packed_attention(*, compiled: bool = False) -> None:
     """Make `NAME` known to transformers, once in a process.
 
     Args:
-        apart: compiled layers stop in front of it from now on, in every model of the process, and resume behind it.
+        compiled: it is read by compiled layers from now on, in any model of the process.
     """
     from transformers import AttentionInterface, AttentionMaskInterface
     from transformers.masking_utils import sdpa_mask
@@ -170,8 +212,8 @@ def register_packed_attention(*, apart: bool = False) -> None:
     if NAME not in ALL_ATTENTION_FUNCTIONS:
         AttentionInterface.register(NAME, packed_attention)
         AttentionMaskInterface.register(NAME, sdpa_mask)
-    if apart:
-        AttentionInterface.register(NAME, _apart())
+    if compiled:
+        AttentionInterface.register(NAME, compiled_attention)
 
 
 @lru_cache(maxsize=1)
@@ -189,8 +231,9 @@ def read_packed(backbone: PreTrainedModel, ids: Tensor, positions: Tensor, layou
     """
     # A mask of four dimensions is passed through unread: without one, transformers would build tokens x tokens.
     unread = torch.empty(1, 1, 1, 1, device=ids.device)
+    packed = tables_of(layout, ids.device) if isinstance(layout, Layout) else layout
     output = backbone(
-        input_ids=ids[None], position_ids=positions[None], attention_mask=unread, use_cache=False, packed=layout
+        input_ids=ids[None], position_ids=positions[None], attention_mask=unread, use_cache=False, packed=packed
     )
     hidden: Tensor = output.last_hidden_state
     return hidden[0]

@@ -16,6 +16,7 @@ from torch import Tensor
 from models.errors import UserError
 from models.learner.histories import Trie, attended_pairs, cut_family, families, joined, laid_tokens
 from models.learner.layout import Layout, Prefix, Span
+from models.upload import all_to_device
 
 
 @dataclass(frozen=True)
@@ -122,15 +123,8 @@ def packed_row(sequences: Sequences, device: torch.device | str = "cpu") -> Pack
     places = torch.repeat_interleave(begins - (lengths.cumsum(0) - lengths), lengths) + torch.arange(int(lengths.sum()))
     predicting = places - 1
     predicting[lengths.cumsum(0) - lengths] = torch.tensor(prompt_ends)
-    row = torch.tensor(ids)
-    return PackedRow(
-        ids=row.to(device),
-        positions=torch.tensor(positions).to(device),
-        layout=Layout(tuple(spans), tuple(prefixes), len(ids)),
-        predicting=predicting.to(device),
-        targets=row[places].to(device),
-        last=(begins + lengths - 1).to(device),
-    )
+    layout = Layout(tuple(spans), tuple(prefixes), len(ids))
+    return _row_on(device, ids, positions, layout, predicting, places, begins + lengths - 1)
 
 
 def _nested_row(sequences: Sequences, device: torch.device | str) -> PackedRow:
@@ -148,16 +142,30 @@ def _nested_row(sequences: Sequences, device: torch.device | str) -> PackedRow:
         for begin, row in zip(starts, places, strict=True)
         for place in (row[begin - 1 : -1] if begin else [0, *row[:-1]])
     ]
-    row = torch.tensor(trie.ids)
     written = torch.tensor([place for begin, of in zip(starts, places, strict=True) for place in of[begin:]])
-    return PackedRow(
-        ids=row.to(device),
-        positions=torch.tensor(trie.positions).to(device),
-        layout=Layout(tuple(trie.spans), tuple(trie.prefixes), len(trie.ids)),
-        predicting=torch.tensor(predicting).to(device),
-        targets=row[written].to(device),
-        last=torch.tensor([of[-1] for of in places]).to(device),
-    )
+    layout = Layout(tuple(trie.spans), tuple(trie.prefixes), len(trie.ids))
+    last = torch.tensor([of[-1] for of in places])
+    return _row_on(device, trie.ids, trie.positions, layout, torch.tensor(predicting), written, last)
+
+
+def _row_on(
+    device: torch.device | str,
+    ids: Sequence[int],
+    positions: Sequence[int],
+    layout: Layout,
+    predicting: Tensor,
+    written: Tensor,
+    last: Tensor,
+) -> PackedRow:
+    """Bring a row to `device` by one copy.
+
+    Args:
+        written: place in the row of each completion token, [targets]; the others are those of the row.
+    """
+    row = torch.tensor(ids)
+    parts = [row, torch.tensor(positions), predicting, row[written], last]
+    row, where, predicting, targets, last = all_to_device(parts, torch.device(device))
+    return PackedRow(row, where, layout, predicting, targets, last)
 
 
 def by_prompt(sequences: Sequences) -> list[list[int]]:

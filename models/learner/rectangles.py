@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from models.learner.layout import Layout, Prefix, Span
+from models.upload import to_device
 
 CALL = 2**16
 """Scores whose computation costs about as much as one more call of the kernel, forward and backward, on a CPU."""
@@ -102,19 +103,19 @@ def rectangles(layout: Layout, heads: int, key_heads: int, device: torch.device)
         query_rows, key_rows = query_rows + rows.numel(), key_rows + once.numel()
         triangles.append(
             Triangles(
-                rows.flatten().to(device),
-                copies.flatten().to(device),
+                to_device(rows.flatten(), device),
+                to_device(copies.flatten(), device),
                 len(spans),
                 before,
                 slice(start, start + before),
-                None if bool(real.all()) else tokens.flatten().to(device),
+                None if bool(real.all()) else to_device(tokens.flatten(), device),
             )
         )
     return Rectangles(
         tuple(triangles),
         tuple(_apart(prefix, heads, key_heads, device) for prefix in apart),
-        queries.to(device),
-        keys.to(device),
+        to_device(queries, device),
+        to_device(keys, device),
     )
 
 
@@ -128,9 +129,9 @@ def _apart(prefix: Prefix, heads: int, key_heads: int, device: torch.device) -> 
     prompt = torch.arange(prefix.start, prefix.end)[None]
     queries, keys = _rows(inside, heads, heads).flatten(), _rows(prompt, key_heads, key_heads).flatten()
     return Apart(
-        queries.to(device),
-        keys.to(device),
-        queries.argsort().to(device),
+        to_device(queries, device),
+        to_device(keys, device),
+        to_device(queries.argsort(), device),
         slice(prefix.first * heads, prefix.stop * heads),
         slice(prefix.start, prefix.end),
     )

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from models.learner.log_probs import hidden_width
 from models.learner.packing import Sequences, pack_shares
 from models.learner.whole_weights import ranks_of
+from models.upload import to_device
 
 CPU_ROW_TOKENS = 4096
 """Tokens from which on a CPU's row gets no further prompt. With longer rows, what the layers keep outgrows what the C
@@ -106,4 +107,4 @@ def from_every_rank(model: nn.Module, known: dict[int, Tensor], place: torch.dev
     if ranks.count == 1 or _AMONG_OWN.get():
         return known
     parts = ranks.everyone({index: value.cpu() for index, value in known.items()})
-    return {index: value.to(place) for part in parts for index, value in part.items()}
+    return {index: to_device(value, place) for part in parts for index, value in part.items()}

@@ -25,6 +25,7 @@ from models.learner.recompute import can_recompute
 from models.learner.rows import Row, rows_of
 from models.learner.whole_weights import ranks_of
 from models.seeds import seed_of
+from models.upload import to_device
 
 Report = Callable[[int, dict[str, float]], None]
 
@@ -148,7 +149,7 @@ def accumulate(model: nn.Module, batch: Sequences, token_budget: int, autocast: 
     tokens count. Returns the loss, a scalar, nats."""
     counted = _counted(batch)
     whole = sum(float(weights.sum()) for weights in counted)
-    total = torch.zeros((), dtype=torch.float64)
+    total = torch.zeros((), dtype=torch.float64, device=next(model.parameters()).device)
     for row in rows_of(model, batch, token_budget, setting=BUDGET):
         loss = _weighted(model, row, counted, autocast) / whole
         row.backward(loss)
@@ -161,13 +162,13 @@ def negative_log_likelihood(
     model: nn.Module, sequences: Sequences, token_budget: int, autocast: torch.dtype | None = None
 ) -> float:
     """Mean negative log-likelihood per completion token of held-out sequences, in nats, weighted as they say."""
-    total, counts = torch.zeros((), dtype=torch.float64), 0.0
+    total, counts = torch.zeros((), dtype=torch.float64, device=next(model.parameters()).device), 0.0
     for first in range(0, len(sequences), PACKED_TOGETHER):
         some = sequences.take(range(first, min(len(sequences), first + PACKED_TOGETHER)))
         counted = _counted(some)
         counts += sum(float(weights.sum()) for weights in counted)
         for row in rows_of(model, some, token_budget, setting=BUDGET):
-            total += row.counts * _weighted(model, row, counted, autocast).double().cpu()
+            total = total + row.counts * _weighted(model, row, counted, autocast).double()
     return float(ranks_of(model).sum(total)) / max(1.0, counts)
 
 
@@ -181,6 +182,9 @@ def _counted(sequences: Sequences) -> list[Tensor]:
 def _weighted(model: nn.Module, row: Row, counted: Sequence[Tensor], autocast: torch.dtype | None) -> Tensor:
     """Sum of the negative log-likelihood of a row's tokens, each times what it counts, a scalar, nats."""
     weights = torch.cat([counted[index] for index in row.indices])
-    kept = None if row.sequences.weights is None else weights.nonzero().squeeze(1)
+    kept = None
+    if row.sequences.weights is not None:
+        places = weights.nonzero().squeeze(1)
+        weights, kept = weights[places], to_device(places, next(model.parameters()).device)
     log_prob, _ = completion_log_probs(model, row.sequences, autocast=autocast, kept=kept)
-    return -((weights if kept is None else weights[kept]).to(log_prob) * log_prob).sum()
+    return -(to_device(weights, log_prob.device, log_prob.dtype) * log_prob).sum()

@@ -10,6 +10,7 @@ from torch import Tensor
 from models.errors import UserError
 from models.loop.distribution import Said
 from models.loop.rollout import Rollout, Scored, TokenBatch, groups_of, trained_places, turn_numbers
+from models.upload import all_to_device, to_device
 
 
 def token_batch(
@@ -38,28 +39,28 @@ def token_batch(
         Log-probs of the tokens that are trained on, and the rest of what there is about them.
     """
     log_prob = said.log_prob
-    place, listed = log_prob.device, list(indices)
+    place, dtype, listed = log_prob.device, log_prob.dtype, list(indices)
     rollouts = [chosen.rollouts[index] for index in listed]
     lengths = [len(rollout.completion) for rollout in rollouts]
     kept = trained_places(rollouts)
-    if kept is not None:
-        kept = kept.to(place)  # places: flags would make the device be waited for
 
-    def trained(rows: Sequence[Tensor]) -> Tensor:
-        joined = torch.cat(list(rows)).to(place)
-        return joined if kept is None else joined[kept]
+    def trained(rows: Sequence[Tensor], dtype: torch.dtype | None = None) -> Tensor:
+        joined = torch.cat(list(rows))
+        if kept is not None:
+            joined = joined[to_device(kept, joined.device)]  # places: flags would make the device be waited for
+        return to_device(joined, place, dtype)
 
     before = log_prob.detach() if old is None else trained([old[index] for index in listed])
     batch = TokenBatch(
-        advantage=trained([advantage[index] for index in listed]).to(log_prob),
+        advantage=trained([advantage[index] for index in listed], dtype),
         behaviour=_behaviour(rollouts, before),
         old=before,
         reference=None if reference is None else trained([reference[index] for index in listed]),
         completion=trained([torch.repeat_interleave(torch.arange(len(lengths)), torch.tensor(lengths))]),
         entropy=said.entropy,
-        reward=chosen.rewards[listed].to(log_prob),
-        components={name: values[listed].to(log_prob) for name, values in chosen.components.items()},
-        group=groups_of(rollouts).to(place),
+        reward=to_device(chosen.rewards[listed], place, dtype),
+        components={name: to_device(values[listed], place, dtype) for name, values in chosen.components.items()},
+        group=to_device(groups_of(rollouts), place),
         origins=[rollout.origin for rollout in rollouts],
         progress=progress,
         marked=torch.zeros_like(before, dtype=torch.bool)
@@ -74,13 +75,14 @@ def token_batch(
 
 def _behaviour(rollouts: Sequence[Rollout], old: Tensor) -> Tensor:
     """What the sampler said of each trained token, [trained]; `old`, [trained], where there was no sampler."""
-    rows = []
-    for rollout, before in zip(rollouts, old.split([rollout.trained_tokens for rollout in rollouts]), strict=True):
+    known = []
+    for rollout in rollouts:
         said = rollout.behaviour_log_probs
-        if said is not None and rollout.trained is not None:
-            said = said[torch.tensor(rollout.trained)]
-        rows.append(before if said is None else said.to(before))
-    return torch.cat(rows)
+        if said is not None:
+            known.append((said if rollout.trained is None else said[torch.tensor(rollout.trained)]).to(old.dtype))
+    sent = iter(all_to_device(known, old.device))
+    rows = zip(rollouts, old.split([rollout.trained_tokens for rollout in rollouts]), strict=True)
+    return torch.cat([before if rollout.behaviour_log_probs is None else next(sent) for rollout, before in rows])
 
 
 def pairs_of(chosen: Scored, indices: Sequence[int]) -> Tensor:

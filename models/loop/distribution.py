@@ -24,6 +24,7 @@ from models.loop.judge import Divergence
 from models.loop.learner import Learner
 from models.loop.readings import Readings
 from models.loop.rollout import Rollout, privileged_sequences, trained_places
+from models.upload import to_device
 
 LEAST_EXTRAPOLATION = 1e-3
 """Added to the weight of a contrast, so that a loss divided by it stays finite (AlignDistil's code)."""
@@ -60,6 +61,8 @@ def read_policy(
     """
 
     kept = trained_places(rollouts)
+    if kept is not None:
+        kept = to_device(kept, next(learner.policy.parameters()).device)
 
     def read() -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
         states, targets = completion_states(learner.policy, row, learner.autocast, kept)
@@ -102,7 +105,7 @@ def _term(learner: Learner, model: nn.Module, rollouts: Sequence[Rollout], readi
         )
     )
     if (kept := trained_places(rollouts)) is not None:
-        states = states[kept.to(states.device)]
+        states = states[to_device(kept, states.device)]
     return (states if learner.autocast is None else states.to(learner.autocast)), output_head(model)
 
 

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from models.loop.rollout import Rollout
 from models.loop.turn import Turn
+from models.upload import to_device
 
 
 def whole_of(parts: Sequence[Rollout]) -> Rollout:
@@ -110,5 +111,5 @@ def sums_of_row(values: Sequence[Tensor], indices: Sequence[int], owners: Sequen
     wholes, _ = wholes_of_row(indices, owners)
     number = {index: position for position, index in enumerate(wholes)}
     stacked = torch.stack(list(values))
-    owner = torch.tensor([number[owners[index]] for index in indices], device=stacked.device)
+    owner = to_device(torch.tensor([number[owners[index]] for index in indices]), stacked.device)
     return wholes, stacked.new_zeros(len(wholes)).index_add(0, owner, stacked)

@@ -23,6 +23,7 @@ from models.loop.episode_parts import rows_of_wholes
 from models.loop.judge import Judge
 from models.loop.learner import Learner
 from models.loop.rollout import Rollout, parts_of, privileged_sequences, sequences_of, written_places
+from models.upload import to_device
 
 Read = dict[int, tuple[Rollout, Tensor]]
 """By identity of the rollout, which is kept beside its log-probs so that no other can take its place."""
@@ -65,7 +66,7 @@ class Readings:
             places = written_places([parts[index] for index in cut])
             if places is None:
                 return entropy
-            places = places.to(entropy.device)
+            places = to_device(places, entropy.device)
             return torch.zeros_like(entropy).index_copy(0, places, entropy[places])
 
         return self.each(rollouts, read)
@@ -146,7 +147,7 @@ class Readings:
             drawn = replace(learner.distribution, top_p=learner.mask_top_p)
             if kept is not None:
                 joined = torch.cat(states)
-                states = [joined[kept.to(joined.device)]]
+                states = [joined[to_device(kept, joined.device)]]
             return lagged_at(model, states, drawn, learner.autocast)
 
     def under(

@@ -13,6 +13,7 @@ from models.engine.engine import Versions
 from models.errors import UserError
 from models.learner.packing import Sequences
 from models.loop.turn import Cut, Turn
+from models.upload import to_device
 
 Origin = Literal[
     "policy", "greedy", "reference", "teacher", "guide", "explained", "refined", "relabelled", "demonstration",
@@ -361,7 +362,7 @@ class TokenBatch:
 
     def from_origins(self, *origins: Origin) -> Tensor:
         """Which completions come from one of `origins`, [completions], bool."""
-        return torch.tensor([origin in origins for origin in self.origins], device=self.completion.device)
+        return to_device(torch.tensor([origin in origins for origin in self.origins]), self.completion.device)
 
     def worth(self, by: str) -> Tensor:
         """One reward component, or with `total` their weighted sum, [completions].
@@ -373,9 +374,7 @@ class TokenBatch:
 
     def sum_by_completion(self, values: Tensor) -> Tensor:
         """Sums of token values, [tokens] -> [completions]; gradient flows."""
-        return torch.zeros(self.completions, dtype=values.dtype, device=values.device).index_add(
-            0, self.completion, values
-        )
+        return values.new_zeros(self.completions).index_add(0, self.completion, values)
 
     def mean_by_completion(self, values: Tensor) -> Tensor:
         """Means of token values, [tokens] -> [completions]; gradient flows."""

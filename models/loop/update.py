@@ -25,6 +25,7 @@ from models.loop.rollout import Rollout, Scored, TokenBatch, parts_of
 from models.loop.schedule import ScheduleSettings
 from models.loop.slots import Objective
 from models.loop.watched import Watched
+from models.upload import to_device
 
 BUDGET = "schedule.token_budget"
 
@@ -122,7 +123,7 @@ class Fit:
                 chosen, indices, self.advantage, said, self.old, self.reference, self.progress, self.marked
             )
             if objective.level == "pair":
-                batch = replace(batch, pairs=pairs_of(chosen, indices).to(log_prob.device))
+                batch = replace(batch, pairs=to_device(pairs_of(chosen, indices), log_prob.device))
             loss = _reduced(objective, log_prob, batch, [weight_of[i] for i in indices], seen)
             if bonus := objective.entropy_bonus:
                 loss = loss + entropy_term(batch.entropy, bonus, tokens)
@@ -187,11 +188,11 @@ def _reduced(
 ) -> Tensor:
     if objective.level == "token":
         losses, watch = objective(log_prob, batch)
-        weight = torch.cat(weights).to(losses)
+        weight = to_device(torch.cat(weights), losses.device, losses.dtype)
     else:
         sums = batch.by_pair if objective.level == "pair" else batch.sum_by_completion
         losses, watch = objective(log_prob if objective.reads_tokens else sums(log_prob), batch)
-        weight = torch.stack([row.sum() for row in weights]).to(losses)
+        weight = to_device(torch.stack([row.sum() for row in weights]), losses.device, losses.dtype)
         if objective.level == "pair":
             assert batch.pairs is not None
             weight = weight[batch.pairs].sum(-1)

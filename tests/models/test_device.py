@@ -39,7 +39,7 @@ def test_what_is_tested_runs_where_the_tests_put_their_models() -> None:
     lambda: torch.equal(here(2), torch.ones(2)),
     lambda: torch.ones(2)[here(1).long() * 0],
     lambda: here(3).index_put_((torch.tensor([1, 2]),), torch.ones(2)),
-    lambda: torch.ones(3).index_put_((here(2).long(),), torch.ones(2)),
+    lambda: torch.ones(3).index_put_((torch.tensor([1, 2]),), here(2)),
     lambda: torch.randn(2, device=DEVICE, generator=torch.Generator()),
 ])  # fmt: skip
 def test_tensors_of_both_devices_are_refused_and_so_is_the_processors_generator(mixed: Callable[[], Tensor]) -> None:
@@ -61,6 +61,8 @@ def test_numbers_and_places_of_the_processor_are_taken_as_on_a_gpu() -> None:
     written = here(3)
     written[torch.tensor([2, 0])] = torch.tensor(7.0)
     assert written.tolist() == [7.0, 2.0, 7.0]
+    # To write on the processor torch fetches places from the GPU; to read there it refuses them, as above.
+    assert torch.zeros(3).index_put_((here(2).long(),), torch.ones(2)).tolist() == [0.0, 1.0, 1.0]
 
 
 def test_values_gradients_and_steps_are_those_of_the_processor() -> None:

@@ -125,6 +125,7 @@ struct Call {
   std::unordered_map<const c10::StorageImpl*, c10::Storage> storages;
   std::unordered_map<const c10::StorageImpl*, c10::Storage> names; // of our storages
   bool processor = false; // a tensor of the processor's that is more than a number takes part
+  bool device = false; // a tensor of ours that is not a place takes part
   bool generator = false;
 
   // `place`: a GPU, too, takes places that are on the processor.
@@ -136,6 +137,7 @@ struct Call {
       return tensor;
     }
     TORCH_CHECK(!tensor.is_conj() && !tensor.is_neg(), "the stand-in has no lazily conjugated numbers");
+    device |= !place;
     auto result = renamed(tensor, tensor.storage(), c10::kCPU);
     if (auto seen = names.find(tensor.storage().unsafeGetStorageImpl()); seen != names.end())
       result.unsafeGetTensorImpl()->set_storage_keep_dtype(seen->second);
@@ -219,14 +221,18 @@ void on_processor(const c10::OperatorHandle& operation, torch::jit::Stack* stack
   const auto first = stack->size() - count;
   for (size_t at = first; at < stack->size(); ++at)
     (*stack)[at] = call.in((*stack)[at]);
+  // To write the processor's numbers into the processor's, torch takes places that are on a GPU.
+  const bool written_there = schema.name() == "aten::_index_put_impl_" && !call.device;
   TORCH_CHECK(
-      !call.processor,
+      !call.processor || written_there,
       "Expected all tensors to be on the same device, but there are tensors on the processor and on the stand-in (",
       call.name, ")");
   TORCH_CHECK(
       !call.generator, "Expected a generator of the stand-in, but it is the processor's (", call.name, ")");
   operation.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
   call.take_up();
+  if (written_there)
+    return;
   for (size_t at = stack->size() - schema.returns().size(); at < stack->size(); ++at)
     (*stack)[at] = call.out((*stack)[at]);
 }

@@ -21,6 +21,7 @@ from models.learner.layout import allowed
 from models.learner.log_probs import completion_log_probs
 from models.learner.packed_attention import attend_packed
 from models.learner.packing import Sequences, longest_unit, pack, pack_shares, packed_row
+from models.learner.span_tables import span_tables, tables_of
 
 
 def forest(seed: int, roots: int = 2, depth: int = 6, vocabulary: int = 58) -> Sequences:
@@ -135,7 +136,9 @@ def test_losses_of_tokens_and_of_pairs_and_their_gradients_are_exact_in_float64(
 @pytest.mark.parametrize("seed", SEEDS[:3])
 def test_a_critics_loss_and_gradients_are_exact_in_float64(seed: int) -> None:
     sequences, settings = forest(seed), CriticSettings()
-    returns = torch.linspace(-1, 1, sum(map(len, sequences.completions)), dtype=torch.float64, device=DEVICE)
+    # Not around zero. The gradient of the head's bias is the mean value less the mean return. Where both are near zero
+    # it is a sum that cancels, and its relative error says nothing: 2e-6 of terms near 1 with the head a GPU draws.
+    returns = torch.linspace(-1, 2, sum(map(len, sequences.completions)), dtype=torch.float64, device=DEVICE)
     results = []
     for together in (True, False):
         torch.manual_seed(3)
@@ -160,7 +163,7 @@ def test_every_route_of_attention_knows_nested_prompts(window: int | None, softc
     chance = torch.Generator().manual_seed(2)
     drawn = [torch.randn(1, heads, layout.tokens, 8, generator=chance).double() for heads in (4, 2, 2)]
     query, key, value = map(placed, drawn)
-    out = attend_packed(query, key, value, layout, 0.3, window, softcap)
+    out = attend_packed(query, key, value, tables_of(layout, query.device), 0.3, window, softcap)
     seen = allowed(layout, DEVICE, window)
     scores = 0.3 * query[0] @ key[0].repeat_interleave(2, dim=0).transpose(1, 2)
     scores = scores if softcap is None else softcap * torch.tanh(scores / softcap)
@@ -170,10 +173,9 @@ def test_every_route_of_attention_knows_nested_prompts(window: int | None, softc
 
 
 def test_spans_over_varied_lengths_have_the_keys_of_all_that_they_continue() -> None:
-    from models.learner.varlen_attention import _bounds
-
     layout = packed_row(forest(SEEDS[2])).layout
-    places, query_ends, key_ends, longest_query, longest_key = _bounds(layout, torch.device("cpu"))
+    query_ends, key_ends, places, *_, longest = span_tables(layout)
+    longest_query, longest_key = longest.tolist()
     seen = allowed(layout, torch.device("cpu"), None)
     for number, span in enumerate(layout.spans):
         keys = places[key_ends[number] : key_ends[number + 1]]

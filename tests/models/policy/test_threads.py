@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from device_here import OF_A_PROCESSOR
 from tiny_models import word_tokenizer
 
 from models.policy.build import PolicySettings, SizeSettings, new_policy
@@ -24,9 +25,16 @@ def two_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     torch.set_num_threads(before)
 
 
+@OF_A_PROCESSOR
 def test_a_new_small_policy_computes_on_one_thread() -> None:
     set_threads(SMALL)
     assert torch.get_num_threads() == 1
+
+
+def test_where_there_is_a_gpu_a_small_policy_keeps_the_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("models.policy.threads.has_gpu", lambda: True)
+    set_threads(SMALL)
+    assert torch.get_num_threads() == 2
 
 
 def test_a_new_large_policy_keeps_the_threads() -> None:
@@ -49,6 +57,7 @@ def test_weights_of_a_size_are_those_of_the_model_but_for_its_norms() -> None:
     assert weights_of(PolicySettings(size=size, tokenizer=vocabulary)) == matrices
 
 
+@OF_A_PROCESSOR
 @pytest.mark.parametrize(("bytes_of_weights", "threads"), [(4 * SMALL_POLICY - 4, 1), (4 * SMALL_POLICY, 2)])
 def test_a_base_in_a_folder_is_as_large_as_its_files_of_weights(
     tmp_path: Path, bytes_of_weights: int, threads: int

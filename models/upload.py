@@ -1,0 +1,32 @@
+"""Copies from the processor's memory to a device that the host does not wait for.
+
+A copy from ordinary memory to a GPU makes the host wait until it is made, and with it all that was asked of the GPU
+before. A copy from pinned memory does not; torch keeps that memory until the copy is made. So values are converted and
+put together on the processor first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+
+def to_device(values: Tensor, place: torch.device, dtype: torch.dtype | None = None) -> Tensor:
+    """Copy `values` to a device, the same to the bit as `values.to(place, dtype)`; what is there already stays.
+
+    Args:
+        dtype: what they become; None: what they are.
+    """
+    dtype = dtype or values.dtype
+    if place.type != "cuda" or values.device.type != "cpu":
+        return values.to(place, dtype)
+    return values.to(dtype).contiguous().pin_memory().to(place, non_blocking=True)
+
+
+def all_to_device(values: Sequence[Tensor], place: torch.device) -> list[Tensor]:
+    """Copy the processor's flat tensors of one dtype to a device by one copy, [tensors] of [length of it]."""
+    if place.type == "cpu" or not values:
+        return list(values)
+    return list(to_device(torch.cat(list(values)), place).split([len(each) for each in values]))
