@@ -77,7 +77,7 @@ class HeldOut:
     """Share of samples that ended by themselves."""
 
     def __str__(self) -> str:
-        """Say it in a line."""
+        """Render the figures as one line."""
         loose = "" if self.loose is None else f", loose {self.loose:.1%}"
         return (
             f"sampled {self.sampled:.1%}, greedy {self.greedy:.1%}{loose} "
@@ -101,7 +101,7 @@ class Curve:
     warm_start_loss: float | None = None
     """Of a given base after its warm start, on held-out demonstrations, nats a token."""
     base: HeldOut | None = None
-    """The given base before its warm start; None where there is no base or no warm start."""
+    """The given base before its warm start; None without a base or a warm start."""
     before: HeldOut | None = None
     """The policy that the rounds begin with."""
     after: HeldOut | None = None

@@ -35,7 +35,7 @@ def base_folder(base: str, files: Sequence[Path], folder: Path) -> Path:
     if not files:
         found = given_folder(base)
         if found is None:
-            raise UserError(f"policy.base: {base} is no model on this machine; give its folder")
+            raise UserError(f"policy.base: {base} is not on this machine; give its folder")
         check_model_folder(found)
         return found
     entry = entry_of(base)
@@ -53,7 +53,7 @@ def base_folder(base: str, files: Sequence[Path], folder: Path) -> Path:
 
 
 def joined(parts: Sequence[Path], file: Path) -> Path:
-    """Write the parts of a file behind each other into `file`. Returns `file`.
+    """Write the parts of a file one after another into `file`. Returns `file`.
 
     Raises:
         UserError: a part does not exist.
@@ -68,5 +68,5 @@ def joined(parts: Sequence[Path], file: Path) -> Path:
 
 
 def _silent(stage: str, size: int) -> Callable[[int], object]:
-    """Report a conversion to nobody."""
+    """Report no progress of a conversion."""
     return lambda done: None

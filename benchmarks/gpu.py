@@ -6,7 +6,7 @@ a long prompt. Of each (`benchmarks.gpu_cell`): tokens a second and peak memory,
 transformers at the micro-batch that is fastest here (`benchmarks.padded`), and beside TRL's GRPOTrainer where that is
 installed (its loss on the same tokens, no generation); the share of the device's measured bf16 matrix-product peak; how
 often the host waits for the device in a step. Of the 0.6B shape also RL, SFT and LoRA on the work of prime-rl's public
-baselines, beside its published figures of an H100 (`benchmarks.gpu_published`). Sides are measured one after the other,
+baselines, next to its figures of an H100 (`benchmarks.gpu_published`). Sides are measured one after the other,
 each alone on the device. Then an engine in the same process (`benchmarks.gpu_engine`), what deterministic mode costs
 (`benchmarks.gpu_determinism`), and a profile of an update of each cell (`benchmarks.gpu_profile`), those first that
 miss a goal.

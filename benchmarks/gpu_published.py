@@ -1,6 +1,6 @@
-"""Our learner on the work of prime-rl's public baselines of one H100, beside their published figures.
+"""Our learner on the work of prime-rl's public baselines of one H100, next to their published figures.
 
-The figures are constants: the peer is not run here. They stand in benchmarks/baselines of
+The figures are constants: the peer is not run here. They are those of benchmarks/baselines in
 https://github.com/PrimeIntellect-ai/prime-rl (commit 8718eb143, files
 benchmark-1xh100-Qwen--Qwen3-0.6B-{rl-full,sft-full,rl-16}-1gpu-Recompute-flash_attention_3-16384-cp1-ep1.json, measured
 on 2026-01-15). Each is the mean of three steps after one that warms up.
@@ -108,7 +108,7 @@ def flops_a_token(size: Size, tokens: int, adapters: int = 0) -> int:
 
     Args:
         tokens: of the sequence.
-        adapters: entries of the adapters, beside which all else is frozen; zero: all learns.
+        adapters: entries of the adapters, where all else is frozen; zero: all learns.
     """
     shape = size.shape
     attention = shape.layers * shape.hidden * shape.head_width * 2 * (shape.heads + shape.key_value_heads)
@@ -127,7 +127,7 @@ def published_cells(tiny: bool) -> dict[str, Callable[[Terms, float], list[Row]]
 
 
 def cell(kind: Kind, size: Size, batch: Packed, terms: Terms, *, published: bool) -> list[Row]:
-    """Measure with layers read again, then without. Returns one row that says why, where the first does not run.
+    """Measure with layers read again, then without. Returns one row with the reason where the first does not run.
 
     Args:
         published: whether size and batch are those that the figures are of.
@@ -149,7 +149,7 @@ def cell(kind: Kind, size: Size, batch: Packed, terms: Terms, *, published: bool
 def measure_of(kind: Kind, size: Size, batch: Packed, again: bool) -> str:
     """Name the row that has the rate."""
     way = "recomputation" if again else "no recomputation"
-    return label_of(size, f"{kind.what} of {batch.what}, {way}, beside prime-rl's published H100 figure: step")
+    return label_of(size, f"{kind.what} of {batch.what}, {way}, against prime-rl's published H100 figure: step")
 
 
 def update_of(kind: Kind, size: Size, batch: Packed, device: torch.device, again: bool) -> Update:
@@ -162,7 +162,7 @@ def update_of(kind: Kind, size: Size, batch: Packed, device: torch.device, again
     if kind.adapter:
         model = with_adapter(model, ADAPTER, seed=0)
     learner = learner_of(model, PRECISION)
-    if should_compile("auto", model):
+    if should_compile("auto", model, batch.budget):
         compile_layers(model)
     adapters = sum(weight.numel() for weight in model.parameters() if weight.requires_grad) if kind.adapter else 0
 
@@ -224,7 +224,7 @@ def _rows(
     rates = [batch.tokens / seconds for seconds in ours.seconds]
     short = f"the peer is published of {THEIR_DEVICE} and not run here; ours is of {device}" if published else NO_FIGURE
 
-    def beside(name: str, theirs: float, goal: float | None = None, against: str = AGAINST) -> Row:
+    def compared(name: str, theirs: float, goal: float | None = None, against: str = AGAINST) -> Row:
         peer = [theirs] if published else None
         return compare(name, rates, peer, "tokens/s", goal, short=short, against=against, details=details)
 
@@ -238,5 +238,5 @@ def _rows(
         short=short,
         against=AGAINST,
     )
-    counted = [beside(f"{measure} by its counter", figure.tokens_per_second, against=COUNTED)] if kind.copies else []
-    return [beside(measure, figure.rate, goal), share, *counted]
+    counted = [compared(f"{measure} by its counter", figure.tokens_per_second, against=COUNTED)] if kind.copies else []
+    return [compared(measure, figure.rate, goal), share, *counted]

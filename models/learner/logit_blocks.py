@@ -77,7 +77,7 @@ class Blocks:
         return z
 
     def slope(self, z: Tensor) -> Tensor | None:
-        """d capped logit / d logit of a block; None where there is no cap."""
+        """d capped logit / d logit of a block; None without a cap."""
         if self.softcap is None:
             return None
         return 1.0 - (z * self.distribution.temperature / self.softcap).square()

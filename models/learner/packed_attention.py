@@ -13,7 +13,6 @@ the fastest of three routes that can take it is used; all three compute the same
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
@@ -31,6 +30,10 @@ if TYPE_CHECKING:
 
 NAME = "rewardflow_packed"
 HALVES = (torch.bfloat16, torch.float16)
+
+
+_apart: dict[str, Any] = {}
+"""The attention as torch's compiler leaves it alone, once layers are compiled."""
 
 
 class RowAttention(Protocol):
@@ -129,7 +132,7 @@ def compiled_attention(
             scale = query.shape[-1] ** -0.5 if scaling is None else scaling
             window = None if sliding_window is None or sliding_window >= packed.longest else sliding_window
             return span_attention(query.to(half), key.to(half), value.to(half), packed, scale, window), None
-    made: tuple[Tensor, None] = _apart()(
+    made: tuple[Tensor, None] = _apart["attention"](
         module, query, key, value, attention_mask, scaling=scaling, dropout=dropout, packed=packed,
         sliding_window=sliding_window, softcap=softcap, **others,
     )  # fmt: skip
@@ -213,13 +216,9 @@ def register_packed_attention(*, compiled: bool = False) -> None:
         AttentionInterface.register(NAME, packed_attention)
         AttentionMaskInterface.register(NAME, sdpa_mask)
     if compiled:
+        # One function, or compiled layers would be compiled again.
+        _apart.setdefault("attention", torch.compiler.disable(packed_attention))
         AttentionInterface.register(NAME, compiled_attention)
-
-
-@lru_cache(maxsize=1)
-def _apart() -> Any:
-    """The attention as torch's compiler leaves it alone; one function, or compiled layers would be compiled again."""
-    return torch.compiler.disable(packed_attention)
 
 
 def read_packed(backbone: PreTrainedModel, ids: Tensor, positions: Tensor, layout: Layout | RowAttention) -> Tensor:

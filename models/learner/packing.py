@@ -16,7 +16,7 @@ from torch import Tensor
 from models.errors import UserError
 from models.learner.histories import Trie, attended_pairs, cut_family, families, joined, laid_tokens
 from models.learner.layout import Layout, Prefix, Span
-from models.upload import all_to_device
+from models.learner.upload import all_to_device
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from models.learner.layout import Layout, Prefix, Span
-from models.upload import to_device
+from models.learner.upload import to_device
 
 CALL = 2**16
 """Scores whose computation costs about as much as one more call of the kernel, forward and backward, on a CPU."""

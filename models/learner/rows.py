@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 from models.learner.log_probs import hidden_width
 from models.learner.packing import Sequences, pack_shares
+from models.learner.upload import to_device
 from models.learner.whole_weights import ranks_of
-from models.upload import to_device
 
 CPU_ROW_TOKENS = 4096
 """Tokens from which on a CPU's row gets no further prompt. With longer rows, what the layers keep outgrows what the C

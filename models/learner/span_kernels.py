@@ -14,7 +14,7 @@ from torch import Tensor
 
 Gradients = tuple[Tensor, Tensor, Tensor]
 UNSEEN = 1e30
-"""Log-sum-exp of a query whose output nobody reads: all of its weights are zero."""
+"""Log-sum-exp of a query whose output is not read: all of its weights are zero."""
 
 
 def spans_forward(
@@ -50,7 +50,7 @@ def spans_backward(
     grad: Tensor, query: Tensor, key: Tensor, value: Tensor, out: Tensor, lse: Tensor, query_ends: Tensor,
     key_ends: Tensor, longest: tuple[int, int], scale: float, window: int,
 ) -> Gradients:  # fmt: skip
-    """Gradients of query, key and value; see `spans_forward`."""
+    """Compute gradients of query, key and value; see `spans_forward`."""
     if query.device.type == "cuda":
         unused = torch.zeros(2, dtype=torch.uint64, device=query.device)  # state of a dropout that there is not
         made: Gradients = torch.ops.aten._flash_attention_backward(
@@ -70,7 +70,7 @@ def spans_backward(
 
 
 def dense_forward(query: Tensor, key: Tensor, value: Tensor, scale: float, causal: bool) -> tuple[Tensor, Tensor]:
-    """Attend of one stretch of queries to one of keys, all of them or, with as many of both, causally.
+    """Attend from one stretch of queries to one of keys, to all of them or, with as many of both, causally.
 
     Args:
         query: [queries, heads, size].
@@ -90,7 +90,7 @@ def dense_forward(query: Tensor, key: Tensor, value: Tensor, scale: float, causa
 def dense_backward(
     grad: Tensor, query: Tensor, key: Tensor, value: Tensor, out: Tensor, lse: Tensor, scale: float, causal: bool
 ) -> Gradients:
-    """Gradients of query, key and value; see `dense_forward`."""
+    """Compute gradients of query, key and value; see `dense_forward`."""
     if query.device.type == "cuda":
         unused = torch.zeros((), dtype=torch.int64, device=query.device)  # state of a dropout that there is not
         made = torch.ops.aten._scaled_dot_product_cudnn_attention_backward(
@@ -117,7 +117,7 @@ def _stretches(ends: Tensor) -> list[tuple[int, int]]:
 
 
 def _seen(queries: int, keys: int, window: int, device: torch.device) -> Tensor:
-    """Whether a query sees a key, [queries, keys]; the last query stands at the last key."""
+    """Mark the keys that each query sees, [queries, keys]; the last query is at the last key."""
     ahead = torch.arange(keys, device=device) - torch.arange(keys - queries, keys, device=device)[:, None]
     return (ahead <= 0) & (ahead > -window) if window else ahead <= 0
 

@@ -23,9 +23,9 @@ from models.learner.out_of_memory import Way, within_memory
 from models.learner.packing import Sequences, longest_unit
 from models.learner.recompute import can_recompute
 from models.learner.rows import Row, rows_of
+from models.learner.upload import to_device
 from models.learner.whole_weights import ranks_of
 from models.seeds import seed_of
-from models.upload import to_device
 
 Report = Callable[[int, dict[str, float]], None]
 
@@ -117,7 +117,7 @@ def fit_supervised(
     if not len(sequences):
         raise UserError("warm_start: there are no demonstrations to learn from")
     model.train()
-    if should_compile(settings.compile, model):
+    if should_compile(settings.compile, model, settings.token_budget):
         compile_layers(model)
     optimiser = build_optimiser(model, settings.optimiser)
     batches = shuffled_batches(len(sequences), min(settings.batch, len(sequences)), seed)

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from models.errors import UserError
+from models.learner.upload import all_to_device, to_device
 from models.loop.distribution import Said
 from models.loop.rollout import Rollout, Scored, TokenBatch, groups_of, trained_places, turn_numbers
-from models.upload import all_to_device, to_device
 
 
 def token_batch(

@@ -99,7 +99,7 @@ def build_learner(
     optimiser = build_optimiser(policy, settings.optimiser)
     shard(policy, ranks, optimiser)
     learn_only(policy, masks)
-    if should_compile(settings.compile, policy):
+    if should_compile(settings.compile, policy, settings.token_budget):
         compile_layers(policy)
     if reference is not None:
         shard(reference, ranks)

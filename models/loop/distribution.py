@@ -19,12 +19,12 @@ from models.learner.fused_divergence import Logits, absolute_gap, fused_divergen
 from models.learner.fused_log_probs import Head, fused_log_probs
 from models.learner.log_probs import completion_states, output_head
 from models.learner.packing import Sequences
+from models.learner.upload import to_device
 from models.learner.whole_weights import with_whole_weights
 from models.loop.judge import Divergence
 from models.loop.learner import Learner
 from models.loop.readings import Readings
 from models.loop.rollout import Rollout, privileged_sequences, trained_places
-from models.upload import to_device
 
 LEAST_EXTRAPOLATION = 1e-3
 """Added to the weight of a contrast, so that a loss divided by it stays finite (AlignDistil's code)."""

@@ -13,9 +13,9 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from models.learner.upload import to_device
 from models.loop.rollout import Rollout
 from models.loop.turn import Turn
-from models.upload import to_device
 
 
 def whole_of(parts: Sequence[Rollout]) -> Rollout:

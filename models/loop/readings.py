@@ -19,11 +19,11 @@ from models.learner.log_probs import completion_log_probs
 from models.learner.mask import lagged_at
 from models.learner.packing import Sequences
 from models.learner.rows import among_own_rows
+from models.learner.upload import to_device
 from models.loop.episode_parts import rows_of_wholes
 from models.loop.judge import Judge
 from models.loop.learner import Learner
 from models.loop.rollout import Rollout, parts_of, privileged_sequences, sequences_of, written_places
-from models.upload import to_device
 
 Read = dict[int, tuple[Rollout, Tensor]]
 """By identity of the rollout, which is kept beside its log-probs so that no other can take its place."""

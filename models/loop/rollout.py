@@ -12,8 +12,8 @@ from torch import Tensor
 from models.engine.engine import Versions
 from models.errors import UserError
 from models.learner.packing import Sequences
+from models.learner.upload import to_device
 from models.loop.turn import Cut, Turn
-from models.upload import to_device
 
 Origin = Literal[
     "policy", "greedy", "reference", "teacher", "guide", "explained", "refined", "relabelled", "demonstration",

@@ -36,7 +36,8 @@ class ScheduleSettings:
     arithmetic, the same result. auto: once memory has run out."""
     compile: bool | Literal["auto"] = "auto"
     """Whether torch compiles the policy's layers when they are first read (a minute): fewer passes over memory, the
-    same result up to rounding. auto: on a GPU, for a model of at least 300 million parameters."""
+    same result up to rounding. auto: on a GPU, for a model of at least 300 million
+    parameters in rows of at least 16,384 tokens."""
     checkpoint_every: Positive = 20
     """Rounds between two checkpoints."""
     samples_every: Positive = 20

@@ -16,6 +16,7 @@ from models.learner.packing import Sequences, longest_unit
 from models.learner.recompute import can_recompute
 from models.learner.reduce import entropy_term, token_weights
 from models.learner.rows import rows_of
+from models.learner.upload import to_device
 from models.loop.batch import pairs_of, token_batch
 from models.loop.distribution import Said, read_policy
 from models.loop.episode_parts import episodes_together, owners_of, places_of, wholes_of_row
@@ -25,7 +26,6 @@ from models.loop.rollout import Rollout, Scored, TokenBatch, parts_of
 from models.loop.schedule import ScheduleSettings
 from models.loop.slots import Objective
 from models.loop.watched import Watched
-from models.upload import to_device
 
 BUDGET = "schedule.token_budget"
 

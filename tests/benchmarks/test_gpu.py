@@ -279,7 +279,9 @@ def test_deterministic_mode_ends_with_an_error_inside() -> None:
 
 def test_cells_come_in_the_order_of_what_they_say() -> None:
     published = ("published-rl", "published-sft", "published-lora")
-    assert gpu.NAMES[:7] == ("0.6B-4k", "0.6B-16k", *published, "1.7B-4k", "1.7B-16k")
+    assert gpu.NAMES[:9] == (
+        "0.6B-4k", "0.6B-16k", *published, "compile", "determinism", "1.7B-4k", "1.7B-16k"
+    )  # fmt: skip
     assert tuple(gpu.steps(tiny=True)) == gpu.NAMES
     every = gpu.cells(tiny=False)
     missed = Row(f"{gpu_cell.update_name(*every['1.7B-tail'])}", 1.0, 1.0, "", 1.0, 1.3, False)

@@ -9,14 +9,19 @@ import torch
 from tiny_models import SEQUENCES, gradients, tiny_policy
 from torch import Tensor, nn
 
-from models.learner import logit_blocks
+from models.learner import logit_blocks, packed_attention
 from models.learner.compiled_blocks import compiled
 from models.learner.compiled_layers import are_compiled, compile_layers, should_compile
 from models.learner.distribution import Distribution
 from models.learner.fused_log_probs import Head, fused_log_probs
 from models.learner.log_probs import completion_log_probs
 from models.learner.recompute import layers_of, recomputing
+from models.learner.span_tables import RowTables, rectangle_tables, span_tables
 from models.policy.build import LoraSettings, with_adapter
+
+pytestmark = pytest.mark.skipif(
+    "__import__('device_here').DEVICE.type not in ('cpu', 'cuda')", reason="torch's compiler does not know the stand-in"
+)
 
 
 def log_probs_and_gradients(model: nn.Module, *, again: bool = False) -> tuple[Tensor, dict[str, Tensor]]:
@@ -101,6 +106,38 @@ def test_all_layers_share_what_is_compiled_once_for_rows_of_any_length(monkeypat
 
 
 @pytest.mark.thorough
+@pytest.mark.parametrize("rectangles", [False, True])
+def test_the_operation_over_spans_is_part_of_one_graph_a_layer(
+    rectangles: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On the processor with plain products, which the operation falls back on."""
+    monkeypatch.setattr(logit_blocks, "compiled", left_as_it_is)
+    monkeypatch.setattr(
+        packed_attention,
+        "tables_of",
+        lambda layout, _: RowTables(layout, span_tables(layout), rectangle_tables(layout) if rectangles else None),
+    )
+    eager, compiled_one = (tiny_policy(torch.float32).eval() for _ in range(2))
+    torch._dynamo.reset()
+    compile_layers(compiled_one, backend="aot_eager")
+    before, breaks = graphs(), len(torch._dynamo.utils.counters["graph_break"])
+    for chosen in ([0, 1, 2], [0], [1, 2]):
+        some = SEQUENCES.take(chosen)
+        values = []
+        for model in (eager, compiled_one):
+            model.zero_grad(set_to_none=True)
+            log_probs = completion_log_probs(model, some, autocast=torch.bfloat16)[0]
+            log_probs.sum().backward()
+            values.append((log_probs.detach(), gradients(model)))
+        (first, of_first), (other, of_other) = values
+        torch.testing.assert_close(other, first, rtol=0.02, atol=0.02)
+        for name, gradient in of_first.items():
+            torch.testing.assert_close(of_other[name], gradient, rtol=0.05, atol=0.05 * float(gradient.abs().max()))
+    assert before < graphs() <= before + 2  # torch makes another one for rows without a shared prompt
+    assert len(torch._dynamo.utils.counters["graph_break"]) == breaks
+
+
+@pytest.mark.thorough
 def test_weights_keep_their_names_and_a_copy_is_eager() -> None:
     model = tiny_policy(torch.float32)
     names = list(model.state_dict())
@@ -112,7 +149,7 @@ def test_weights_keep_their_names_and_a_copy_is_eager() -> None:
 
 def test_auto_compiles_nothing_on_a_processor() -> None:
     model = tiny_policy(torch.float32)
-    assert not should_compile("auto", model) and should_compile(True, model) and not should_compile(False, model)
+    assert [should_compile(setting, model, 16384) for setting in ("auto", True, False)] == [False, True, False]
 
 
 @pytest.mark.thorough

@@ -1,4 +1,4 @@
-"""Attention by spans and by rectangles, with plain products in place of the kernels that only CUDA has."""
+"""Attention by spans and by rectangles, with plain products instead of the kernels that only CUDA has."""
 
 import pytest
 import torch

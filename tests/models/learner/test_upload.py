@@ -8,9 +8,9 @@ from device_here import DEVICE
 from torch import Tensor
 
 from models.learner.packing import Sequences, packed_row
-from models.upload import all_to_device, to_device
+from models.learner.upload import all_to_device, to_device
 
-ON_CUDA = pytest.mark.skipif(DEVICE.type != "cuda", reason="CUDA alone says what it waits for")
+ON_CUDA = pytest.mark.skipif(DEVICE.type != "cuda", reason="only CUDA counts its waits")
 DRAWN = torch.randn(7, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
 
 
