@@ -13,6 +13,7 @@ from typing import Literal
 
 from torch import nn
 
+from models.errors import UserError
 from models.learner.compiled_blocks import MODELS
 from models.learner.log_probs import plain_inner, use_packed_attention
 from models.learner.packed_attention import register_packed_attention
@@ -54,8 +55,15 @@ def compile_layers(model: nn.Module, backend: str = "inductor") -> None:
         backend: of torch.compile; `aot_eager` traces and differentiates without making kernels.
 
     Raises:
-        UserError: the model cannot read packed rows.
+        UserError: the model is cut over several learners, transformers does not name its layers, or it cannot read
+            packed rows.
     """
+    if ranks_of(model).count > 1:
+        raise UserError("compile: a policy that is cut over several learners stays eager; set it to auto or false")
+    if not layers_of(model):
+        raise UserError(
+            f"compile: transformers does not name the layers of {type(plain_inner(model)).__name__}; set it to false"
+        )
     use_packed_attention(model)
     register_packed_attention(compiled=True)
     for layer in layers_of(model):

@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,7 +10,8 @@ import torch
 from tiny_models import SEQUENCES, gradients, tiny_policy
 from torch import Tensor, nn
 
-from models.learner import logit_blocks, packed_attention
+from models.errors import UserError
+from models.learner import compiled_layers, logit_blocks, packed_attention
 from models.learner.compiled_blocks import compiled
 from models.learner.compiled_layers import are_compiled, compile_layers, should_compile
 from models.learner.distribution import Distribution
@@ -150,6 +152,19 @@ def test_weights_keep_their_names_and_a_copy_is_eager() -> None:
 def test_auto_compiles_nothing_on_a_processor() -> None:
     model = tiny_policy(torch.float32)
     assert [should_compile(setting, model, 16384) for setting in ("auto", True, False)] == [False, True, False]
+
+
+def test_a_model_without_named_layers_or_cut_over_learners_is_refused_in_one_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = tiny_policy(torch.float32)
+    with monkeypatch.context() as patch:
+        patch.setattr(compiled_layers, "layers_of", lambda model: [])
+        with pytest.raises(UserError, match="does not name the layers of LlamaForCausalLM|of Qwen"):
+            compile_layers(model)
+    monkeypatch.setattr(compiled_layers, "ranks_of", lambda model: SimpleNamespace(count=2))
+    with pytest.raises(UserError, match="cut over several learners stays eager"):
+        compile_layers(model)
 
 
 @pytest.mark.thorough
