@@ -33,11 +33,11 @@ def base_folder(base: str, files: Sequence[Path], folder: Path) -> Path:
             converted here.
     """
     if not files:
-        found = given_folder(base)
-        if found is None:
+        installed = given_folder(base)
+        if installed is None:
             raise UserError(f"policy.base: {base} is not on this machine; give its folder")
-        check_model_folder(found)
-        return found
+        check_model_folder(installed)
+        return installed
     entry = entry_of(base)
     place = folder / f"base_{entry.gguf_sha256[:12]}"
     if not place.is_dir():
@@ -46,8 +46,8 @@ def base_folder(base: str, files: Sequence[Path], folder: Path) -> Path:
         with replace_folder(place) as half:
             unpacked = half / "unpacked"
             unpacked.mkdir()
-            one = files[0] if len(files) == 1 else joined(files, unpacked / "joined")
-            convert(gguf_of(entry, one, unpacked / f"base{SUFFIX}", _silent), half)
+            whole = files[0] if len(files) == 1 else joined(files, unpacked / "joined")
+            convert(gguf_of(entry, whole, unpacked / f"base{SUFFIX}", _silent), half)
             shutil.rmtree(unpacked)
     return place
 

@@ -107,7 +107,12 @@ ON_VLLM = ("--set", "engine.name=vllm")
 @pytest.mark.parametrize(
     ("recipe", "overrides"),
     [
-        pytest.param("rloo", ON_VLLM, marks=[NO_VLLM, pytest.mark.rotating(of=6)], id="rloo on vLLM"),
+        pytest.param(
+            "rloo",
+            ON_VLLM,
+            marks=[NO_VLLM, pytest.mark.rotating(of=6, together="another smoke on vLLM")],
+            id="rloo on vLLM",
+        ),
         pytest.param("dpo", (), marks=pytest.mark.thorough, id="dpo"),
     ],
 )

@@ -50,8 +50,10 @@ def test_the_functions_of_a_block_give_the_eager_values_and_gradients(
     softcap: float | None, temperature: float, entropy: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(logit_blocks, "compiled", left_as_it_is)
-    one, other = (block_values(compile_blocks, softcap, temperature, entropy) for compile_blocks in (False, True))
-    for eager, functional in zip(one, other, strict=True):
+    eager_values, other = (
+        block_values(compile_blocks, softcap, temperature, entropy) for compile_blocks in (False, True)
+    )
+    for eager, functional in zip(eager_values, other, strict=True):
         torch.testing.assert_close(functional, eager, rtol=1e-12, atol=1e-12)
 
 
@@ -160,7 +162,7 @@ def test_a_model_without_named_layers_or_cut_over_learners_is_refused_in_one_lin
     model = tiny_policy(torch.float32)
     with monkeypatch.context() as patch:
         patch.setattr(compiled_layers, "layers_of", lambda model: [])
-        with pytest.raises(UserError, match="does not name the layers of LlamaForCausalLM|of Qwen"):
+        with pytest.raises(UserError, match="does not name the layers of"):
             compile_layers(model)
     monkeypatch.setattr(compiled_layers, "ranks_of", lambda model: SimpleNamespace(count=2))
     with pytest.raises(UserError, match="cut over several learners stays eager"):
@@ -170,7 +172,7 @@ def test_a_model_without_named_layers_or_cut_over_learners_is_refused_in_one_lin
 @pytest.mark.thorough
 @pytest.mark.parametrize("entropy", [False, True])
 def test_compiled_blocks_give_the_eager_values_and_gradients(entropy: bool) -> None:
-    one, other = (block_values(compile_blocks, None, 0.7, entropy) for compile_blocks in (False, True))
-    for eager, made in zip(one, other, strict=True):
+    eager_values, other = (block_values(compile_blocks, None, 0.7, entropy) for compile_blocks in (False, True))
+    for eager, made in zip(eager_values, other, strict=True):
         torch.testing.assert_close(made, eager, rtol=1e-10, atol=1e-10)
     assert compiled(left_as_it_is) is compiled(left_as_it_is)
