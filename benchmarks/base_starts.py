@@ -1,4 +1,4 @@
-"""The policy that a training of a given base begins with: the base as it is, or fitted to the recipe's demonstrations.
+"""The policy that a training of a given base begins with: the base fitted to the recipe's demonstrations.
 
 It is made as the pipeline's step `warm_start` makes it, with models/ alone.
 """
@@ -28,20 +28,18 @@ def start_of_base(work: Work, recipe: Any, base: Path, folder: Path) -> tuple[Pa
 
     Args:
         work: the data, and what was measured of precisions.
-        recipe: its warm start, where it has one.
+        recipe: has a warm start.
         base: the base's model folder.
         folder: where a warm-started policy is written.
 
     Returns:
-        The policy's model folder, and its loss on held-out demonstrations, nats a token; None where the recipe has no
-        warm start or the data no held-out demonstrations.
+        The policy's model folder, and its loss on held-out demonstrations, nats a token; None where the data have no
+        held-out demonstrations.
 
     Raises:
         UserError: the data have no demonstrations that fit, or the base cannot be opened.
     """
     settings = recipe.warm_start
-    if settings is None:
-        return base, None
     model, tokenizer = open_policy(base)
     codec = codec_of(recipe, base)
     longest = int(model.config.max_position_embeddings)
@@ -63,5 +61,5 @@ def start_of_base(work: Work, recipe: Any, base: Path, folder: Path) -> tuple[Pa
 
 
 def _say(steps: int, step: int, metrics: Mapping[str, float]) -> None:
-    """Tell how far the warm start is."""
+    """Print the progress of the warm start."""
     print(f"warm start: step {step} of {steps}, loss {metrics['loss']:.3f}", file=sys.stderr, flush=True)

@@ -197,7 +197,7 @@ def _start(recipe: Any, work: Work, curve: Curve, clock: _Stages, own: Path, fil
 
 
 def _printed(name: str, measured: HeldOut) -> HeldOut:
-    """Tell what was measured, and return it."""
+    """Print a measurement and return it."""
     print(f"held out {name}: {measured}", file=sys.stderr, flush=True)
     return measured
 

@@ -14,6 +14,8 @@ from torch import Tensor
 from torch.nn.utils import clip_grad_norm_
 from transformers import PreTrainedModel
 
+from models.learner.upload import to_device
+
 Pairs = Sequence[tuple[Sequence[int], Sequence[int]]]
 """Prompts with their completions, as token ids."""
 
@@ -43,7 +45,7 @@ class PaddedLoop:
         """
         tokens = sum(len(completion) for _, completion in pairs)
         place = self._model.device
-        total, worths = torch.zeros((), device=place), _sent(torch.tensor(advantage, dtype=torch.float64), place)
+        total, worths = torch.zeros((), device=place), to_device(torch.tensor(advantage, dtype=torch.float64), place)
         for first in range(0, len(pairs), self._rows):
             cut = slice(first, first + self._rows)
             log_probs, real = self._log_probs(pairs[cut])
@@ -69,7 +71,7 @@ class PaddedLoop:
             ids[row, here] = torch.tensor([*prompt, *completion])
             mask[row, here] = 1
         place = self._model.device
-        ids, mask = _sent(ids, place), _sent(mask, place)
+        ids, mask = to_device(ids, place), to_device(mask, place)
         places = (mask.cumsum(1) - 1).clamp(min=0)
         with torch.autocast(place.type, dtype=self._autocast or torch.bfloat16, enabled=self._autocast is not None):
             logits = self._model(
@@ -78,8 +80,3 @@ class PaddedLoop:
         log_probs = torch.log_softmax(logits.float(), dim=-1)
         chosen = log_probs.gather(-1, ids[:, before:, None]).squeeze(-1)
         return chosen, mask[:, before:].to(chosen.dtype)
-
-
-def _sent(values: Tensor, place: torch.device) -> Tensor:
-    """`values` on a device; from pinned memory to a GPU, so that the host goes on meanwhile."""
-    return values.pin_memory().to(place, non_blocking=True) if place.type == "cuda" else values.to(place)

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from models.learner.distribution import AS_IT_IS, Distribution, Mask, least_kept
-from models.learner.logit_blocks import BLOCK_ELEMENTS, GPU_BLOCK_ELEMENTS, Blocks, exp_
+from models.learner.logit_blocks import BLOCK_ELEMENTS, GPU_BLOCK_ELEMENTS, Blocks
 
 KEPT_BYTES = 2**26
 """Most that all products of a batch may take on a CPU to be kept for the backward pass: 64 MiB. On a GPU none are."""
@@ -137,42 +137,21 @@ class _Fused(torch.autograd.Function):
         d_bias = torch.zeros(weight.shape[0], dtype=wide, device=weight.device) if wanted_bias else None
         for rows in blocks.rows(states.shape[0]):
             for columns in blocks.columns(len(range(*rows.indices(states.shape[0])))):
-                if blocks.compiles:
-                    d_z = blocks.compiled_gradient(
-                        next(products) if kept else states[rows] @ matrix[columns].T,
-                        targets[rows] - columns.start, lse[rows], of_log_prob[rows],
-                        *((None, None) if of_entropy is None else (entropy[rows], of_entropy[rows])),
-                    )  # fmt: skip
-                    if d_states is not None:
-                        d_states[rows] += d_z @ matrix[columns]
-                    if d_weight is not None:
-                        d_weight[columns] += d_z.T @ states[rows]
-                    continue
-                if kept:
-                    z = blocks.bent(next(products), columns, keep=True)
-                else:
-                    z = blocks.logits(states[rows], columns)
-                slope = blocks.slope(z)
-                if blocks.cut:
-                    blocks.leave_out(z, targets[rows], rows)
-                    z.masked_fill_(z < least[rows, None], float("-inf"))
-                log_p = z.sub_(lse[rows, None])
-                if of_entropy is not None:
-                    p = exp_(log_p.clone())
-                    # p log p is zero where p is: a cut token's minus infinity must not meet it
-                    inner = torch.where(p > 0, log_p, 0.0) + entropy[rows, None]
-                    d_z = -p * (of_log_prob[rows, None] + of_entropy[rows, None] * inner)
-                else:
-                    d_z = exp_(log_p).mul_(-of_log_prob[rows, None])
                 place = targets[rows] - columns.start
-                here = (place >= 0) & (place < z.shape[1])
-                d_z.scatter_add_(
-                    1, place.clamp(0, z.shape[1] - 1)[:, None], (of_log_prob[rows] * here)[:, None].to(d_z.dtype)
-                )
-                if slope is not None:
-                    d_z *= slope
-                if ctx.distribution.temperature != 1.0:
-                    d_z /= ctx.distribution.temperature
+                entropies = (None, None) if of_entropy is None else (entropy[rows], of_entropy[rows])
+                if blocks.compiles:
+                    product = next(products) if kept else states[rows] @ matrix[columns].T
+                    d_z = blocks.compiled_gradient(product, place, lse[rows], of_log_prob[rows], *entropies)
+                else:
+                    if kept:
+                        z = blocks.bent(next(products), columns, keep=True)
+                    else:
+                        z = blocks.logits(states[rows], columns)
+                    slope = blocks.slope(z)
+                    if blocks.cut:
+                        blocks.leave_out(z, targets[rows], rows)
+                        z.masked_fill_(z < least[rows, None], float("-inf"))
+                    d_z = blocks.gradient(z, slope, place, lse[rows], of_log_prob[rows], *entropies)
                 if d_bias is not None:
                     d_bias[columns] += d_z.sum(0)
                 d_z = d_z.to(ctx.compute)

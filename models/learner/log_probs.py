@@ -184,7 +184,7 @@ def use_packed_attention(model: nn.Module) -> None:
 
 
 def _rounding(model: PreTrainedModel, plain: Tensor) -> float:
-    """How far a plain pass in half precision is from one in the weights' float32; zero where it is one."""
+    """Measure how far a plain pass in half precision is from one in the weights' float32; zero where it is one."""
     return 0.0 if _probe_autocast(model) is None else _gap(plain, _plain_probe(model, None))
 
 

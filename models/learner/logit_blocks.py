@@ -88,20 +88,43 @@ class Blocks:
             outside = self.mask.outside(rows).scatter_(1, targets[:, None], False)
             z.masked_fill_(outside, float("-inf"))
 
-    def compiled_gradient(
+    def compiled_gradient(self, *of: Tensor | None) -> Tensor:
+        """Call `models.learner.compiled_blocks.block_gradient`, compiled, on its tensors in their order."""
+        made: Tensor = compiled(block_gradient)(*of, self.softcap, self.distribution.temperature)
+        return made
+
+    def gradient(
         self,
-        product: Tensor,
+        z: Tensor,
+        slope: Tensor | None,
         place: Tensor,
         lse: Tensor,
         of_log_prob: Tensor,
         entropy: Tensor | None,
         of_entropy: Tensor | None,
     ) -> Tensor:
-        """See `models.learner.compiled_blocks.block_gradient`."""
-        made: Tensor = compiled(block_gradient)(
-            product, place, lse, of_log_prob, entropy, of_entropy, self.softcap, self.distribution.temperature
-        )
-        return made
+        """Compute the gradient of a block's products, [tokens of it, vocabulary of it], in `wide`.
+
+        Args:
+            z: logits of the block, minus infinity where they are cut; it is overwritten.
+            slope: see `slope`.
+            place, lse, of_log_prob, entropy, of_entropy: see `models.learner.compiled_blocks.block_gradient`.
+        """
+        log_p = z.sub_(lse[:, None])
+        if of_entropy is not None and entropy is not None:
+            p = exp_(log_p.clone())
+            # p log p is zero where p is: a cut token's minus infinity must not meet it
+            inner = torch.where(p > 0, log_p, 0.0) + entropy[:, None]
+            d_z = -p * (of_log_prob[:, None] + of_entropy[:, None] * inner)
+        else:
+            d_z = exp_(log_p).mul_(-of_log_prob[:, None])
+        here = (place >= 0) & (place < z.shape[1])
+        d_z.scatter_add_(1, place.clamp(0, z.shape[1] - 1)[:, None], (of_log_prob * here)[:, None].to(d_z.dtype))
+        if slope is not None:
+            d_z *= slope
+        if self.distribution.temperature != 1.0:
+            d_z /= self.distribution.temperature
+        return d_z
 
     def sums(
         self, states: Tensor, targets: Tensor, rows: slice, kept: list[Tensor] | None = None

@@ -97,9 +97,8 @@ def packed_attention(
         return out
     if dropout > 0.0:
         raise UserError("the model's attention_dropout is not zero: set attention_dropout to 0 in its config.json")
-    if torch.is_autocast_enabled(query.device.type):
+    if (half := _autocast_dtype(query)) is not None:
         # As sdpa does under autocast; positions are turned in float32, values are not.
-        half = torch.get_autocast_dtype(query.device.type)
         query, key, value = query.to(half), key.to(half), value.to(half)
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     if not isinstance(packed, RowTables):
@@ -108,42 +107,29 @@ def packed_attention(
 
 
 def compiled_attention(
-    module: nn.Module,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attention_mask: Tensor | None,
-    scaling: float | None = None,
-    dropout: float = 0.0,
-    packed: RowTables | RowAttention | None = None,
-    sliding_window: int | None = None,
-    softcap: float | None = None,
-    **others: Any,
+    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **options: Any
 ) -> tuple[Tensor, None]:
-    """What compiled layers call: the operation over spans as a part of them, any other route apart from them.
+    """Attend in compiled layers: by the operation over spans as a part of the graph, by any other route outside it.
 
     Args:
-        See `packed_attention`.
+        module, query, key, value, attention_mask, options: see `packed_attention`.
     """
-    plain = dropout == 0.0 and softcap is None and others.get("s_aux") is None
-    if plain and isinstance(packed, RowTables) and packed.by_spans is not None:
-        half = _half(query)
-        if half is not None:
-            scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-            window = None if sliding_window is None or sliding_window >= packed.longest else sliding_window
-            return span_attention(query.to(half), key.to(half), value.to(half), packed, scale, window), None
-    made: tuple[Tensor, None] = _apart["attention"](
-        module, query, key, value, attention_mask, scaling=scaling, dropout=dropout, packed=packed,
-        sliding_window=sliding_window, softcap=softcap, **others,
-    )  # fmt: skip
+    packed = options.get("packed")
+    dtype = _autocast_dtype(query) or query.dtype
+    plain = not options.get("dropout") and options.get("softcap") is None and options.get("s_aux") is None
+    if plain and dtype in HALVES and isinstance(packed, RowTables) and packed.by_spans is not None:
+        scaling = options.get("scaling")
+        scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+        window = options.get("sliding_window")
+        return attend_packed(query.to(dtype), key.to(dtype), value.to(dtype), packed, scale, window, None), None
+    made: tuple[Tensor, None] = _apart["attention"](module, query, key, value, attention_mask, **options)
     return made
 
 
-def _half(query: Tensor) -> torch.dtype | None:
-    """Half precision that attention is computed in; None: it is not."""
+def _autocast_dtype(query: Tensor) -> torch.dtype | None:
+    """Return the dtype that autocast computes attention in; None where there is no autocast."""
     kind = query.device.type
-    dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else query.dtype
-    return dtype if dtype in HALVES else None
+    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
 
 
 def attend_packed(
@@ -159,17 +145,17 @@ def attend_packed(
         window: tokens that a token sees at most; None for all.
         softcap: scores are bent to c * tanh(score / c).
     """
-    layout = row.layout
     if window is not None and window >= row.longest:
         window = None
+    if softcap is None and row.by_spans is not None and query.dtype in HALVES:
+        return span_attention(query, key, value, row, scale, window)
+    layout = row.layout
     if softcap is not None:
         seen = allowed(layout, query.device, window)
         bias = torch.zeros_like(seen, dtype=torch.float32).masked_fill(~seen, float("-inf"))
         return capped(query, key, value, bias, scale, softcap)
     if query.device.type == "cpu" and window is None and value.shape[-1] == query.shape[-1]:
         return two_part_attention(query, key, value, layout, scale)
-    if row.by_spans is not None and query.dtype in HALVES:
-        return span_attention(query, key, value, row, scale, window)
     groups = query.shape[1] // key.shape[1]
     dense = functional.scaled_dot_product_attention(
         query,

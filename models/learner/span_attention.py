@@ -35,7 +35,7 @@ BY_SPANS, BY_RECTANGLES = 0, 1
 def span_attention(
     query: Tensor, key: Tensor, value: Tensor, tables: RowTables, scale: float, window: int | None
 ) -> Tensor:
-    """Attention of a packed row, [1, heads, tokens, size] -> [1, tokens, heads, size]; gradient flows.
+    """Attend over a packed row, [1, heads, tokens, size] -> [1, tokens, heads, size]; gradient flows.
 
     Args:
         query: [1, heads, tokens, size]; on CUDA bfloat16 or float16.
@@ -133,9 +133,9 @@ def _gathered(values: Tensor, places: Tensor) -> Tensor:
 
 
 def _summed(grad: Tensor, own: Tensor, shared_at: Tensor, shared: Tensor) -> Tensor:
-    """Gradient of each token's key or value from those of its copies, [keys, ...] -> [tokens, ...]."""
-    nothing = torch.cat([grad, grad.new_zeros(1, *grad.shape[1:])])
-    copies = nothing.index_select(0, shared.flatten()).unflatten(0, shared.shape)
+    """Sum the gradients of the copies of each token's key or value, [keys, ...] -> [tokens, ...]."""
+    filled = torch.cat([grad, grad.new_zeros(1, *grad.shape[1:])])
+    copies = filled.index_select(0, shared.flatten()).unflatten(0, shared.shape)
     wide = torch.promote_types(grad.dtype, torch.float32)
     made = grad.index_select(0, own)
     made[shared_at] = copies.sum(1, dtype=wide).to(grad.dtype)

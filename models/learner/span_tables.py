@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from models.learner.layout import Layout
+from models.learner.upload import to_device
 
 LEAST_SPAN = 4096
 """Tokens of a span, on average, from which a row is read by rectangles. With shorter ones the host's calls cost what
@@ -41,15 +42,14 @@ def tables_of(layout: Layout, device: torch.device) -> RowTables:
     if device.type != "cuda" or not torch.backends.cuda.is_flash_attention_available():
         return RowTables(layout, None, None)
     spans = [
-        table.pin_memory().to(device, non_blocking=True) if number < ON_DEVICE else table
-        for number, table in enumerate(span_tables(layout))
+        to_device(table, device) if number < ON_DEVICE else table for number, table in enumerate(span_tables(layout))
     ]
     rectangles = suits_rectangles(layout) and has_fast_rectangles(device)
     return RowTables(layout, spans, rectangle_tables(layout) if rectangles else None)
 
 
 def has_fast_rectangles(device: torch.device) -> bool:
-    """Whether cuDNN's attention is there and faster: from Hopper GPUs on.
+    """Decide whether cuDNN's attention is available and faster: from Hopper GPUs on.
 
     In torch's deterministic mode it is not taken: its gradients differ from run to run.
     """
@@ -105,7 +105,7 @@ def span_tables(layout: Layout) -> list[Tensor]:
 
 
 def suits_rectangles(layout: Layout) -> bool:
-    """Whether a row has long spans, of prompts that stand within none another."""
+    """Decide whether a row has long spans, of prompts that are not nested."""
     nested = any(len(path) > 1 for path in layout.paths)
     return not nested and layout.tokens >= LEAST_SPAN * len(layout.spans)
 

@@ -1,8 +1,8 @@
 """Copies from the processor's memory to a device that the host does not wait for.
 
-A copy from ordinary memory to a GPU makes the host wait until it is made, and with it all that was asked of the GPU
-before. A copy from pinned memory does not; torch keeps that memory until the copy is made. So values are converted and
-put together on the processor first.
+A copy from ordinary memory to a GPU makes the host wait for the copy and for all earlier work of the GPU. A copy from
+pinned memory does not; torch keeps that memory until the copy is done. Values are converted and joined on the processor
+first.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from torch import Tensor
 
 
 def to_device(values: Tensor, place: torch.device, dtype: torch.dtype | None = None) -> Tensor:
-    """Copy `values` to a device, the same to the bit as `values.to(place, dtype)`; what is there already stays.
+    """Copy `values` to a device, the same to the bit as `values.to(place, dtype)`; a tensor there is returned as it is.
 
     Args:
-        dtype: what they become; None: what they are.
+        dtype: of the result; None: that of `values`.
     """
     dtype = dtype or values.dtype
     if place.type != "cuda" or values.device.type != "cpu":
@@ -26,7 +26,7 @@ def to_device(values: Tensor, place: torch.device, dtype: torch.dtype | None = N
 
 
 def all_to_device(values: Sequence[Tensor], place: torch.device) -> list[Tensor]:
-    """Copy the processor's flat tensors of one dtype to a device by one copy, [tensors] of [length of it]."""
+    """Copy flat tensors of one dtype from the processor to a device at once, [tensors] of [length of it]."""
     if place.type == "cpu" or not values:
         return list(values)
     return list(to_device(torch.cat(list(values)), place).split([len(each) for each in values]))
