@@ -110,7 +110,7 @@ ON_VLLM = ("--set", "engine.name=vllm")
         pytest.param(
             "rloo",
             ON_VLLM,
-            marks=[NO_VLLM, pytest.mark.rotating(of=6, together="another smoke on vLLM")],
+            marks=[NO_VLLM, pytest.mark.rotating(of=12, together="another smoke on vLLM")],
             id="rloo on vLLM",
         ),
         pytest.param("dpo", (), marks=pytest.mark.thorough, id="dpo"),

@@ -76,7 +76,7 @@ def test_a_named_server_that_speaks_something_else_is_one_line_that_names_the_va
             pass
 
 
-@pytest.mark.rotating(of=6, together="named servers")
+@pytest.mark.rotating(of=12, together="named servers")
 @pytest.mark.slow
 def test_the_schedule_is_served_on_the_prefect_server_that_the_user_names(named: Pair, tmp_path: Path) -> None:
     (tmp_path / "toy.py").write_text(TOY_FLOW)

@@ -9,7 +9,7 @@ import pytest
 from project import Project, Ran, rewardflow
 from test_data_command import SOMEBODY
 
-pytestmark = [pytest.mark.slow, pytest.mark.rotating(of=6, together="held-out sets")]
+pytestmark = [pytest.mark.slow, pytest.mark.rotating(of=12, together="held-out sets")]
 SET = "gate.held_out.history"
 FIELDS = [f"--set={SET}.format=problems", f"--set={SET}.columns={{prompt: question}}"]
 

@@ -27,7 +27,7 @@ from tasks.tracking.journal import read_journal
 from tasks.tracking.metrics import MetricLog
 from tasks.tracking.summaries import page_of
 
-pytestmark = [pytest.mark.slow, pytest.mark.rotating(of=6, together="browser")]
+pytestmark = [pytest.mark.slow, pytest.mark.rotating(of=12, together="browser")]
 
 FINDINGS = data_docs.FileFindings(
     "problems_train.parquet",

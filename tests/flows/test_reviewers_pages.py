@@ -25,7 +25,7 @@ NAME = "arithmetic-policy"
 HAPPENED = (
     "rewardflow run arithmetic --set approval=true",
     'rewardflow approve 1 --by ann --why "forty samples read"',
-    "rewardflow run arithmetic --set seed=1",
+    "rewardflow run arithmetic --set approval=true --set seed=1",
     "rewardflow review queue 2 --against 1 --pairs 4 --reviewer ann",
     "rewardflow diff 1 2 --page diff.html",
 )

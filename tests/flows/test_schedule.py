@@ -92,7 +92,7 @@ def state_of(servers: Pair, run: str) -> str:
     return ask(f"{servers.prefect}/api/flow_runs/{run}")["state"]["type"]
 
 
-@pytest.mark.rotating(of=6, together="served schedule")
+@pytest.mark.rotating(of=12, together="served schedule")
 @pytest.mark.slow
 def test_the_yaml_is_what_is_served(servers: Pair, served: Served) -> None:
     nightly, weekly = deployments(servers)["nightly"], deployments(servers)["weekly"]
@@ -120,14 +120,14 @@ def test_prefects_server_writes_down_the_runs_that_come_due(servers: Pair) -> No
     assert all("-01T02:00:00" in run["expected_start_time"] for run in runs)
 
 
-@pytest.mark.rotating(of=6, together="served schedule")
+@pytest.mark.rotating(of=12, together="served schedule")
 @pytest.mark.slow
 def test_one_gpu_slot_exists(servers: Pair, served: Served) -> None:
     limit = wait_for("the limit", lambda: ask(f"{servers.prefect}/api/v2/concurrency_limits/filter", {}))
     assert [row["limit"] for row in limit if row["name"] == limit_name()] == [1]
 
 
-@pytest.mark.rotating(of=6, together="served schedule")
+@pytest.mark.rotating(of=12, together="served schedule")
 @pytest.mark.slow
 def test_a_run_that_overlaps_the_one_before_is_cancelled(servers: Pair, served: Served) -> None:
     first = start_run(servers)
@@ -141,14 +141,14 @@ def test_a_run_that_overlaps_the_one_before_is_cancelled(servers: Pair, served: 
     (served.folder / "go").unlink()
 
 
-@pytest.mark.rotating(of=6, together="served schedule")
+@pytest.mark.rotating(of=12, together="served schedule")
 @pytest.mark.slow
 def test_a_second_process_may_not_serve_the_same_schedule(servers: Pair, served: Served) -> None:
     with pytest.raises(UserError, match="being served already"):
         serve_schedule(served.folder / "prefect.yaml", servers.home)
 
 
-@pytest.mark.rotating(of=6, together="served schedule")
+@pytest.mark.rotating(of=12, together="served schedule")
 @pytest.mark.slow
 def test_ended_it_leaves_no_run_going_and_no_schedule_on_and_the_servers_alone(servers: Pair, served: Served) -> None:
     run = start_run(servers)

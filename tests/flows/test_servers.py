@@ -99,7 +99,7 @@ def test_a_variable_that_the_user_set_stays_and_nothing_is_written(tmp_path: Pat
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.rotating(of=6, together="another pair of servers")
+@pytest.mark.rotating(of=12, together="another pair of servers")
 @pytest.mark.slow
 def test_sigterm_ends_both_with_all_their_workers(tmp_path: Path) -> None:
     pair = start_pair(tmp_path)

@@ -342,7 +342,7 @@ def interrupted(
                 orphan.kill()
 
 
-@pytest.mark.rotating(of=6, together="a run that is killed")
+@pytest.mark.rotating(of=12, together="a run that is killed")
 def test_after_a_kill_the_next_run_goes_on_from_the_checkpoint(interrupted: Interrupted) -> None:
     assert re.search(r"going on from the checkpoint after round \d+", interrupted.resumed.err)
     assert "Stopping temporary server" not in interrupted.resumed.err  # nothing comes after the closing lines
@@ -350,14 +350,14 @@ def test_after_a_kill_the_next_run_goes_on_from_the_checkpoint(interrupted: Inte
     assert interrupted.resumed.table["fine_tune"] == "run"
 
 
-@pytest.mark.rotating(of=6, together="a run that is killed")
+@pytest.mark.rotating(of=12, together="a run that is killed")
 def test_after_a_kill_the_weights_are_those_of_a_run_that_was_never_interrupted(interrupted: Interrupted) -> None:
     homes = (interrupted.resumed.home, interrupted.undisturbed)
     resumed, undisturbed = (fine_tuned(home, interrupted.rounds) for home in homes)
     assert resumed["digest"] == undisturbed["digest"]
 
 
-@pytest.mark.rotating(of=6, together="a run that is killed")
+@pytest.mark.rotating(of=12, together="a run that is killed")
 def test_the_killed_run_is_swept_and_the_resumed_one_has_the_whole_curve(interrupted: Interrupted) -> None:
     summary = summaries.run_summary("tiny", interrupted.killed)
     assert summary.line.status == "KILLED"
@@ -367,13 +367,13 @@ def test_the_killed_run_is_swept_and_the_resumed_one_has_the_whole_curve(interru
     assert steps == list(range(1, interrupted.rounds + 1))
 
 
-@pytest.mark.rotating(of=6, together="a run that is killed")
+@pytest.mark.rotating(of=12, together="a run that is killed")
 def test_what_the_killed_run_had_started_does_not_outlive_the_next(interrupted: Interrupted) -> None:
     assert interrupted.left  # the temporary Prefect server
     assert not any(process.is_running() for process in interrupted.left)
 
 
-@pytest.mark.rotating(of=6, together="a run that is killed")
+@pytest.mark.rotating(of=12, together="a run that is killed")
 def test_a_second_run_in_the_same_folder_is_refused_in_one_line_and_disturbs_nobody(interrupted: Interrupted) -> None:
     refused = interrupted.refused
     assert refused.returncode == 1 and "Traceback" not in refused.stdout + refused.stderr

@@ -29,7 +29,7 @@ def test_without_a_champion_the_nightly_evaluation_says_so(
     assert "tiny-policy has no champion yet; `rewardflow run tiny` trains one" in ended.stdout + ended.stderr
 
 
-@pytest.mark.rotating(of=6, together="nightly evaluation")
+@pytest.mark.rotating(of=12, together="nightly evaluation")
 def test_the_nightly_evaluation_measures_the_champion_as_the_training_did(
     project: Project, first: Ran, tmp_path: Path
 ) -> None:

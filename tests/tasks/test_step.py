@@ -175,7 +175,7 @@ def test_a_step_that_takes_too_long_fails_with_its_line_and_is_made_by_the_next_
     assert made is not None and made.digest == "d"
 
 
-@pytest.mark.rotating(of=6, together="hang of DVC")
+@pytest.mark.rotating(of=12, together="hang of DVC")
 def test_a_dvc_that_hangs_is_ended_with_the_step_that_waits_for_it(tmp_path: Path) -> None:
     """And so is the stage that it runs."""
     subprocess.run(["git", "init", "--quiet"], cwd=tmp_path, check=True)

@@ -23,7 +23,7 @@ def test_every_value_arrives_once_and_in_order(home: Path):
     assert history(run_id, "loss") == [(step, step / 2) for step in range(2500)]
 
 
-@pytest.mark.rotating(of=6, together="server that goes away")
+@pytest.mark.rotating(of=12, together="server that goes away")
 @pytest.mark.slow
 def test_a_server_that_goes_away_and_comes_back_loses_no_metric(server, tmp_path: Path):
     run_id = runs.open_flow_run("e", "n")

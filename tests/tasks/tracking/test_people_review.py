@@ -23,7 +23,7 @@ from tasks.versions import read_pinned
 
 PAIRS = [AnswerPair(f"train-{n}", f"What is {n} + 1?", str(n + 1), 1, f"{n + 1}", f"{n}\nor so") for n in range(4)]
 
-pytestmark = pytest.mark.rotating(of=6, together="review queues")
+pytestmark = pytest.mark.rotating(of=12, together="review queues")
 
 
 @pytest.fixture

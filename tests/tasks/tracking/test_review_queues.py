@@ -15,7 +15,7 @@ from tasks.tracking import review_queues as queues
 from tasks.tracking import runs, store
 from tasks.tracking.traces import IN_FULL, Trace, log_traces, shown, tracing_client
 
-pytestmark = pytest.mark.rotating(of=6, together="review queues")
+pytestmark = pytest.mark.rotating(of=12, together="review queues")
 
 TRACES = [
     Trace(f"pair {n}", "pair to review", {"prompt": f"<b>{n}</b>"}, {"first": shown("a\nb"), "second": "c"}, {"n": "7"})
