@@ -5,8 +5,9 @@ Two rows: seconds of a step, and the most memory that a side's process ever held
 Both sides load one folder with the weights of SmolLM2-135M-Instruct, sample for the same chat prompts (from the task
 set `constrained_texts`), and take one update of AdamW on all weights a step. The folder names a reserved token as its
 end, so that every completion has exactly the given length on both sides. The sides' settings are those of
-`benchmarks.grpo_step`; each side is measured at its fastest. The details give the shares of the measured matrix peak
-that generation and the update reach, from the operations that must be done (`models.loop.flops`).
+`benchmarks.grpo_step`; each side is measured at its fastest, one after the other, alone on the machine. The details
+give the shares of the measured matrix peak that generation and the update reach, from the operations that must be done
+(`models.loop.flops`).
 
 The model must be on this machine: `rewardflow base add smollm2-135m-instruct`.
 """
@@ -16,7 +17,7 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -27,7 +28,7 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from benchmarks import trl_side
-from benchmarks.alternate import Apart, Beat, Made, Stepper, alternate, fastest
+from benchmarks.alternate import Apart, Beat, Made, Stepper, alternate, fastest_alone
 from benchmarks.grpo_step import DISTINCT, ENGINES, Shape, our_side, their_side
 from benchmarks.rows import Row, compare, unmeasured
 from benchmarks.settings import Settings, has_trl
@@ -58,20 +59,25 @@ def measure(settings: Settings, name: str) -> list[Row]:
         folder = endless(base, Path(place) / "model")
         prompts = prompts_of(folder, shape.prompt)
         ways = list(ENGINES.items())[: 1 if settings.quick else 2]
-        ours, tried = fastest(
-            {way: partial(Apart, partial(our_stepper, folder, prompts, shape, engine)) for way, engine in ways}
-        )
-        sides = {"ours": ours}
+        makers: dict[str, dict[str, Callable[[], Apart]]] = {
+            "ours": {way: partial(Apart, partial(our_stepper, folder, prompts, shape, engine)) for way, engine in ways}
+        }
         if has_trl():
-            sides["peer"] = Apart(partial(their_stepper, folder, prompts, shape, settings.quick))
-        seconds = alternate(sides, warm=settings.warm, repeats=settings.samples)
-        reports = {side: stepper.stop() for side, stepper in sides.items()}
+            makers["peer"] = {
+                way: partial(Apart, partial(their_stepper, folder, prompts, shape, given))
+                for way, given in trl_side.settings_tried(shape.group * shape.prompts, quick=settings.quick).items()
+            }
+        seconds: dict[str, list[float]] = {}
+        reports: dict[str, dict[str, Any]] = {}
+        for side, candidates in makers.items():  # one after the other: both do not fit into 24 GiB of memory
+            stepper, tried = fastest_alone(candidates)
+            seconds |= alternate({side: stepper}, warm=settings.warm, repeats=settings.samples)
+            reports[side] = stepper.stop() | tried
         rounds = reports["ours"].pop("rounds")[-settings.samples :]
         split = {
             part: median(step[part] for step in rounds) for part in rounds[0] if part.startswith(("seconds/", "speed/"))
         }
         share = generation_share(folder, prompts, shape, split["seconds/generate"], reports["ours"]["autocast"])
-    reports["ours"] |= tried
     against, short = "TRL GRPOTrainer", "" if has_trl() else "TRL is not installed"
     details = {"split": split, "generation_share_of_peak": share, **reports}
     return [
@@ -127,17 +133,10 @@ def our_stepper(folder: Path, prompts: list[list[int]], shape: Shape, engine: An
     return Stepper(_with_peak(our_side(folder, prompts, shape, engine, report, write), report)), report
 
 
-def their_stepper(folder: Path, prompts: list[list[int]], shape: Shape, quick: bool) -> Made:
-    """Make TRL's side, in its own process: the fastest of its settings."""
+def their_stepper(folder: Path, prompts: list[list[int]], shape: Shape, given: dict[str, Any]) -> Made:
+    """Make TRL's side with a Trainer's settings, in its own process."""
     report: dict[str, Any] = {}
-    batch = shape.group * shape.prompts
-    stepper, tried = fastest(
-        trl_side.candidates(
-            batch, lambda given: _with_peak(their_side(folder, prompts, shape, given, write), report), quick=quick
-        )
-    )
-    report |= tried
-    return stepper, report
+    return Stepper(_with_peak(their_side(folder, prompts, shape, given, write), report)), report
 
 
 def _with_peak(run: Any, report: dict[str, Any]) -> Any:

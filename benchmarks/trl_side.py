@@ -52,10 +52,14 @@ def candidates(
     batch: int, run: Callable[[dict[str, Any]], Callable[[Beat], Any]], *, quick: bool
 ) -> dict[str, Callable[[], Stepper]]:
     """The ways in which TRL could be run here, by name; with `quick` only the first."""
+    ways = settings_tried(batch, quick=quick)
+    return {name: partial(Stepper, run(given)) for name, given in ways.items()}
+
+
+def settings_tried(batch: int, *, quick: bool) -> dict[str, dict[str, Any]]:
+    """Return the settings of a Trainer that make sense here, by name; with `quick` only the first."""
     ways = {
-        f"{'bf16' if bf16 else 'float32'}, {rows} rows at a time": partial(
-            Stepper, run(arguments(batch, bf16=bf16, micro_batch=rows))
-        )
+        f"{'bf16' if bf16 else 'float32'}, {rows} rows at a time": arguments(batch, bf16=bf16, micro_batch=rows)
         for rows in sorted({batch, min(batch, ROWS_BY_DEFAULT)}, reverse=True)
         for bf16 in (True, False)
     }
