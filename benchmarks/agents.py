@@ -5,8 +5,8 @@
     python -m benchmarks.agents --write-page             # trains nothing
 
 A recipe that learns here ends above its start on held-out problems of the validation split, episodes played as in
-training. Every training leaves a JSON in benchmarks/results/agents; one whose JSON stands, made by the same recipe, is
-not trained again unless it is named by --only. Data and warm starts are kept below .rewardflow/agents and shared.
+training. Every training adds a row to benchmarks/results/agents.parquet; one that has a row of the same recipe is not
+trained again unless it is named by --only. Data and warm starts are kept below .rewardflow/agents and shared.
 """
 
 from __future__ import annotations
@@ -16,18 +16,19 @@ import os
 import sys
 import time
 import traceback
+from collections.abc import Sequence
 from typing import Any
 
 from benchmarks.agents_page import page
 from benchmarks.league import KEPT, alone
-from benchmarks.league_records import ROOT, Result, code_digest, commit, read, read_all, write
+from benchmarks.league_records import ROOT, Result, code_digest, commit, read_all, write
 from benchmarks.league_training import COMMON, train
 from benchmarks.warm_starts import Work
 from models.datasets.built_in import BUILT_IN
 from models.errors import UserError
 from models.recipe.load import digest, load_recipe, plain
 
-RESULTS = ROOT / "benchmarks" / "results" / "agents"
+RESULTS = ROOT / "benchmarks" / "results" / "agents.parquet"
 WORK = ROOT / ".rewardflow" / "agents"
 PAGE = ROOT / "docs" / "agents.md"
 FAMILY = "agents"
@@ -85,6 +86,12 @@ def run(name: str, seed: int) -> Result:
     )
 
 
+def has_result(name: str, seed: int, results: Sequence[Result]) -> bool:
+    """Return whether a training of the recipe as it stands is among the results."""
+    wanted = digest(plain(as_trained(name, seed)))
+    return any((result.recipe, result.seed) == (name, seed) and result.counts(wanted, None) for result in results)
+
+
 def main() -> int:
     """Train what is missing and write the page. Returns 1 where a training failed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.agents", description=(__doc__ or "").splitlines()[0])
@@ -100,8 +107,7 @@ def main() -> int:
     failed = False
     for name in [] if options.write_page else options.only or names:
         for seed in range(options.seeds):
-            file = RESULTS / f"{name}-{seed}.json"
-            if file.is_file() and not options.only and read(file).counts(digest(plain(as_trained(name, seed))), None):
+            if not options.only and has_result(name, seed, read_all(RESULTS)):
                 continue
             result = run(name, seed)
             write(result, RESULTS)

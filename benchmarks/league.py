@@ -1,9 +1,9 @@
 """The league (`make league`): every recipe that trains a policy, at one budget of completions, from one warm start.
 
-Trainings run side by side in processes of one thread each. Every one leaves a JSON as it ends, and one whose JSON
-stands, made by the same recipe and code, is not trained again: a killed league goes on where it was, and on another
-machine with what is committed. The page docs/league.md is made from the files. Other load on the machine changes the
-seconds and nothing else.
+Trainings run side by side in processes of one thread each. Every one adds a row to benchmarks/results/league.parquet as
+it ends, and one that has a row of the same recipe and code is not trained again: a killed league resumes where it was,
+and on another machine with the committed file. The page docs/league.md is made from the file. Other load on the machine
+changes the seconds and nothing else.
 
 `--search` tries four step sizes for recipes whose paper names none that fits, all alike: from a warm start of another
 seed than the league's, so that nothing is chosen by the numbers that are compared.
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import statistics
 import sys
@@ -26,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.league_page import page
-from benchmarks.league_records import RESULTS, ROOT, Result, code_digest, commit, read_all, write
+from benchmarks.league_records import RESULTS, ROOT, SEARCHED, Result, code_digest, commit, read_all, write
 from benchmarks.league_training import BUDGET, POINTS, league_overrides, league_recipe, train
 from benchmarks.warm_starts import TASK, Work
 from models.errors import UserError
@@ -132,8 +133,10 @@ def alone() -> None:
     logging.disable_progress_bar()
 
 
-def run_all(jobs: Sequence[Job], work: Path, results: Path, workers: int, tell: Callable[[str], None]) -> None:
-    """Train all, `workers` at a time, and write each result as it comes."""
+def run_all(
+    jobs: Sequence[Job], work: Path, results: Path, workers: int, tell: Callable[[str], None], *, by_rate: bool = False
+) -> None:
+    """Train all, `workers` at a time, and add each result to the file `results` as it comes."""
     for seed in dict.fromkeys(job.seed for job in jobs):  # what they share is made once, before anybody needs it
         Work(work).start(league_recipe(TASK, BUDGET, seed))
     machine = f"{os.cpu_count()} cores, {workers} at a time"
@@ -142,7 +145,7 @@ def run_all(jobs: Sequence[Job], work: Path, results: Path, workers: int, tell: 
         try:
             for count, done in enumerate(as_completed(waiting), 1):
                 result = done.result()
-                write(result, results)
+                write(result, results, by_rate=by_rate)
                 said = result.failed or f"{result.curve[0].accuracy:.1%} to {result.curve[-1].accuracy:.1%}"
                 tell(f"{count} of {len(jobs)}: {result.recipe}, seed {result.seed}: {said}, {result.seconds:.0f} s")
         except BaseException:
@@ -158,19 +161,23 @@ def estimate(jobs: Sequence[Job], results: Sequence[Result], workers: int) -> fl
     return sum(rates.get(job.recipe, usual) * job.budget for job in jobs) / workers
 
 
+def of_rate(results: Sequence[Result], name: str, rate: float) -> list[Result]:
+    """Return the results of a recipe with a step size."""
+    return [result for result in results if result.recipe == name and math.isclose(result.learning_rate, rate)]
+
+
 def search(names: Sequence[str], work: Path, results: Path, workers: int, tell: Callable[[str], None]) -> str:
-    """Try the step sizes on each of `names`. Returns the winners in words; RECIPE.json in `results` holds the rest."""
+    """Try the step sizes on each of `names`. Returns the best ones in words; the file `results` has every training."""
     lines = []
     for name in names:
-        at = results / name
         jobs = {
             rate: Job(name, SEARCH_SEED, BUDGET // 2, 2, (f"schedule.optimiser.learning_rate={rate:.5f}",))
             for rate in RATES
         }
         for rate, job in jobs.items():
-            if missing([job], read_all(at / f"{rate:.5f}"), code_digest()):
-                run_all([job], work, at / f"{rate:.5f}", workers, tell)
-        ends = {rate: read_all(at / f"{rate:.5f}")[0] for rate in RATES}
+            if missing([job], of_rate(read_all(results), name, rate), code_digest()):
+                run_all([job], work, results, workers, tell, by_rate=True)
+        ends = {rate: of_rate(read_all(results), name, rate)[0] for rate in RATES}
         scores = {rate: result.curve[-1].accuracy if result.curve else -1.0 for rate, result in ends.items()}
         winner = max(scores, key=lambda rate: scores[rate])
         shown = ", ".join(f"{score:.1%} at {rate:.5f}" for rate, score in scores.items())
@@ -191,7 +198,8 @@ def main() -> int:
     parser.add_argument(
         "--results",
         type=Path,
-        help=f"folder of the JSON files ({RESULTS.relative_to(ROOT)}; with --only: tried/ in --work)",
+        help=f"Parquet file ({RESULTS.relative_to(ROOT)}; with --only: tried.parquet in --work; "
+        f"with --search: {SEARCHED.relative_to(ROOT)})",
     )
     parser.add_argument("--work", type=Path, default=WORK, help="folder of data and warm starts")
     parser.add_argument("--page", type=Path, help="the page that is written (docs/league.md; with --only: printed)")
@@ -209,12 +217,12 @@ def main() -> int:
             parser.error(f"{unknown[0]} does not train a policy on {TASK}; there are {', '.join(names)}")
         names = [name for name in names if name in options.only]
     options.work.mkdir(parents=True, exist_ok=True)
-    tried = options.only and not options.search
-    results: Path = options.results or (options.work / "tried" if tried else RESULTS)
+    kept = SEARCHED if options.search else options.work / "tried.parquet" if options.only else RESULTS
+    results: Path = options.results or kept
     if options.search:
         if not options.only:
             parser.error("--search needs --only RECIPE ...")
-        print(search(names, options.work, results / "search", options.workers, tell))
+        print(search(names, options.work, results, options.workers, tell))
         return 0
     code = None if options.older else code_digest()
     jobs = [Job(name, seed, options.budget, options.points) for seed in range(options.seeds) for name in names]

@@ -1,25 +1,28 @@
-"""What a training of the league leaves: one JSON, whole or absent, that says what it was made with.
+"""Results of trainings of the league: one row of a Parquet file each, with the recipe and code that made it.
 
-A result counts only while the recipe and the code of models/ are what they were: both stand in it as digests, so that
-a later session, on this machine or another, goes on with what is committed.
+A result counts only while the recipe and the code of models/ are what they were: it has the digests of both. A later
+run, on this machine or another, trains only what the committed file does not have.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import subprocess
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from pydantic import TypeAdapter
 
-from models.atomic_write import write_file
+from models.atomic_write import replace_file
 
 ROOT = Path(__file__).resolve().parents[1]
-RESULTS = ROOT / "benchmarks" / "results" / "league"
+RESULTS = ROOT / "benchmarks" / "results" / "league.parquet"
+SEARCHED = ROOT / "benchmarks" / "results" / "league_search.parquet"
+"""Trials of step sizes."""
 
 
 @dataclass(frozen=True)
@@ -74,24 +77,55 @@ class Result:
         return self.recipe_digest == recipe_digest and code in (None, self.code_digest)
 
 
-_RESULT: TypeAdapter[Result] = TypeAdapter(Result)
+_RESULTS: TypeAdapter[list[Result]] = TypeAdapter(list[Result])
+_NUMBERS = pa.list_(pa.float64())
+_CURVE = pa.struct(
+    [
+        ("round", pa.int64()),
+        ("accuracy", pa.float64()),
+        ("by_problem", _NUMBERS),
+        ("greedy", pa.float64()),
+        ("tokens", pa.float64()),
+        ("finished", pa.float64()),
+    ]
+)
+_TEXTS = ("failed", "recipe_digest", "code_digest", "commit", "machine")
+_SCHEMA = pa.schema(
+    [
+        ("recipe", pa.string()),
+        *((name, pa.int64()) for name in ("seed", "budget", "completions", "updates")),
+        *((name, pa.float64()) for name in ("learning_rate", "seconds", "processor_seconds")),
+        ("curve", pa.list_(_CURVE)),
+        ("rounds", pa.map_(pa.string(), _NUMBERS)),
+        ("claims", pa.map_(pa.string(), pa.float64())),
+        *((name, pa.string()) for name in _TEXTS),
+    ]
+)
 
 
-def write(result: Result, folder: Path) -> Path:
-    """Write RECIPE-SEED.json into `folder`, in place of an older one."""
-    file = folder / f"{result.recipe}-{result.seed}.json"
-    write_file(file, json.dumps(asdict(result), indent=1) + "\n")
-    return file
+def write(result: Result, file: Path, *, by_rate: bool = False) -> None:
+    """Add a result to a Parquet file; it replaces that of the same recipe and seed.
+
+    Args:
+        by_rate: whether results that differ in the learning rate are kept apart, as in a search.
+    """
+    key = _key(result, by_rate)
+    others = [other for other in read_all(file) if _key(other, by_rate) != key]
+    rows = [asdict(each) for each in sorted([*others, result], key=lambda each: _key(each, True))]
+    with replace_file(file) as part:
+        pq.write_table(pa.Table.from_pylist(rows, _SCHEMA), part, compression="zstd", compression_level=19)
 
 
-def read(file: Path) -> Result:
-    """The result that a file holds."""
-    return _RESULT.validate_json(file.read_text())
+def read_all(file: Path) -> list[Result]:
+    """Read every result of a Parquet file, by recipe and seed; none where there is no file."""
+    if not file.is_file():
+        return []
+    rows = pq.read_table(file).to_pylist(maps_as_pydicts="strict")
+    return _RESULTS.validate_python(rows)
 
 
-def read_all(folder: Path) -> list[Result]:
-    """Every result in `folder`, by name."""
-    return [read(file) for file in sorted(folder.glob("*.json"))]
+def _key(result: Result, by_rate: bool) -> tuple[str, int, float]:
+    return result.recipe, result.seed, result.learning_rate if by_rate else 0.0
 
 
 @lru_cache(maxsize=1)

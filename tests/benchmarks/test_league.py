@@ -1,6 +1,5 @@
 """What must be true of the league: what counts, what is trained again, what the page says. One tiny training runs."""
 
-import json
 from dataclasses import replace
 
 import pytest
@@ -25,11 +24,26 @@ def result(recipe="grpo", seed=0, curve=(0.2, 0.6, 0.5), problems=40, **changed)
 
 
 def test_a_result_reads_back_as_it_was_written_and_a_newer_one_takes_its_place(tmp_path):
-    write(result(), tmp_path)
-    write(result(seed=1, claims={"pair_accuracy": 1 / 3}), tmp_path)
-    write(result(curve=(0.1, 0.9)), tmp_path)
-    assert read_all(tmp_path) == [result(curve=(0.1, 0.9)), result(seed=1, claims={"pair_accuracy": 1 / 3})]
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["grpo-0.json", "grpo-1.json"]
+    file = tmp_path / "league.parquet"
+    assert read_all(file) == []
+    write(result(seed=1, claims={"pair_accuracy": 1 / 3}), file)
+    write(result(), file)
+    write(result(curve=(0.1, 0.9)), file)
+    write(result("dpo", curve=(), failed="the loss is not finite"), file)
+    assert read_all(file) == [
+        result("dpo", curve=(), failed="the loss is not finite"),
+        result(curve=(0.1, 0.9)),
+        result(seed=1, claims={"pair_accuracy": 1 / 3}),
+    ]
+    assert [each.name for each in tmp_path.iterdir()] == ["league.parquet"]
+
+
+def test_a_search_keeps_a_result_for_every_rate(tmp_path):
+    file = tmp_path / "search.parquet"
+    for rate in (0.0003, 0.0001, 0.0003):
+        write(result(learning_rate=rate), file, by_rate=True)
+    assert [each.learning_rate for each in read_all(file)] == [0.0001, 0.0003]
+    assert league.of_rate(read_all(file), "grpo", 0.0001) == [result(learning_rate=0.0001)]
 
 
 def test_a_result_counts_only_for_the_recipe_and_the_code_that_made_it():
@@ -136,9 +150,9 @@ def test_a_tiny_training_leaves_a_result_that_is_not_trained_again(tmp_path, mon
     made = league.run(job, tmp_path, "here")
     assert [reached.round for reached in made.curve] == [0, 1, 2] and len(made.curve[0].by_problem) == 6
     assert made.completions == 8 and len(made.rounds["reward/total"]) == 2 and not made.failed
-    write(made, tmp_path / "results")
-    assert missing([job], read_all(tmp_path / "results"), made.code_digest) == []
-    assert json.loads((tmp_path / "results" / "reinforce-0.json").read_text())["machine"] == "here"
+    write(made, tmp_path / "results.parquet")
+    (kept,) = read_all(tmp_path / "results.parquet")
+    assert missing([job], [kept], made.code_digest) == [] and kept == made and kept.machine == "here"
     again = league.run(job, tmp_path, "here")
     assert again.curve == made.curve  # from the same kept warm start, to the bit
     adapted = league.run(Job("stg", 0, 8, 2, small), tmp_path, "here")  # drawn with its gate, at every point
@@ -148,7 +162,7 @@ def test_a_tiny_training_leaves_a_result_that_is_not_trained_again(tmp_path, mon
 @pytest.mark.thorough
 def test_the_page_of_some_recipes_is_printed_and_the_guides_page_is_left(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(league, "PAGE", tmp_path / "league.md")
-    asked = ["league", "--write-page", "--results", str(tmp_path), "--work", str(tmp_path)]
+    asked = ["league", "--write-page", "--results", str(tmp_path / "results.parquet"), "--work", str(tmp_path)]
     monkeypatch.setattr("sys.argv", [*asked, "--only", "grpo"])
     assert league.main() == 0
     out, err = capsys.readouterr()
