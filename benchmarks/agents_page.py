@@ -53,8 +53,8 @@ def page(names: Sequence[str], results: Sequence[Result]) -> str:
 def _row(name: str, recipe: Any, own: Sequence[Result]) -> str:
     row = line(own)
     paper = recipe.source.title if recipe.source.id is None else f"{recipe.source.title} ({recipe.source.id})"
-    gain = f"{row.gain.estimate:+.1%} [{row.gain.low:+.1%}, {row.gain.high:+.1%}]"
-    shares = [f"{each.estimate:.1%} [{each.low:.1%}, {each.high:.1%}]" for each in (row.start, row.end)]
+    gain = f"{row.gain:+.1%}"
+    shares = [f"{each:.1%}" for each in (row.start, row.end)]
     cells = (
         f"[{name}](../recipes/{name}.yaml)", paper, recipe.data.name, *shares, gain, row.verdict, str(len(own)),
         f"{row.completions:,}", f"{row.seconds:.0f}",

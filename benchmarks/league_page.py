@@ -155,7 +155,7 @@ def _over_problems(results: Sequence[Result], at: int) -> Interval:
 
 def _row(line: Line) -> str:
     entropy = "" if line.entropy is None else f"{line.entropy:.3f}"
-    gain = f"{line.gain.estimate:+.1%} [{line.gain.low:+.1%}, {line.gain.high:+.1%}]"
+    gain = f"{line.gain:+.1%}"
     cells = (
         f"[{line.recipe}](../recipes/{line.recipe}.yaml)", _interval(line.start), f"{line.best:.1%}",
         _interval(line.end), ", ".join(f"{share:.1%}" for share in line.by_seed), gain, f"{line.drop:.1%}",
@@ -166,7 +166,7 @@ def _row(line: Line) -> str:
 
 
 def _interval(interval: Interval) -> str:
-    return f"{interval.estimate:.1%} [{interval.low:.1%}, {interval.high:.1%}]"
+    return f"{interval:.1%}"
 
 
 def _share(value: float | None) -> str:

@@ -21,7 +21,7 @@ INDENT = "  "
 
 def difference_lines(said: Difference) -> str:
     """All that differs, section by section."""
-    from tasks.description import number, signed
+    from tasks.description import number
 
     lines = [f"{said.before}  ->  {said.after}", "", *_code(said.code), *_data(said)]
     for title, settings in (("recipe", said.recipe), ("packages", said.packages), ("machine", said.machine)):
@@ -29,7 +29,7 @@ def difference_lines(said: Difference) -> str:
     evaluation = said.evaluation
     if evaluation.metrics:
         rows = [
-            [change.name, number(change.before), number(change.after), signed(change.change) + " *" * change.shown]
+            [change.name, number(change.before), number(change.after), f"{change.change:+.3f}" + " *" * change.shown]
             for change in evaluation.metrics
         ]
         lines += ["metrics (95 % intervals; * leaves 0 out)"]

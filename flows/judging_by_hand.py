@@ -9,12 +9,14 @@ from flows.training import Training
 from models.errors import UserError
 from tasks.judgement import JudgementSections, OnGate
 from tasks.registered_policy import PolicyFiles, registered_policy
-from tasks.steps.judge_champion import Measured, OnChampion, judge_champion
-from tasks.tracking import by_hand, registry, tags
+from tasks.steps.judge_champion import Measured, judge_champion
+from tasks.tracking import by_hand, registry
 from tasks.tracking.by_hand import Waiting
+from tasks.tracking.verdict_record import HandJudgement, decided, verdict_of
+from tasks.tracking.verdict_text import verdict_text
 
 
-def judge_by_hand(training: Training, gate: Mapping[str, OnGate], model: str) -> OnChampion | None:
+def judge_by_hand(training: Training, gate: Mapping[str, OnGate], model: str) -> HandJudgement | None:
     """Judge the champion where it was set by hand and waits; None, and no work, where it was not.
 
     Args:
@@ -39,8 +41,9 @@ def measure(training: Training, waiting: Waiting, gate: Mapping[str, OnGate], mo
     if waiting.against is None:
         return "the gate did not judge it: no champion before it is known"
     facts = registry.facts_of(champion)
-    if tags.VERDICT in facts and facts.get(tags.COMPARED_WITH) == f"champion, version {waiting.against}":
-        return f"the gate held it against version {waiting.against} when it was made: {facts[tags.VERDICT]}"
+    verdict = verdict_of(facts) if decided(champion) is not None else None
+    if verdict is not None and verdict.champion == waiting.against:
+        return f"the gate compared it with version {waiting.against} when it was made: {verdict_text(verdict)}"
     try:
         before = registry.version_info(model, waiting.against)
     except UserError:

@@ -23,6 +23,7 @@ def closing_lines(outcome: Outcome, home: Path) -> str:
     """The table of steps, then the champion's address and where to look."""
     from tasks import cost, timing
     from tasks.tracking import registry
+    from tasks.tracking.verdict_text import hand_text
 
     lines = [f"not pinned: {outcome.unpinned}", ""] if outcome.unpinned else []
     lines += [f"{'step':<20} {'seconds':>8}  {'':<7} key number"]
@@ -38,7 +39,7 @@ def closing_lines(outcome: Outcome, home: Path) -> str:
         before = "nothing changed, judged before: " if promotion.reused else ""
         lines.append(f"verdict    {before}{promotion.decision}: {promotion.reason}")
         if outcome.by_hand is not None:
-            lines.append(f"by hand    the champion was set by hand; {outcome.by_hand.said}")
+            lines.append(f"by hand    the champion was set by hand; {hand_text(outcome.by_hand)}")
         champion = registry.champion(outcome.model)
         if champion is not None:
             lines.append(f"champion   models:/{outcome.model}@champion  (version {champion.version})")
@@ -144,14 +145,15 @@ def run_lines(listed: Sequence[RunLine]) -> str:
 def version_lines(listed: Sequence[VersionInfo]) -> str:
     """One line a version of a registered model."""
     from tasks.tracking import tags
+    from tasks.tracking.verdict_record import decided
 
     if not listed:
         return "no models yet"
     name = max(len("model"), *(len(version.name) for version in listed))
     also = max(len("aliases"), *(len(", ".join(version.aliases)) for version in listed))
-    lines = [f"{'model':<{name}}  version  {'made':<16}  {'aliases':<{also}}  held out; verdict"]
+    lines = [f"{'model':<{name}}  version  {'made':<16}  {'aliases':<{also}}  held out; verdict; difference"]
     for version in listed:
-        facts = (version.tags.get(tags.HELDOUT_ACCURACY, ""), version.tags.get(tags.VERDICT, ""))
+        facts = (version.tags.get(tags.HELDOUT_ACCURACY, ""), decided(version), version.tags.get(tags.IMPROVEMENT, ""))
         about = f"{', '.join(version.aliases):<{also}}  {'; '.join(fact for fact in facts if fact)}"
         lines.append(
             f"{version.name:<{name}}  {version.version:>7}  {version.created:%Y-%m-%d %H:%M}  {about}".rstrip()

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 
-SAID: Mapping[str, Kind] = {"promoted": "promoted", "waiting": "waiting", "refused": "refused"}
-"""Decisions of the gate that people are told of: that a candidate was no better is no news."""
 MINUTE = 60.0
 
 
@@ -50,11 +48,11 @@ def tell(home: Path, kind: Kind, text: str, facts: Mapping[str, object], link: s
 
 
 def tell_decision(home: Path, model: str, promotion: Promotion, link: str) -> None:
-    """Tell what the gate decided about a candidate; nothing where it was judged in an earlier run."""
-    kind = SAID.get(promotion.decision)
-    if kind is not None and not promotion.reused:
-        text = f"{model} version {promotion.version} {kind}: {promotion.reason}"
-        tell(home, kind, text, {"model": model, "version": promotion.version, "reason": promotion.reason}, link)
+    """Send the gate's decision on a candidate; not `kept`, which changes nothing, nor one of an earlier run."""
+    decision = promotion.decision
+    if decision != "kept" and not promotion.reused:
+        text = f"{model} version {promotion.version} {decision}: {promotion.reason}"
+        tell(home, decision, text, {"model": model, "version": promotion.version, "reason": promotion.reason}, link)
 
 
 def tell_of_champion(home: Path, champion: VersionInfo, data: str, watched: Watched, link: str) -> None:

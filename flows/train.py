@@ -15,17 +15,17 @@ from flows.parameters import Overrides, RecipeName
 from flows.steps import context_of
 from flows.telling import tell_decision
 from flows.training import Training, train_policy
-from tasks.description import UNPINNED
+from tasks.description import UNPINNED, hand_page
 from tasks.judgement import OnGate
 from tasks.registered_policy import made_policy, registered_policy
 from tasks.review import write_review, write_short_review
 from tasks.shared_engine import shared_engine
 from tasks.step import StepResult
 from tasks.steps.fine_tune import why_not_learned
-from tasks.steps.judge_champion import OnChampion
 from tasks.steps.promote import Candidate, Promotion, PromotionSections, policy_name, promote
 from tasks.steps.upload_reports import upload_reports
 from tasks.tracking import aliases, registry, tags
+from tasks.tracking.verdict_record import HandJudgement, decided
 
 
 @dataclass
@@ -40,7 +40,7 @@ class Outcome:
     """Registered name of the policies."""
     unpinned: str = ""
     """Why no commit holds what was run; empty where a commit does."""
-    by_hand: OnChampion | None = None
+    by_hand: HandJudgement | None = None
     """What the gate says of a champion that a person set; None where none waits for its word."""
     collapsed: str = ""
     """Why the policy did not learn, collapsed or unchanged, in one sentence; empty where it did."""
@@ -100,7 +100,7 @@ def run_steps(
         Candidate(tuned, rewarded, gate, shown["candidate"], champion, no_anchor, unpinned=outcome.unpinned),
     )
     outcome.steps.append(promotion.result)
-    judged = outcome.by_hand.page if outcome.by_hand else ""
+    judged = hand_page(outcome.by_hand) if outcome.by_hand else ""
     write_review(run, recipe, promotion, tuned, shown, validated, outcome.steps, facts, judged)
     return outcome, validated
 
@@ -128,7 +128,7 @@ def evaluate_splits(
     shown = {"base": training.evaluated("base", base), "candidate": training.evaluated_candidate()}
     gate = {"candidate": training.for_verdict("candidate", made_policy(tuned))}
     # Its champion may have been killed between the alias and the verdict: then it is judged as the first time.
-    unjudged = champion is not None and tags.VERDICT not in champion.tags
+    unjudged = champion is not None and decided(champion) is None
     same = champion is not None and champion.tags.get(tags.WEIGHTS_SHA256) == tuned.digest
     if same and not unjudged:
         return shown, gate

@@ -1,89 +1,90 @@
-"""A person's word on a candidate that passed the gate: approved, it becomes the champion; rejected, it never does.
+"""A person's approval or rejection of a candidate that passed the gate.
 
-Nothing waits meanwhile: the version stands in the registry with what the gate said of it. The word is on that: where
-the champion changed since, the candidate has to be judged against the new one first.
+No process waits for it: the version is in the registry with the gate's verdict. The verdict names the champion that the
+candidate was compared with. If the champion changed since, the candidate has to be judged against the new one first.
 """
 
 from __future__ import annotations
 
 from models.errors import UserError
-from tasks import clock, run_names
+from tasks import clock, description, run_names
+from tasks.registered_page import annotate
 from tasks.tracking import aliases, audit, lock, records, registry, runs, summaries, tags
-from tasks.version_page import page_with_a_word
+from tasks.tracking.earlier_releases import run_page_below_verdict
+from tasks.tracking.recorded import read_text
+from tasks.tracking.verdict_record import Ruling, VerdictRecord, decided, read_verdict, store_decision
+from tasks.tracking.verdict_text import in_run_name, verdict_text
 
-WAITING = "waiting"
+PAGE_BELOW = "review/page.md"
+"""Artifact of a flow's run: its description below the verdict."""
 
 
 def approve(name: str, version: int, *, by: str, why: str) -> registry.VersionInfo:
-    """Make a candidate that waits the champion. Who, when and why stand on the version and in the audit log.
+    """Make a candidate that waits the champion; the version, its page and the audit log name the person and the reason.
 
     Raises:
-        UserError: no name or reason, no version that waits, or the champion is not the one that it was judged against.
+        UserError: no name or reason, no version that waits, or the champion is not the one that it was compared with.
     """
-    info = _waits(name, version, by, why)
-    verdict = info.tags[tags.VERDICT]
-    new = aliases.promote(name, version, why=f"approved: {why}", by=by, judged_against=held_against(info))
-    _note(info, f"Approved by {by}: {why}", f"promoted: approved by {by}; {_said(verdict)}")
+    info, record = _waiting_version(name, version, by, why)
+    new = aliases.promote(name, version, why=f"approved: {why}", by=by, judged_against=judged_against(info))
+    _write_ruling(info, record.model_copy(update={"decision": "promoted", "reason": "approved"}), True, by, why)
     return new
 
 
 def reject(name: str, version: int, *, by: str, why: str) -> registry.VersionInfo:
-    """Refuse a candidate that waits. Who, when and why stand on the version and in the audit log.
+    """Refuse a candidate that waits; the version, its page and the audit log name the person and the reason.
 
     Raises:
         UserError: no name or reason, or no version that waits.
     """
-    info = _waits(name, version, by, why)
+    info, record = _waiting_version(name, version, by, why)
     with lock.held(name) as lease:
         audit.append(name, lease, "rejected", version, by=by, why=why)
-    _note(info, f"Rejected by {by}: {why}", f"refused: rejected by {by}: {why}; {_said(info.tags[tags.VERDICT])}")
+    _write_ruling(info, record.model_copy(update={"decision": "refused", "reason": "rejected"}), False, by, why)
     return registry.version_info(name, version)
 
 
-def held_against(info: registry.VersionInfo) -> int | None:
-    """The champion when a version was judged; None: there was none."""
+def judged_against(info: registry.VersionInfo) -> int | None:
+    """Return the champion at the time when a version was judged; None: there was none."""
     known = registry.facts_of(info).get(tags.JUDGED_AGAINST, "")
     return int(known) if known else None
 
 
 def waits(info: registry.VersionInfo) -> bool:
-    """Whether a version waits for a person's word."""
-    return info.tags.get(tags.VERDICT, "").startswith(f"{WAITING}: ")
+    """Return whether a version waits for a person's approval."""
+    return decided(info) == "waiting"
 
 
-def _waits(name: str, version: int, by: str, why: str) -> registry.VersionInfo:
+def _waiting_version(name: str, version: int, by: str, why: str) -> tuple[registry.VersionInfo, VerdictRecord]:
     if not by.strip() or not why.strip():
         raise UserError("an approval or rejection needs a name and a reason: --by NAME --why TEXT")
     if len(by) + len(why) > audit.LONGEST - 100:
         raise UserError(f"name and reason have {len(by) + len(why)} characters; {audit.LONGEST - 100} is the most")
     info = registry.version_info(name, version)
-    if not waits(info):
-        verdict = info.tags.get(tags.VERDICT, "it was never judged by the gate")
+    record = read_verdict(info)
+    if record is None or not waits(info):
+        text = verdict_text(record) if record is not None else "it was never judged by the gate"
         waiting = [str(version.version) for version in registry.versions(name) if waits(version)]
         raise UserError(
-            f"{name} version {version} does not wait for approval ({verdict}); waiting: {', '.join(waiting) or 'none'}"
+            f"{name} version {version} does not wait for approval ({text}); waiting: {', '.join(waiting) or 'none'}"
         )
-    return info
+    return info, record
 
 
-def _said(verdict: str) -> str:
-    """What the gate said of a candidate that waits, without what it waits for."""
-    return f"the gate: {verdict.removeprefix(f'{WAITING}: ').partition('; the recipe asks')[0]}"
+def _write_ruling(info: registry.VersionInfo, record: VerdictRecord, approved: bool, by: str, why: str) -> None:
+    """Write a person's ruling on the version, its page, and the page of the run that made it.
 
-
-def _note(info: registry.VersionInfo, word: str, verdict: str) -> None:
-    """Put a person's word on the version, its page, and the page of the run that made it.
-
-    The verdict last: until it stands there the version waits, and who was killed gives the same word again.
+    The decision is written last: until then the version waits, and a caller that was killed rules again.
     """
     at = clock.now().strftime("%Y-%m-%d %H:%M UTC")
-    run = info.tags.get(tags.RUN, "")
-    if run:
-        said = word.partition(" ")[0].lower()
-        runs.set_tags(run, {tags.RUN_VERDICT: said})
-        called, note = summaries.name_and_note(run)
-        runs.rename(run, called.replace(run_names.WAITS, said))
-        records.describe(run, page_with_a_word(f"{word} ({at})", note))
-    page = page_with_a_word(f"{word} ({at})", info.description)
-    registry.annotate(info.name, info.version, {tags.WORD: f"{word} ({at})"}, page)
-    registry.annotate(info.name, info.version, {tags.VERDICT: verdict})
+    ruled = record.model_copy(update={"ruling": Ruling(approved=approved, by=by, why=why, at=at)})
+    if run := info.tags.get(tags.RUN, ""):
+        tagged, note = runs.tags_of(run), summaries.name_and_note(run)[1]
+        runs.set_tags(run, {tags.RUN_VERDICT: in_run_name(ruled)})
+        runs.rename(run, run_names.judged(info.version, ruled))
+        head = description.verdict(ruled.decision, info.name, info.version, ruled)
+        below = read_text(run, PAGE_BELOW) or run_page_below_verdict(note)
+        parts = [description.unpinned(tagged.get(tags.UNPINNED, "")), head, below]
+        records.describe(run, "\n\n".join(filter(None, parts)))
+    annotate(info, {tags.VERDICT_RECORD: ruled.model_dump_json()})
+    store_decision(info, ruled)

@@ -86,5 +86,5 @@ def _answer(info: registry.VersionInfo) -> str:
         store.patiently(store.client().set_model_version_tag, info.name, str(info.version), tags.PROBLEM, problem)
         return f"{named}: {error}"
     for key in (*written, tags.PROBLEM):
-        store.patiently(store.client().delete_model_version_tag, info.name, str(info.version), key)
+        registry.delete_version_tag(info, key)
     return f"{named}: {word.key} by {word.by}, {PAGE}: {word.why}"

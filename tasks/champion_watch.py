@@ -22,7 +22,7 @@ from models.evaluation.samples import Numbers, Sample, from_json
 from models.evaluation.since_judged import change_since_judged, is_worse
 from models.evaluation.table import read_records
 from models.recipe.sections import Sections, of
-from tasks import drift_page, plots, run_names
+from tasks import drift_page, plots
 from tasks.data_difference import PreparedFiles, place_of, prepared_hashes
 from tasks.description import cell
 from tasks.evaluation_difference import SHOWN, read_answers
@@ -30,6 +30,7 @@ from tasks.input_summary import INPUTS
 from tasks.step import StepResult
 from tasks.tracking import records, registry, tags
 from tasks.tracking.recorded import Recorded, of_version, read_text
+from tasks.tracking.verdict_text import is_share, points
 from tasks.versions import DataVersion
 
 MEASURED_ALIKE = ("evaluation.temperature", "evaluation.top_p", "evaluation.max_tokens", "rollouts.max_tokens")
@@ -77,8 +78,8 @@ class Watched:
         if self.change is None or not is_worse(self.change):
             return ""
         how = "the same problems" if self.change.paired else "not paired, the problems are others"
-        unit = " points" if run_names.is_share(self.metric) else ""
-        fell = f"{self.metric.replace('_', ' ')} {run_names.points(self.change.change, self.metric)}{unit}"
+        unit = " points" if is_share(self.metric) else ""
+        fell = f"{self.metric.replace('_', ' ')} {points(self.change.change, self.metric)}{unit}"
         return f"{fell} since it was judged ({self.problems} problems, {how})"
 
     @property

@@ -32,8 +32,8 @@ def comparison_rows(standings: Sequence[Standing], costs: Sequence[Cost]) -> lis
     return [
         {
             "method": standing.method,
-            "interquartile mean": _with_interval(standing.middle, 3),
-            "beats the first": "" if standing.improvement is None else _with_interval(standing.improvement, 2),
+            "interquartile mean": f"{standing.middle:.3f}",
+            "beats the first": "" if standing.improvement is None else f"{standing.improvement:.2f}",
             "seeds": " ".join(f"{score:.3f}" for score in standing.scores),
             "rounds": cost.rounds,
             "completions": cost.completions,
@@ -43,10 +43,6 @@ def comparison_rows(standings: Sequence[Standing], costs: Sequence[Cost]) -> lis
         }
         for standing, cost in zip(standings, costs, strict=True)
     ]
-
-
-def _with_interval(interval: Interval, digits: int) -> str:
-    return f"{interval.estimate:.{digits}f} [{interval.low:.{digits}f}, {interval.high:.{digits}f}]"
 
 
 def _with_ends(name: str, interval: Interval) -> dict[str, float]:

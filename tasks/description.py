@@ -11,40 +11,28 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Protocol
 
+from models.evaluation.bootstrap import Interval
 from tasks import cost
 from tasks.timing import TimeLine, remark
+from tasks.tracking.verdict_record import HandJudgement, VerdictRecord
+from tasks.tracking.verdict_text import (
+    OUTCOMES,
+    Outcome,
+    baseline_text,
+    hand_text,
+    headline,
+    notes,
+    reason_text,
+    ruling_text,
+)
 
 if TYPE_CHECKING:
     from tasks.step import StepResult
 
-Decision = Literal["promoted", "kept", "refused", "waiting", "trained", "unchanged"]
-
-WAITS = "… Waiting for approval"
-"""How the page of a candidate that waits for a person begins, and that of its run."""
-_HEADLINES: Mapping[Decision, str] = {
-    "promoted": "✔ Promoted",
-    "kept": "= Champion kept",
-    "refused": "✘ Refused",
-    "waiting": WAITS,
-    "trained": "○ Trained, not judged",
-    "unchanged": "= Nothing changed",
-}
-
 LONGEST_SAMPLE = 500
 """Characters shown of a prompt or a completion."""
-
-
-class IntervalLike(Protocol):
-    """An estimate with its interval, e.g. models.evaluation.bootstrap.Interval."""
-
-    @property
-    def estimate(self) -> float: ...
-    @property
-    def low(self) -> float: ...
-    @property
-    def high(self) -> float: ...
 
 
 class CheckLike(Protocol):
@@ -75,25 +63,17 @@ class Sample:
 class Review:
     """All that the description of a flow run says."""
 
-    decision: Decision
-    reason: str
-    """One sentence."""
+    outcome: Outcome
+    reason: str = ""
+    """Why nothing was decided; not for a verdict, which has its own."""
     model: str = ""
     """Registered model's name."""
     version: int | None = None
-    compared_with: str = ""
-    """What the difference is to: "champion, version 3" or "the base model"."""
-    difference: IntervalLike | None = None
-    """Candidate minus `compared_with` on the gate's metric."""
-    metric: str = "accuracy"
-    confidence: float = 0.95
-    """Of the difference's interval."""
-    gate: Sequence[CheckLike] = ()
-    gate_notes: Sequence[str] = ()
-    """What a reader must know of the comparison: the smallest difference it could see, the error budget."""
+    verdict: VerdictRecord | None = None
+    """The gate's verdict of this run, None where there was none."""
     champion_by_hand: str = ""
     """What the gate says of a champion that a person set, in Markdown."""
-    models: Mapping[str, Mapping[str, float | IntervalLike]] = field(default_factory=dict)
+    models: Mapping[str, Mapping[str, float | Interval]] = field(default_factory=dict)
     """Model -> metric -> value."""
     worst: Sequence[Sample] = ()
     """Three are shown."""
@@ -105,11 +85,18 @@ class Review:
 
 
 def describe_run(review: Review) -> str:
-    """The whole description, sections in the order in which a reviewer asks."""
+    """Render the whole description, sections in the order in which a reviewer asks."""
+    head = verdict(review.outcome, review.model, review.version, review.verdict, review.reason)
+    parts = [unpinned(review.facts.get(UNPINNED, "")), head, describe_below(review)]
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def describe_below(review: Review) -> str:
+    """Render what follows the verdict, which stays as it is when a person approves or rejects the candidate."""
+    record = review.verdict
+    checks = [*map(cell, notes(record)), gate_table(record.checks)] if record is not None else []
     sections = [
-        unpinned(review),
-        verdict(review),
-        section("Gate", "\n\n".join([*map(cell, review.gate_notes), gate_table(review.gate)])),
+        section("Gate", "\n\n".join(checks)),
         section("The champion was set by hand", review.champion_by_hand),
         section("Models", model_table(review.models)),
         section("Three worst samples", "\n\n".join(sample(entry) for entry in list(review.worst)[:3])),
@@ -120,35 +107,47 @@ def describe_run(review: Review) -> str:
         ),
         section("Load it", how_to_load(review)),
     ]
-    return "\n\n".join(text for text in sections if text) + "\n"
+    return "\n\n".join(filter(None, sections))
 
 
 UNPINNED = "not pinned"
 """The fact that no commit holds what was run: where it is there, it stands above everything else."""
 
 
-def unpinned(review: Review) -> str:
-    """The first line of a run that cannot be reproduced, and why; empty for any other."""
-    reason = review.facts.get(UNPINNED, "")
+def unpinned(reason: str) -> str:
+    """Render the first line of a run that cannot be reproduced, from the reason; empty for any other run."""
     return f"> **Not pinned, so it cannot be reproduced:** {cell(reason)}" if reason else ""
 
 
-def verdict(review: Review) -> str:
-    """The headline, the reason and the difference."""
-    name = f": {review.model} version {review.version}" if review.version is not None else ""
-    headline = _HEADLINES[review.decision]
-    if review.decision == "kept" and not review.compared_with.startswith("champion"):
-        headline = "= Not promoted"  # there is no champion to keep
-    lines = [f"## {headline}{cell(name)}", cell(review.reason)]
-    if review.difference is not None:
-        sure = (
-            "above zero" if review.difference.low > 0 else "below zero" if review.difference.high < 0 else "around zero"
-        )
+def verdict(
+    outcome: Outcome, model: str, version: int | None, record: VerdictRecord | None = None, reason: str = ""
+) -> str:
+    """Render the headline, a person's ruling, the reason and the difference.
+
+    Args:
+        record: the gate's verdict, where one was reached.
+        reason: why there is none.
+    """
+    name = f": {model} version {version}" if version is not None else ""
+    if record is None:
+        return "\n\n".join([f"## {OUTCOMES[outcome].headline}{cell(name)}", cell(reason)])
+    lines = [f"## {headline(record)}{cell(name)}", cell(reason_text(record))]
+    if record.ruling is not None:
+        lines.insert(0, cell(ruling_text(record.ruling)))
+    if record.difference is not None:
+        side = "above" if record.difference.low > 0 else "below" if record.difference.high < 0 else "around"
         lines.append(
-            f"**{cell(review.metric)} {signed(review.difference)}** against {cell(review.compared_with)} "
-            f"(paired {review.confidence:.0%} interval, {sure})"
+            f"**{cell(record.metric)} {record.difference:+.3f}** against {cell(baseline_text(record.champion))} "
+            f"(paired {record.confidence:.0%} interval, {side} zero)"
         )
     return "\n\n".join(lines)
+
+
+def hand_page(judgement: HandJudgement) -> str:
+    """Render the gate's judgement of a champion that a person set by hand."""
+    record = judgement.verdict
+    checks = [*map(cell, notes(record)), gate_table(record.checks)] if record is not None else []
+    return "\n\n".join(filter(None, [cell(hand_text(judgement)), *checks]))
 
 
 def gate_table(checks: Sequence[CheckLike]) -> str:
@@ -165,7 +164,7 @@ def gate_table(checks: Sequence[CheckLike]) -> str:
     return table(("", "check", "numbers"), rows)
 
 
-def model_table(models: Mapping[str, Mapping[str, float | IntervalLike]]) -> str:
+def model_table(models: Mapping[str, Mapping[str, float | Interval]]) -> str:
     """Metrics down, models across."""
     metrics = list(dict.fromkeys(metric for values in models.values() for metric in values))
     rows = []
@@ -232,7 +231,7 @@ def how_to_load(review: Review) -> str:
         return ""
     address = (
         f"models:/{review.model}@champion"
-        if review.decision == "promoted"
+        if review.outcome == "promoted"
         else f"models:/{review.model}/{review.version}"
     )
     return fenced(
@@ -259,16 +258,9 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n\n&nbsp;"
 
 
-def number(value: float | IntervalLike) -> str:
-    """Four digits; an interval in brackets behind its estimate."""
-    if isinstance(value, int | float):
-        return f"{value:.4g}"
-    return f"{value.estimate:.3f} [{value.low:.3f}, {value.high:.3f}]"
-
-
-def signed(value: IntervalLike) -> str:
-    """A difference with its interval, signs shown."""
-    return f"{value.estimate:+.3f} [{value.low:+.3f}, {value.high:+.3f}]"
+def number(value: float | Interval) -> str:
+    """Write a number with four digits, an interval with three decimals."""
+    return f"{value:.4g}" if isinstance(value, int | float) else f"{value:.3f}"
 
 
 def shortened(text: str, longest: int) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from models.datasets.row_diff import SplitDifference
 from models.datasets.schema import file_name
 from tasks.data_difference import DataDifference
-from tasks.description import number, shortened, signed
+from tasks.description import number, shortened
 from tasks.difference import CodeDifference, Difference, Setting
 from tasks.evaluation_difference import FlippedAnswer
 from tasks.html_page import escaped, table, whole_page
@@ -33,7 +33,7 @@ def page(said: Difference) -> str:
             change.name,
             number(change.before),
             number(change.after),
-            signed(change.change),
+            f"{change.change:+.3f}",
             "yes" if change.shown else "no",
         ]
         for change in said.evaluation.metrics

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 from models.evaluation.drift import Drift, DriftSettings
 from models.evaluation.paired_change import MetricChange
 from models.evaluation.samples import Numbers, Sample
-from tasks.description import number, signed
+from tasks.description import number
 from tasks.html_page import escaped, table, whole_page
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def _answers(shown: Shown, settings: DriftSettings) -> str:
     if change is None:
         return ""
     head = ["metric", "when it was judged", "now", f"change [{settings.confidence:.0%}]", "problems", "paired"]
-    row = [shown.metric, number(change.before), number(change.after), signed(change.change), f"{shown.problems:,}"]
+    row = [shown.metric, number(change.before), number(change.after), f"{change.change:+.3f}", f"{shown.problems:,}"]
     return table(head, [[*row, "yes" if change.paired else "no"]])
 
 

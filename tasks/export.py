@@ -30,6 +30,8 @@ from tasks.registered_files import registered_files
 from tasks.tracking import registry, tags
 from tasks.tracking.recorded import Recorded, read_text
 from tasks.tracking.registry import VersionInfo
+from tasks.tracking.verdict_record import verdict_of
+from tasks.tracking.verdict_text import ruling_text, verdict_text
 
 CARD = "README.md"
 SERVING = "serving"
@@ -161,6 +163,7 @@ def card_of(said: Recorded, version: VersionInfo, folder: Path, licence: str, ch
         chat: what a chat with it is.
     """
     facts, answers, recipe = said.facts, read_answers(said), recipe_of(said)
+    verdict = verdict_of(facts)
     shown = {
         "recipe": facts.get(tags.RECIPE, ""),
         "recipe sha256": facts.get(tags.RECIPE_SHA256, ""),
@@ -191,13 +194,13 @@ def card_of(said: Recorded, version: VersionInfo, folder: Path, licence: str, ch
         recipe=yaml.safe_dump(recipe, sort_keys=False, allow_unicode=True) if recipe else "",
         evaluated_on=f"{len(answers):,} held-out problems" if answers else "",
         metrics=metric_intervals(metric_names(said.metrics, answers), answers) if answers else {},
-        verdict=facts.get(tags.VERDICT, ""),
+        verdict=verdict_text(verdict) if verdict is not None else "",
         compared=": ".join(filter(None, (facts.get(tags.COMPARED_WITH, ""), facts.get(tags.IMPROVEMENT, "")))),
-        checks=tags.read_gate(facts),
+        checks=verdict.checks if verdict is not None else (),
         approval={
             "champion since": facts.get(tags.PROMOTED_AT, ""),
             "made champion by": facts.get(tags.PROMOTED_BY, ""),
-            "said of it": facts.get(tags.WORD, ""),
+            "ruling": ruling_text(verdict.ruling) if verdict is not None and verdict.ruling is not None else "",
         },
         use=read_use(folder),
         form=PromptForm.of(recipe.get("policy", {}).get("system"), recipe.get("data", {}).get("template")),

@@ -1,4 +1,4 @@
-"""The gate's judgement of one policy against another: the look is counted, the verdict put into words and numbers.
+"""The gate's judgement of one policy against another: the look is counted, the verdict becomes a decision and numbers.
 
 A candidate is judged so (steps/promote.py), and a champion that somebody set by hand (steps/judge_champion.py).
 """
@@ -16,15 +16,9 @@ from models.evaluation.records import PromptRecord
 from models.evaluation.table import read_records
 from models.recipe.schema import RewardModelSection
 from models.recipe.sections import Sections
-from tasks import run_names
-from tasks.description import Decision
 from tasks.step import StepResult
 from tasks.tracking.looks import take_look
-
-ASKED = "rewardflow approve or reject, or a tag approve or reject on its page with NAME: REASON"
-"""How a person gives the word that a candidate waits for."""
-NOT_PINNED = "not pinned, so nobody could reproduce it"
-"""How the reason of a refusal begins that nothing else speaks for."""
+from tasks.tracking.verdict_record import Decision, Reason, VerdictRecord
 
 
 @dataclass(frozen=True)
@@ -83,47 +77,60 @@ def judged(
 
 
 def decide(
-    verdict: Verdict, approval: bool, compared_with: str, lost: str = "", unpinned: str = ""
-) -> tuple[Decision, str]:
-    """What becomes of a candidate, and why.
+    verdict: Verdict,
+    settings: GateSettings,
+    champion: int | None,
+    *,
+    approval: bool = False,
+    failed_training: str = "",
+    unpinned: str = "",
+) -> VerdictRecord:
+    """Decide on a candidate from the gate's verdict.
 
     Args:
-        approval: whether a person is asked before it is promoted.
-        compared_with: what it was held against.
-        lost: why its training was no good, "" where it was.
-        unpinned: why nobody could reproduce it, "" where that is no matter.
+        settings: of the gate.
+        champion: version that the candidate was compared with; None: the base model.
+        approval: whether a person must approve a promotion.
+        failed_training: why its training was stopped; "" if it was not. It is refused whatever an earlier checkpoint is
+            worth.
+        unpinned: why no commit contains the run's code and data; "" if one does, or if the recipe allows it.
     """
-    if lost:  # whatever an earlier checkpoint is worth, nobody asked for a run that had to be stopped
-        return "refused", lost
+    decision: Decision
+    reason: Reason
     failed = [check for check in verdict.checks if check.failed]
-    if failed:
-        shown_better = failed[0].name != "better" or not math.isfinite(failed[0].value)
-        decision: Decision = "refused" if shown_better else "kept"
-        reasons = "; ".join(f"{check.name}: {check.detail}" for check in failed)
-        return decision, f"{reasons}; {verdict.lines[0]}" if decision == "kept" else reasons
-    better = f"better than {compared_with}: {interval(verdict)}, and every guard holds"
-    if unpinned:
-        return (
-            "refused",
-            f"{NOT_PINNED}: {unpinned} (promote_unpinned: true allows it); {better}",
-        )
-    if approval:
-        return "waiting", f"{better}; the recipe asks for a person's approval ({ASKED})"
-    return "promoted", better
+    if failed_training:
+        decision, reason = "refused", "training_failed"
+    elif failed:
+        is_worse = failed[0].name == "better" and math.isfinite(failed[0].value)
+        decision, reason = ("kept", "not_better") if is_worse else ("refused", "guard_failed")
+    elif unpinned:
+        decision, reason = "refused", "not_pinned"
+    else:
+        decision, reason = "waiting" if approval else "promoted", "better"
+    return VerdictRecord(
+        decision=decision,
+        reason=reason,
+        metric=settings.metric,
+        champion=champion,
+        difference=verdict.difference,
+        confidence=settings.confidence,
+        checks=verdict.checks,
+        detectable=verdict.detectable,
+        look=verdict.look,
+        cause=failed_training or (unpinned if reason == "not_pinned" else ""),
+    )
 
 
-def lifted(said: str, approval: bool, unpinned: str) -> bool:
-    """Whether a better candidate was held back only for a reason that is none any more.
+def is_lifted(record: VerdictRecord, approval: bool, unpinned: str) -> bool:
+    """Return whether a better candidate was held back only for a reason that no longer holds.
 
     Args:
-        said: its verdict, as it stands on the version: the decision, a colon, the reason.
-        approval: whether a person is asked now.
-        unpinned: why nobody could reproduce it now, "" where that is no matter.
+        approval: whether a person must approve a promotion now.
+        unpinned: why no commit contains the run's code and data now; "" if one does, or if the recipe allows it.
     """
-    decision, _, reason = said.partition(": ")
-    if decision == "waiting":
+    if record.decision == "waiting":
         return not approval
-    return decision == "refused" and reason.startswith(NOT_PINNED) and not unpinned
+    return record.decision == "refused" and record.reason == "not_pinned" and not unpinned
 
 
 def numbers(verdict: Verdict) -> dict[str, float]:
@@ -141,17 +148,6 @@ def numbers(verdict: Verdict) -> dict[str, float]:
     applied = [check for check in verdict.checks if check.state != "not_applicable"]
     passed = {f"gate/{check.name}_passed": float(not check.failed) for check in applied}
     return {key: value for key, value in measured.items() if math.isfinite(value)} | passed
-
-
-def difference(verdict: Verdict, metric: str) -> str:
-    """The difference with its metric and interval, as a page shows it."""
-    return f"{metric.replace('_', ' ')} {run_names.points(verdict.difference, metric)}"
-
-
-def interval(verdict: Verdict) -> str:
-    """The difference with its interval, as shares."""
-    low, high = verdict.difference.low, verdict.difference.high
-    return f"{verdict.difference.estimate:+.3f} [{low:+.3f}, {high:+.3f}]"
 
 
 def _records(evaluation: StepResult) -> list[PromptRecord]:

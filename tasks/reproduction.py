@@ -13,9 +13,9 @@ from models.recipe.schema import Recipe
 from tasks import clock
 from tasks.difference import Setting, differing
 from tasks.machine import BITS, MACHINE, PACKAGES, machine, packages, read_machine, read_packages
+from tasks.registered_page import annotate
 from tasks.tracking import audit, registry, runs, tags
 from tasks.tracking.recorded import Recorded, read_text
-from tasks.version_page import page_with_reproduction
 
 EVALUATED = "eval/"
 """Prefix of the metrics that are compared: those that no clock decides."""
@@ -204,6 +204,5 @@ def note(said: Recorded, made: Reproduction) -> str:
     )
     sentence = f"{what} ({at}, {where}, by {audit.person()})"
     info = registry.version_info(said.version.name, said.version.version)
-    page = page_with_reproduction(sentence, info.description)
-    registry.annotate(info.name, info.version, {tags.REPRODUCED: sentence}, page)
+    annotate(info, {tags.REPRODUCED: sentence})
     return sentence

@@ -15,9 +15,10 @@ from models.evaluation.records import PromptRecord
 from models.evaluation.table import read_records
 from models.recipe.schema import Recipe
 from tasks import cost, plots, run_names
+from tasks.approval import PAGE_BELOW
 from tasks.completion_traces import completion_traces
 from tasks.curves import first_curves
-from tasks.description import Review, Sample, describe_run
+from tasks.description import Review, Sample, describe_below, describe_run
 from tasks.side_by_side import side_by_side
 from tasks.step import StepResult
 from tasks.steps.promote import Promotion, policy_name
@@ -27,6 +28,7 @@ from tasks.tracking import records, registry, runs, tags, views
 from tasks.tracking.journal import read_journal
 from tasks.tracking.metrics import MetricLog
 from tasks.tracking.traces import log_traces
+from tasks.tracking.verdict_text import points
 
 SHOWN = (
     "sampled_accuracy",
@@ -85,19 +87,13 @@ def write_review(
     records.log_table(parent_run, "samples/side_by_side.json", side_by_side(measured, problems))
     if not promotion.reused:  # those of an earlier run stand beside it
         _log_samples(parent_run, policy_name(recipe), promotion.version, measured, problems)
-    difference = promotion.verdict.difference if promotion.verdict else None
     name_run(parent_run, recipe, promotion, facts, measured["candidate"])
     review = Review(
-        decision="unchanged" if promotion.reused else promotion.decision,
-        reason=_judged_before(promotion) if promotion.reused else promotion.reason,
+        outcome="unchanged" if promotion.reused else promotion.decision,
+        reason=_judged_before(promotion) if promotion.reused else "",
         model=policy_name(recipe),
         version=promotion.version,
-        compared_with=promotion.compared_with,
-        difference=difference,
-        metric=recipe.gate.metric,
-        confidence=recipe.gate.confidence,
-        gate=promotion.verdict.checks if promotion.verdict else (),
-        gate_notes=promotion.verdict.lines if promotion.verdict else (),
+        verdict=None if promotion.reused else promotion.verdict,
         champion_by_hand=champion_by_hand,
         models={role: _shown(f, evaluations[role]) for role, f in measured.items()},
         worst=worst,
@@ -105,6 +101,7 @@ def write_review(
         facts=facts,
         time=time_lines(curves),
     )
+    records.log_text(parent_run, PAGE_BELOW, describe_below(review))
     records.describe(parent_run, describe_run(review))
 
 
@@ -125,20 +122,19 @@ def name_run(
     run_id: str, recipe: Recipe, promotion: Promotion, facts: Mapping[str, str], candidate: Sequence[PromptRecord]
 ) -> None:
     """Call a flow's run by what came out, and write down what the shared view of all runs shows."""
-    difference = promotion.verdict.difference if promotion.verdict else None
-    metric = recipe.gate.metric
+    record = promotion.verdict
     if promotion.reused:
         name = run_names.unchanged(promotion.version, promotion.is_champion)
     else:
-        name = run_names.judged(promotion.version, promotion.decision, difference, metric)
+        name = run_names.judged(promotion.version, record)
     runs.rename(run_id, name)
     shown = {
         tags.RUN_VERDICT: "nothing changed" if promotion.reused else promotion.decision,
         tags.RUN_VERSION: str(promotion.version),
         tags.RUN_DATA: facts.get("data", "")[:8],
     }
-    if difference is not None:
-        shown[tags.RUN_DIFFERENCE] = run_names.points(difference, metric)
+    if record.difference is not None and not promotion.reused:
+        shown[tags.RUN_DIFFERENCE] = points(record.difference, record.metric)
     runs.set_tags(run_id, shown)
     records.log_metrics(run_id, {views.ACCURACY: float(prompt_values(candidate, "sampled_accuracy").mean())})
 
@@ -160,7 +156,7 @@ def write_short_review(
             records.log_metrics(parent_run, result.metrics)
     records.log_metrics(parent_run, cost.of_steps(steps)[0].metrics())
     reason = "the recipe ends before reinforcement learning (`schedule: null`)."
-    records.describe(parent_run, describe_run(Review(decision="trained", reason=reason, steps=steps, facts=facts)))
+    records.describe(parent_run, describe_run(Review(outcome="trained", reason=reason, steps=steps, facts=facts)))
 
 
 def _held_out(records: Mapping[str, list[PromptRecord]]) -> dict[str, float]:

@@ -112,10 +112,10 @@ def page(measured: Measured, against: Sequence[str]) -> str:
 
 
 def _judged(interval: Interval | None) -> str:
-    return "in no pair" if interval is None else f"{interval.estimate:.1%} [{interval.low:.1%}, {interval.high:.1%}]"
+    return "in no pair" if interval is None else f"{interval:.1%}"
 
 
 def _share(interval: Interval | None) -> str:
     if interval is None:
         return "no prompt with right and wrong samples"
-    return f"{interval.estimate:.1%} [{interval.low:.1%}, {interval.high:.1%}]"
+    return f"{interval:.1%}"

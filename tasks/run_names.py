@@ -6,25 +6,22 @@ Pure functions from plain data to a short line.
 from __future__ import annotations
 
 from models.evaluation.bootstrap import Interval
+from tasks.tracking.verdict_record import VerdictRecord
+from tasks.tracking.verdict_text import in_run_name, is_share, points
 
 LONGEST = 90
 """Characters: a list shows about so many."""
 
-WAITS = "waits for approval"
-_VERBS = {"promoted": "promoted", "kept": "not better", "refused": "refused", "waiting": WAITS}
 
-
-def judged(version: int, decision: str, difference: Interval | None, metric: str) -> str:
-    """A training that was judged: `v7 promoted +3.9 [+3.6, +4.2]`.
+def judged(version: int, record: VerdictRecord) -> str:
+    """Name a training that was judged: `v7 promoted +3.9 [+3.6, +4.2]`.
 
     Args:
         version: of the policy.
-        decision: of the gate, see tasks.description.Decision.
-        difference: candidate minus what it was compared with, on the gate's metric; None where it was not measured.
-        metric: shares are shown in points of a hundred.
+        record: its verdict; shares are shown in points of a hundred.
     """
-    shown = f" {points(difference, metric)}" if difference is not None else ""
-    return f"v{version} {_VERBS.get(decision, decision)}{shown}"
+    shown = f" {points(record.difference, record.metric)}" if record.difference is not None else ""
+    return f"v{version} {in_run_name(record)}{shown}"
 
 
 def unchanged(version: int, is_champion: bool) -> str:
@@ -34,28 +31,15 @@ def unchanged(version: int, is_champion: bool) -> str:
 
 def compared(best: str, others: int, middle: Interval, metric: str) -> str:
     """A comparison of methods: `grpo before 5 others: sampled_accuracy 31.0 [28.0, 34.0]`."""
-    scale, digits = (100, 1) if is_share(metric) else (1, 3)
-    estimate, low, high = (f"{scale * value:.{digits}f}" for value in (middle.estimate, middle.low, middle.high))
+    shown = f"{middle.scaled(100):.1f}" if is_share(metric) else f"{middle:.3f}"
     beaten = f"{others} other" + ("s" if others != 1 else "")
-    return shortened(f"{best} before {beaten}: {metric} {estimate} [{low}, {high}]")
+    return shortened(f"{best} before {beaten}: {metric} {shown}")
 
 
 def stopped(reason: str, killed: bool) -> str:
     """A flow that did not end by itself, or ended with an error."""
     line = " ".join(reason.split())
     return "interrupted" if killed else shortened(f"stopped: {line}")
-
-
-def points(difference: Interval, metric: str) -> str:
-    """A difference with its interval; in points of a hundred where the metric is a share."""
-    scale, digits = (100, 1) if is_share(metric) else (1, 3)
-    low, middle, high = (scale * value for value in (difference.low, difference.estimate, difference.high))
-    return f"{middle:+.{digits}f} [{low:+.{digits}f}, {high:+.{digits}f}]"
-
-
-def is_share(metric: str) -> bool:
-    """Whether a metric of the evaluation lies between 0 and 1 and is read as per cent."""
-    return metric.endswith("_accuracy") or metric.startswith(("pass_at_", "maj_at_"))
 
 
 def shortened(name: str) -> str:

@@ -1,113 +1,83 @@
-"""The pages of a registered model and of its versions, in Markdown: what a person asks who thinks of using one.
+"""The pages of a registered model and of its versions, in Markdown: what a person reads before using one.
 
 Pure functions from plain data to text.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from tasks.description import cell, code, fact, fenced, gate_table, section
+from tasks.tracking.verdict_record import HandJudgement, PageFacts, VerdictRecord
+from tasks.tracking.verdict_text import (
+    baseline_text,
+    difference_text,
+    hand_text,
+    headline,
+    notes,
+    reason_text,
+    ruling_text,
+)
 
-from tasks.description import WAITS, CheckLike, Decision, cell, code, fact, fenced, gate_table, section
-
-_HEADLINES: Mapping[Decision, str] = {
-    "promoted": "✔ Promoted",
-    "kept": "= Not better",
-    "refused": "✘ Refused",
-    "waiting": WAITS,
-}
+LONGEST = 5000
+"""Characters of a version's description that a registry on PostgreSQL keeps."""
+_RULE = "\n\n---\n\n"
+"""Separates what was decided after the gate's verdict from the page about the verdict."""
 
 
 def version_page(
-    decision: Decision,
-    reason: str,
-    difference: str,
-    compared_with: str,
-    checks: Sequence[CheckLike],
-    notes: Sequence[str],
-    origin: Mapping[str, str],
     address: str,
+    facts: PageFacts,
+    verdict: VerdictRecord | None = None,
+    by_hand: HandJudgement | None = None,
+    reproduced: str = "",
 ) -> str:
-    """The page of a policy's version.
+    """Render the page of a policy's version: newest decision first, then the verdict, then its origin.
 
     Args:
-        difference: candidate minus what it was compared with, with its interval and its metric, as text.
-        notes: what a reader must know of the comparison, one sentence each.
-        origin: what it is made of, by name: recipe, data, run...; addresses become links.
         address: `models:/NAME/VERSION`.
+        verdict: the gate's verdict on it as a candidate, None where there is none.
+        by_hand: the gate's judgement where a person made it champion.
+        reproduced: whether it came out the same when it was trained again, in one sentence.
     """
-    shown = "\n".join(f"- {cell(key)}: {_linked(value)}" for key, value in origin.items() if value)
-    return "\n\n".join(
-        text
-        for text in (
-            # Without any mark-up: the list of versions shows it as it stands.
-            f"{_HEADLINES.get(decision, decision)}: {difference} against {compared_with}",
-            cell(reason),
-            section("Gate", "\n\n".join([*map(cell, notes), gate_table(checks)])),
-            section("Where it comes from", shown),
-            section("Load it", _how_to_load(address)),
-        )
-        if text
-    )
+    parts = [_hand_section(by_hand), _ruling_line(verdict), _verdict_and_origin(address, facts, verdict)]
+    page = _RULE.join(filter(None, parts))
+    if reproduced:
+        page = "\n\n".join(filter(None, [page.rstrip(), section("Trained again", cell(reproduced))]))
+    return page if len(page) <= LONGEST else f"{page[: LONGEST - 2]} …"
 
 
-WORDS = ("Approved by ", "Rejected by ")
-"""How a person's word on a candidate begins."""
-_BY_HAND = "Champion by hand: "
-_BEFORE = "\n\n---\n\n"
-"""Between what is said of a champion that was set by hand and the page that the version had before."""
-
-_REPRODUCED = "\n\n### Trained again\n\n"
-"""Before what `rewardflow reproduce` saw."""
-
-
-def page_of_champion_by_hand(
-    said: str, checks: Sequence[CheckLike], notes: Sequence[str], against: str, page: str, longest: int
-) -> str:
-    """The page of a version that a person made champion: what the gate says of that, then the page it had.
-
-    Args:
-        said: the verdict in one sentence, or why there is none.
-        checks: of the gate; none where it could not judge.
-        notes: see `version_page`.
-        against: what it was held against.
-        page: the version's page, which may begin with an earlier word of this kind.
-        longest: characters that a page may have.
-    """
-    if page.startswith(_BY_HAND):
-        page = page.partition(_BEFORE)[2]
-    # Without any mark-up: the list of versions shows it as it stands.
-    parts = [f"{_BY_HAND}{' '.join(said.split())}"]
-    if checks:
-        parts.append(
-            section(f"The gate, against {cell(against)}", "\n\n".join([*map(cell, notes), gate_table(checks)]))
-        )
-    whole = "\n\n".join(parts) + (f"{_BEFORE}{page}" if page else "")
-    return whole if len(whole) <= longest else f"{whole[: longest - 2]} …"
+def _verdict_and_origin(address: str, facts: PageFacts, verdict: VerdictRecord | None) -> str:
+    """Render headline, reason, checks and origin; of a version of an earlier release, the page that it had."""
+    parts = []
+    if verdict is not None and (facts.origin or verdict.ruling is not None):
+        # Without any mark-up: the list of versions shows the page's first line as plain text.
+        first = ": ".join(filter(None, [headline(verdict), difference_text(verdict)]))
+        parts = [f"{first} against {baseline_text(verdict.champion)}"]
+    if facts.earlier_page:
+        return "\n\n".join([*parts, facts.earlier_page])
+    if verdict is not None and parts:
+        checks = [*map(cell, notes(verdict)), gate_table(verdict.checks)]
+        parts += [cell(reason_text(verdict)), section("Gate", "\n\n".join(filter(None, checks)))]
+    if facts.origin:
+        shown = "\n".join(f"- {cell(key)}: {_linked(value)}" for key, value in facts.origin.items() if value)
+        parts += [section("Where it comes from", shown), section("Load it", _how_to_load(address))]
+    return "\n\n".join(filter(None, parts))
 
 
-def page_with_a_word(word: str, page: str) -> str:
-    """The page of a version that a person approved or rejected, or of its run: the word, then what the gate said.
-
-    Args:
-        word: in one sentence, which begins with one of WORDS.
-        page: that it had while it waited, or has already where writing the word was cut off.
-    """
-    if page.startswith(WORDS):
-        page = page.partition(_BEFORE)[2]
-    # Without any mark-up: the list of versions shows it as it stands.
-    before = page.replace(WAITS, "Passed the gate", 1) if page.removeprefix("## ").startswith(WAITS) else page
-    return f"{' '.join(word.split())}{_BEFORE}{before}"
+def _ruling_line(verdict: VerdictRecord | None) -> str:
+    if verdict is None or verdict.ruling is None:
+        return ""
+    return " ".join(ruling_text(verdict.ruling).split())
 
 
-def page_with_reproduction(said: str, page: str) -> str:
-    """The page of a version that was trained again: whether it came out the same stands last, the newest word alone.
-
-    Args:
-        said: in one sentence.
-        page: that it had, which may end with an earlier word of this kind.
-    """
-    before = page.partition(_REPRODUCED)[0].rstrip()
-    return f"{before}{_REPRODUCED}{cell(said)}\n"
+def _hand_section(by_hand: HandJudgement | None) -> str:
+    if by_hand is None:
+        return ""
+    first = f"Champion by hand: {' '.join(hand_text(by_hand).split())}"
+    if by_hand.verdict is None:
+        return first
+    checks = [*map(cell, notes(by_hand.verdict)), gate_table(by_hand.verdict.checks)]
+    title = f"The gate, against version {by_hand.champion}"
+    return "\n\n".join([first, section(title, "\n\n".join(filter(None, checks)))])
 
 
 def policy_page(recipe: str, name: str) -> str:

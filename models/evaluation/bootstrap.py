@@ -24,14 +24,28 @@ _DRAWN_AT_ONCE = 2_000_000
 
 @dataclass(frozen=True)
 class Interval:
-    """An estimate and where the truth lies with the stated confidence."""
+    """An estimate and where the truth lies with the stated confidence.
+
+    A format applies to all three numbers.
+
+    >>> f"{Interval(0.31, 0.28, 0.34):.1%}"
+    '31.0% [28.0%, 34.0%]'
+    """
 
     estimate: float
     low: float
     high: float
 
+    def __format__(self, spec: str) -> str:
+        estimate, low, high = (format(value, spec or ".4f") for value in (self.estimate, self.low, self.high))
+        return f"{estimate} [{low}, {high}]"
+
     def __str__(self) -> str:
-        return f"{self.estimate:.4f} [{self.low:.4f}, {self.high:.4f}]"
+        return format(self)
+
+    def scaled(self, factor: float) -> Interval:
+        """Return the interval of `factor` times the quantity; `factor` is positive."""
+        return Interval(factor * self.estimate, factor * self.low, factor * self.high)
 
 
 def bootstrap_mean(values: ArrayLike, *, confidence: float = 0.95, resamples: int = 10_000, seed: int = 0) -> Interval:

@@ -130,12 +130,17 @@ class Verdict:
     @property
     def lines(self) -> list[str]:
         """What a reader must know of the comparison, one sentence each."""
-        seen = (
-            f"a true difference of {self.detectable:.3f} or more would have been found with 80 % power"
-            if math.isfinite(self.detectable)
-            else "no difference, however large, could have been found: too few problems, or no error budget left"
-        )
-        return [seen, str(self.look)]
+        return comparison_notes(self.detectable, self.look)
+
+
+def comparison_notes(detectable: float, look: Look) -> list[str]:
+    """Return the power of a comparison and the error budget that is left, one sentence each."""
+    power = (
+        f"a true difference of {detectable:.3f} or more would have been found with 80 % power"
+        if math.isfinite(detectable)
+        else "no difference, however large, could have been found: too few problems, or no error budget left"
+    )
+    return [power, str(look)]
 
 
 def judge(
@@ -207,8 +212,8 @@ def _better(new: Measured, old: Measured, settings: GateSettings, look: Look) ->
     detectable = detectable_difference(left - right, look.alpha)
     evidence, asked = log_e_value(left - right), -math.log(look.alpha) if look.alpha > 0 else math.inf
     detail = (
-        f"{name} {difference.estimate:+.4f}, {settings.confidence:.0%} interval [{difference.low:+.4f}, "
-        f"{difference.high:+.4f}]; evidence e^{evidence:.2f}, must reach e^{asked:.2f} (1 / {look.alpha:.2g})"
+        f"{name} {difference:+.4f}, {settings.confidence:.0%} interval; evidence e^{evidence:.2f}, "
+        f"must reach e^{asked:.2f} (1 / {look.alpha:.2g})"
         if look.alpha > 0
         else f"{name} {difference.estimate:+.4f}: the error budget of these problems is spent after {look.of} looks; "
         "take a new gate split (arithmetic.gate_seed in params.yaml, or data.gate_rotation)"

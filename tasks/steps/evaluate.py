@@ -98,14 +98,11 @@ def evaluate_policy(
         metrics = summarise(counts, ks=recipe.ks, safety_patterns=recipe.safety_patterns)
         sampled = bootstrap_mean(prompt_values(counts, "sampled_accuracy"), seed=recipe.evaluation_seed)
         metrics |= {"eval/sampled_accuracy_low": sampled.low, "eval/sampled_accuracy_high": sampled.high}
-        headline = (
-            f"sampled {sampled.estimate:.1%} [{sampled.low:.1%}, {sampled.high:.1%}], "
-            f"greedy {metrics['eval/greedy_accuracy']:.1%}"
-        )
+        headline = f"sampled {sampled:.1%}, greedy {metrics['eval/greedy_accuracy']:.1%}"
         if "eval/loose_accuracy" in metrics:
             loose = bootstrap_mean(prompt_values(counts, "loose_accuracy"), seed=recipe.evaluation_seed)
             metrics |= {"eval/loose_accuracy_low": loose.low, "eval/loose_accuracy_high": loose.high}
-            headline += f", loose {loose.estimate:.1%} [{loose.low:.1%}, {loose.high:.1%}]"
+            headline += f", loose {loose:.1%}"
         get_run_logger().info(f"{context.name}: {headline}")
         measured = records.Measured(policy.model_id, *used) if policy.model_id else None
         return Made(hash_folder(folder), headline, metrics, {"model_id": policy.model_id}, measured, drawn)

@@ -93,8 +93,8 @@ def evaluate_strategy(
             }
         gained = changes[0].change
         headline = (
-            f"sampled {prompt_values(own, 'sampled_accuracy').mean():.1%}, {gained.estimate:+.1%} "
-            f"[{gained.low:+.1%}, {gained.high:+.1%}] beside plain, {metrics['strategy/calls_a_turn']:.1f} calls a turn"
+            f"sampled {prompt_values(own, 'sampled_accuracy').mean():.1%}, {gained:+.1%} "
+            f"compared with plain, {metrics['strategy/calls_a_turn']:.1f} calls a turn"
         )
         get_run_logger().info(f"{context.name}: {headline}")
         measured = records.Measured(policy.model_id, *used) if policy.model_id else None

@@ -155,7 +155,7 @@ def reward_model(
         model_id = registry.log_model(
             run_id, folder / "reward_model", "reward-model", "text-classification", example=example
         )
-        accuracy = f"{report.accuracy.estimate:.3f} [{report.accuracy.low:.3f}, {report.accuracy.high:.3f}]"
+        accuracy = f"{report.accuracy:.3f}"
         version = register(recipe, model_id, digest, accuracy, context.run)
         get_run_logger().info(f"reward model: held-out pair accuracy {accuracy}, ECE {report.calibration_error:.3f}")
         if report.accuracy.estimate < section.least_accuracy:

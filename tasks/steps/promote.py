@@ -5,21 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
 
 from prefect import get_run_logger, task
 from prefect.cache_policies import NO_CACHE
 
-from models.evaluation.gate import Verdict
 from models.recipe.schema import Recipe
-from tasks.approval import WAITING, held_against
-from tasks.description import Decision, cell
-from tasks.judgement import JudgementSections, OnGate, decide, difference, interval, judged, lifted, numbers
+from tasks.approval import judged_against
+from tasks.description import cell
+from tasks.judgement import JudgementSections, OnGate, decide, is_lifted, judged, numbers
+from tasks.registered_page import annotate
 from tasks.step import Made, StepContext, StepResult, run_step
 from tasks.steps.fine_tune import why_not_learned
 from tasks.tracking import aliases, audit, lock, registry, runs, summaries, tags
+from tasks.tracking.verdict_record import Decision, VerdictRecord, decided, read_verdict, store_decision
+from tasks.tracking.verdict_text import baseline_text, improvement_text, reason_text, verdict_text
 from tasks.unexpected import tried_again
-from tasks.version_page import policy_page, version_page
+from tasks.version_page import policy_page
 
 
 @dataclass(frozen=True)
@@ -28,11 +29,8 @@ class Promotion:
 
     result: StepResult
     version: int
-    decision: Decision
-    reason: str
-    compared_with: str
-    verdict: Verdict | None
-    """None where the version was judged in an earlier run."""
+    verdict: VerdictRecord
+    """Of this run, or of an earlier one where the weights were judged before."""
     is_champion: bool
     """Whether the version is the champion now."""
 
@@ -40,6 +38,16 @@ class Promotion:
     def reused(self) -> bool:
         """Whether the weights were judged in an earlier run."""
         return self.result.reused
+
+    @property
+    def decision(self) -> Decision:
+        """The gate's decision, or a person's where one ruled on the candidate."""
+        return self.verdict.decision
+
+    @property
+    def reason(self) -> str:
+        """The reason of the decision in one sentence."""
+        return reason_text(self.verdict)
 
 
 class PromotionSections(JudgementSections):
@@ -77,26 +85,30 @@ def promote(context: StepContext[PromotionSections], candidate: Candidate) -> Pr
     """Register the trained policy as candidate and, where the gate holds, as champion."""
     recipe, parent_run = context.recipe, context.run
     trained, rewarded, gate, shown = candidate.trained, candidate.rewarded, candidate.gate, candidate.shown
-    judged_against, unpinned = candidate.judged_against, candidate.unpinned
+    before, unpinned = candidate.judged_against, candidate.unpinned
     name = policy_name(recipe)
-    known = _registered(name, trained.digest, judged_against)
+    known = _registered(name, trained.digest, before)
     if known is not None and not unpinned and registry.facts_of(known).get(tags.UNPINNED):
         # The same weights, of code and data that a commit holds now.
         origin = _origin(trained, rewarded, shown, parent_run)
         registry.annotate(name, known.version, origin | {tags.UNPINNED: ""})
     held_back = "" if recipe.promote_unpinned else unpinned
-    if known is not None and _verdict_stands(known, judged_against, recipe.approval, held_back):
+    if known is not None and _verdict_stands(known, before, recipe.approval, held_back):
         return _judged_before(context, name, known)
-    baseline, compared_with = (
-        (gate["base"], "the base model")
-        if judged_against is None or "champion" not in gate
-        else (gate["champion"], f"champion, version {judged_against.version}")
-    )
+    champion = before.version if before is not None and "champion" in gate else None
+    baseline = gate["base"] if champion is None else gate["champion"]
     anchor = gate.get("anchor", candidate.no_anchor)
     verdict = judged(name, recipe, gate["candidate"], baseline, anchor, trained.digest)
-    decision, reason = decide(verdict, recipe.approval, compared_with, why_not_learned(trained), held_back)
+    record = decide(
+        verdict,
+        recipe.gate,
+        champion,
+        approval=recipe.approval,
+        failed_training=why_not_learned(trained),
+        unpinned=held_back,
+    )
     versions: list[int] = []
-    said = f"{decision}: {reason}"
+    said = verdict_text(record)
 
     def work(folder: Path, run_id: str) -> Made:
         version = (
@@ -105,32 +117,27 @@ def promote(context: StepContext[PromotionSections], candidate: Candidate) -> Pr
             else registry.register(name, trained.links["model_id"], _origin(trained, rewarded, shown, parent_run))
         )
         versions.append(version)
-        aliases.set_candidate(name, version)
-        known_versions = {
-            tags.COMPARED_WITH: compared_with,
-            tags.JUDGED_AGAINST: "" if judged_against is None else str(judged_against.version),
-            tags.IMPROVEMENT: f"{recipe.gate.metric} {interval(verdict)}",
+        info = aliases.set_candidate(name, version)
+        compared = {
+            tags.COMPARED_WITH: baseline_text(champion),
+            tags.JUDGED_AGAINST: "" if before is None else str(before.version),
+            tags.IMPROVEMENT: improvement_text(record),
+            tags.VERDICT_RECORD: record.model_dump_json(),
         }
-        for check in verdict.checks:
-            known_versions |= tags.gate_tag(check.name, check.state, check.detail)
-        described = _page(
-            recipe, decision, reason, compared_with, verdict, trained, rewarded, shown, parent_run,
-            f"models:/{name}/{version}",
-        )  # fmt: skip
-        registry.annotate(name, version, known_versions, described)
+        annotate(info, compared, origin=_shown_origin(recipe, trained, rewarded, shown, parent_run))
         registry.describe_model(name, policy_page(recipe.name, name))
-        if decision == "promoted":
-            aliases.promote(name, version, why="gate", by="gate", verdict=said, judged_against=judged_against)
-        registry.annotate(name, version, {tags.VERDICT: said})
-        if decision != "promoted":
+        if record.decision == "promoted":
+            aliases.promote(name, version, why="gate", by="gate", verdict=said, judged_against=before)
+        store_decision(info, record)
+        if record.decision != "promoted":
             with lock.held(name) as lease:
                 audit.append(name, lease, "judged", version, by="gate", why=said)
-        get_run_logger().info(f"{name} version {version}: {decision}; {reason}")
-        headline = f"{decision}, version {version}"
+        get_run_logger().info(f"{name} version {version}: {record.decision}; {reason_text(record)}")
+        headline = f"{record.decision}, version {version}"
         return Made(trained.digest, headline, numbers(verdict), {"version": f"{name}/{version}"})
 
     result = run_step(context, work)
-    return Promotion(result, versions[0], decision, reason, compared_with, verdict, decision == "promoted")
+    return Promotion(result, versions[0], record, record.decision == "promoted")
 
 
 def policy_name(recipe: Recipe | JudgementSections) -> str:
@@ -150,35 +157,36 @@ def _verdict_stands(
 ) -> bool:
     """Whether the verdict on a version is the last word: it once was champion, or what spoke against it still does, and
     where it waits for a person, the champion that it was judged against still is."""
-    if tags.VERDICT not in known.tags:
+    if decided(known) is None:
         return False
     if tags.PROMOTED_AT in known.tags or (champion is not None and champion.version == known.version):
         return True
+    record = read_verdict(known)
+    assert record is not None, "it was decided"
     now = champion.version if champion is not None else None
-    if known.tags[tags.VERDICT].startswith(WAITING) and held_against(known) != now:
+    if record.decision == "waiting" and judged_against(known) != now:
         return False
-    return not lifted(known.tags[tags.VERDICT], approval, unpinned)
+    return not is_lifted(record, approval, unpinned)
 
 
 def _judged_before(context: StepContext[PromotionSections], name: str, known: registry.VersionInfo) -> Promotion:
-    """These weights were judged in an earlier run; a later rollback or promotion by hand is not undone."""
-    decision, _, reason = known.tags[tags.VERDICT].partition(": ")
+    """Return the verdict of an earlier run on these weights; a later rollback or promotion by hand is not undone."""
+    record = read_verdict(known)
+    assert record is not None, "it was decided"
     is_champion = registry.CHAMPION in known.aliases
-    said = "champion" if is_champion else "not champion"
+    state = "champion" if is_champion else "not champion"
 
     def work(folder: Path, run_id: str) -> Made:
         runs.set_tags(run_id, {tags.REUSED: known.run_id})
         return Made(
             known.tags[tags.WEIGHTS_SHA256],
-            f"nothing changed, version {known.version} ({said})",
+            f"nothing changed, version {known.version} ({state})",
             {},
             {"version": f"{name}/{known.version}"},
         )
 
     result = run_step(context, work).model_copy(update={"reused": True})
-    compared_with = registry.facts_of(known).get(tags.COMPARED_WITH, "")
-    before = cast(Decision, decision)
-    return Promotion(result, known.version, before, reason, compared_with, None, is_champion)
+    return Promotion(result, known.version, record, is_champion)
 
 
 def _origin(trained: StepResult, rewarded: StepResult | None, shown: StepResult, parent_run: str) -> dict[str, str]:
@@ -192,20 +200,16 @@ def _origin(trained: StepResult, rewarded: StepResult | None, shown: StepResult,
     return origin | ({tags.REWARD_MODEL_VERSION: rewarded.links["version"]} if rewarded else {})
 
 
-def _page(
+def _shown_origin(
     recipe: PromotionSections,
-    decision: Decision,
-    reason: str,
-    compared_with: str,
-    verdict: Verdict,
     trained: StepResult,
     rewarded: StepResult | None,
     candidate: StepResult,
     parent_run: str,
-    address: str,
-) -> str:
+) -> dict[str, str]:
+    """Return what the version's page names as its origin."""
     inherited = runs.inherited_tags(parent_run)
-    origin = {
+    return {
         "held-out problems": candidate.headline,
         "training": f"[{cell(trained.headline)}]({summaries.page_of_run(trained.run_id)})",
         "flow's run": f"[curves, samples, steps]({summaries.page_of_run(parent_run)})",
@@ -215,5 +219,3 @@ def _page(
         "data revision": inherited.get(tags.DATA_REVISION, ""),
         "seed": inherited.get(tags.SEED, ""),
     }
-    shown = difference(verdict, recipe.gate.metric)
-    return version_page(decision, reason, shown, compared_with, verdict.checks, verdict.lines, origin, address)

@@ -12,13 +12,15 @@ it was never compared with.
 from __future__ import annotations
 
 import json
-import re
 from contextlib import suppress
+from dataclasses import asdict, dataclass
 
 from models.errors import UserError
 from tasks import clock
-from tasks.tracking import anchor, audit, by_hand, lock, registry, store, tags
+from tasks.tracking import anchor, audit, by_hand, earlier_releases, lock, registry, store, tags
 from tasks.tracking.registry import ANCHOR, CANDIDATE, CHAMPION, PREVIOUS, VersionInfo
+from tasks.tracking.verdict_record import decided, read_verdict
+from tasks.tracking.verdict_text import verdict_text
 
 
 class Unchecked:
@@ -33,7 +35,7 @@ SET_BY_HAND = "set outside Rewardflow; when and by whom is unknown"
 """Why such a version is champion, as far as anybody can say."""
 
 _LONGEST_HISTORY = 4000
-"""Characters of the history tag: about 60 champions."""
+"""Characters of the history tag: about 40 champions."""
 
 
 def set_candidate(name: str, version: int) -> VersionInfo:
@@ -152,15 +154,16 @@ def _notice_champion(name: str, lease: lock.Lease) -> str:
         promoting = json.loads(begun)
         if promoting["version"] == now.version:  # a promotion of ours was killed in between
             audit.append(name, lease, "promoted", **promoting)
-            _remember(f"{clock.stamp()} version {now.version} ({promoting['why']})", name)
+            _remember(name, now.version, promoting["why"])
             return ""
     if now is None:
         said = f"version {before} was champion; its alias was deleted outside Rewardflow"
         by_hand.settled(name)
         audit.append(name, lease, "noticed", None, by=NOBODY, why="its alias was deleted", before=before)
-        _remember(f"{clock.stamp()} no champion (noticed: {said}; when and by whom is unknown)", name)
+        _remember(name, None, f"noticed: {said}; when and by whom is unknown")
         return f"{said}; candidates are judged against the base model until there is a champion again"
-    verdict = now.tags.get(tags.VERDICT, "it was never judged by the gate")
+    record = read_verdict(now) if decided(now) is not None else None
+    verdict = verdict_text(record) if record is not None else "it was never judged by the gate"
     said = f"version {now.version} was made champion outside Rewardflow, in place of {_called(before)}"
     lease.confirm()
     replaced = None
@@ -172,7 +175,7 @@ def _notice_champion(name: str, lease: lock.Lease) -> str:
     registry.annotate(name, now.version, {tags.PROMOTED_AT: f"noticed {clock.stamp()}", tags.PROMOTED_BY: why})
     by_hand.wait_for_gate(name, now.version, before or _last_champion(name))
     audit.append(name, lease, "noticed", now.version, by=NOBODY, why=why, before=before)
-    _remember(f"{clock.stamp()} version {now.version} (noticed: {why})", name)
+    _remember(name, now.version, f"noticed: {why}")
     return f"{said}; of itself: {verdict}"
 
 
@@ -182,28 +185,48 @@ def _changed(name: str) -> bool:
 
 
 def _recorded(name: str) -> int | None:
-    """The champion that Rewardflow knows of, by its own history."""
-    return _version_in(next(iter(history(name)), ""))
+    """Return the champion that Rewardflow knows of, by its own history."""
+    newest = next(iter(_changes(name)), None)
+    return newest.version if newest is not None else None
 
 
 def _last_champion(name: str) -> int | None:
-    """The newest version that was champion by that history, whether or not there has been one since."""
+    """Return the newest version that was champion by that history, whether or not there has been one since."""
     return next(reversed(_champions(name)), None)
 
 
 def _champions(name: str) -> list[int]:
-    """All versions that were champion by that history, the first one first."""
-    return [version for version in map(_version_in, reversed(history(name))) if version is not None]
+    """Return all versions that were champion by that history, the first one first."""
+    return [change.version for change in reversed(_changes(name)) if change.version is not None]
 
 
-def _version_in(line: str) -> int | None:
-    known = re.search(r" UTC version (\d+) ", line)
-    return int(known[1]) if known else None
+@dataclass(frozen=True)
+class ChampionChange:
+    """A change of the champion, as the history has it."""
+
+    at: str
+    """UTC."""
+    version: int | None
+    """The new champion; None where the alias was deleted."""
+    why: str
+
+    def __str__(self) -> str:
+        champion = "no champion" if self.version is None else f"version {self.version}"
+        return f"{self.at} {champion} ({self.why})"
 
 
 def history(name: str) -> list[str]:
-    """All champions of a model, newest first, one line each."""
-    return [line for line in _model_tags(name).get(tags.HISTORY, "").split("\n") if line]
+    """Return all champions of a model, newest first, one line each."""
+    return [str(change) for change in _changes(name)]
+
+
+def _changes(name: str) -> list[ChampionChange]:
+    """Return the changes of the champion, newest first: one JSON object a line of the tag."""
+    lines = [line for line in _model_tags(name).get(tags.HISTORY, "").split("\n") if line]
+    return [
+        ChampionChange(**(json.loads(line) if line.startswith("{") else earlier_releases.champion_change(line)))
+        for line in lines
+    ]
 
 
 def _model_tags(name: str) -> dict[str, str]:
@@ -237,12 +260,14 @@ def _crown(
         registry.annotate(old.name, old.version, {tags.REPLACED_BY: f"{new.version} at {now}"})
     registry.annotate(new.name, new.version, own)
     audit.append(new.name, lease, "promoted", new.version, by=by, why=why, before=before, gate=verdict)
-    _remember(f"{now} version {new.version} ({why})", new.name)
+    _remember(new.name, new.version, why, at=now)
     return registry.version_info(new.name, new.version)
 
 
-def _remember(line: str, name: str) -> None:
-    lines = [line, *history(name)]
+def _remember(name: str, version: int | None, why: str, at: str = "") -> None:
+    """Add a change to the history; the oldest are left out where the tag would become too long."""
+    changes = [ChampionChange(at or clock.stamp(), version, why), *_changes(name)]
+    lines = [json.dumps(asdict(change), ensure_ascii=False) for change in changes]
     while len("\n".join(lines)) > _LONGEST_HISTORY:
         lines.pop()
     store.patiently(store.client().set_registered_model_tag, name, tags.HISTORY, "\n".join(lines))

@@ -20,6 +20,8 @@ from typing import Literal
 from models.errors import UserError
 from tasks import clock
 from tasks.tracking import lock, registry, store, tags
+from tasks.tracking.verdict_record import decided, read_verdict
+from tasks.tracking.verdict_text import verdict_text
 
 SUFFIX = "-audit"
 LONGEST = 2000
@@ -99,7 +101,7 @@ def append(
             before=before,
             by=by,
             why=why[:LONGEST],
-            gate=(gate or (info.tags.get(tags.VERDICT, "") if info is not None else ""))[:LONGEST],
+            gate=(gate or _verdict_of(info))[:LONGEST],
             previous=last.sha256 if last is not None else "",
         ).hashed()
         registry.make_model(_log(name))
@@ -156,6 +158,12 @@ def line(entry: Entry) -> str:
     what = "no version" if entry.version is None else f"version {entry.version}"
     instead = f", before it version {entry.before}" if entry.before is not None else ""
     return f"{entry.number:>4}  {entry.at}  {entry.did} {what}{instead}, by {entry.by}: {entry.why}"
+
+
+def _verdict_of(info: registry.VersionInfo | None) -> str:
+    """Return the verdict on a version in one sentence; empty where it has not been judged."""
+    record = read_verdict(info) if info is not None and decided(info) is not None else None
+    return verdict_text(record) if record is not None else ""
 
 
 def _breaks(log: Sequence[Entry]) -> list[str]:

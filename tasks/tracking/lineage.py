@@ -17,6 +17,8 @@ from tasks.tracking import registry, store, tags
 from tasks.tracking.registry import VersionInfo
 from tasks.tracking.runs import PARENT_TAG
 from tasks.tracking.summaries import DataLink, data_of
+from tasks.tracking.verdict_record import VerdictRecord, verdict_of
+from tasks.tracking.verdict_text import verdict_text
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
@@ -47,7 +49,8 @@ class Lineage:
     evaluation_run: str
     evaluation: Mapping[str, float]
     """Metrics of the evaluation run."""
-    gate: tuple[tags.GateTag, ...]
+    verdict: VerdictRecord | None
+    """The gate's verdict on the version."""
 
     @property
     def data(self) -> tuple[DataLink, ...]:
@@ -76,7 +79,7 @@ def lineage(name: str, version: int) -> Lineage:
         reward_model_read=reward_model is not None and reward_model.model_id in read,
         evaluation_run=evaluation_run,
         evaluation=dict(sorted(evaluated.data.metrics.items())) if evaluated else {},
-        gate=tuple(tags.read_gate(facts)),
+        verdict=verdict_of(facts),
     )
 
 
@@ -124,10 +127,9 @@ def render(chain: Lineage, metrics_shown: int = 12) -> str:
     sections.append((f"evaluation{run}", compared + shown))
     checks = [
         f"{'FAILED' if check.state == 'failed' else check.state.replace('_', ' ')}  {check.name}: {check.detail}"
-        for check in chain.gate
+        for check in (chain.verdict.checks if chain.verdict is not None else ())
     ]
-    verdict = known.get(tags.VERDICT)
-    sections.append(("gate" + (f": {verdict}" if verdict else ""), checks))
+    sections.append((f"gate: {verdict_text(chain.verdict)}" if chain.verdict is not None else "gate", checks))
     promoted = [f"{key.removeprefix('rewardflow.')}: {known[key]}" for key in _ALIAS_FACTS if key in known]
     sections.append((f"aliases: {', '.join(policy.aliases) or 'none'}", promoted))
     for index, (title, inside) in enumerate(sections):

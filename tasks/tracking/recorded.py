@@ -19,7 +19,7 @@ from tasks.tracking import records, registry, store, summaries, tags
 from tasks.tracking.lineage import run_or_none
 from tasks.tracking.registry import VersionInfo
 from tasks.tracking.runs import PARENT_TAG
-from tasks.tracking.summaries import DataLink, data_of
+from tasks.tracking.summaries import DataLink, NoSuchRunError, data_of
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
@@ -88,9 +88,7 @@ def recorded(wanted: str, model: Callable[[], str]) -> Recorded:
         return of_version(version)
     try:
         summary = summaries.run_summary("", wanted)
-    except UserError as error:
-        if not str(error).startswith("no run"):
-            raise
+    except NoSuchRunError:
         raise UserError(
             f"no version, alias or run {wanted!r}; `rewardflow models` and `rewardflow runs` list those that there are"
         ) from None

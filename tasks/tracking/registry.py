@@ -160,6 +160,11 @@ def delete_model_tag(name: str, key: str) -> None:
     store.patiently(store.client().delete_registered_model_tag, name, key)
 
 
+def delete_version_tag(info: VersionInfo, key: str) -> None:
+    """Delete a tag of a version."""
+    store.patiently(store.client().delete_model_version_tag, info.name, str(info.version), key)
+
+
 def make_model(name: str) -> None:
     """Make the registered model where it is missing."""
     from mlflow import MlflowException

@@ -82,9 +82,14 @@ def set_tags(run_id: str, run_tags: Mapping[str, str]) -> None:
         store.patiently(store.client().log_batch, run_id, tags=entries[start : start + 100])
 
 
+def tags_of(run_id: str) -> dict[str, str]:
+    """Return the tags of a run."""
+    return dict(store.patiently(store.client().get_run, run_id).data.tags)
+
+
 def inherited_tags(run_id: str) -> dict[str, str]:
     """What a model version takes over from the flow run that made it: recipe, code, data and seed."""
-    known = store.patiently(store.client().get_run, run_id).data.tags
+    known = tags_of(run_id)
     inherited = (tags.RECIPE, tags.RECIPE_SHA256, tags.GIT_COMMIT, tags.DATA_REVISION, tags.SEED, tags.BASE_VERSION)
     return {key: known[key] for key in (*inherited, tags.BASE_SOURCE, tags.UNPINNED) if key in known}
 

@@ -24,6 +24,10 @@ MOST = 50_000
 """Runs that MLflow gives in one answer."""
 
 
+class NoSuchRunError(UserError):
+    """No run has the name or id that was given."""
+
+
 @dataclass(frozen=True)
 class DataLink:
     """A data set that a run read."""
@@ -213,7 +217,7 @@ def _find(experiments: Mapping[str, str], wanted: str) -> Run:
             raise UserError(f"more than one run fits {wanted!r} ({some}, ...): give more of the id")
         if fitting:
             return fitting[0]
-    raise UserError(f"no run {wanted!r}; `rewardflow runs` lists those that there are")
+    raise NoSuchRunError(f"no run {wanted!r}; `rewardflow runs` lists those that there are")
 
 
 def _json(text: str | None) -> dict[str, object]:

@@ -6,9 +6,6 @@ does: the ten that a person needs are tags, the others stand in the version's re
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-
 # On runs.
 PID = "rewardflow.pid"
 """Process id of the writer; with HOST and STARTED it tells a running run from one whose process died."""
@@ -88,20 +85,18 @@ COMPARED_WITH = "rewardflow.compared_with"
 """What it was compared with: champion's version, or the base model."""
 JUDGED_AGAINST = "rewardflow.judged_against"
 """Number of the version that was champion when it was judged; empty where there was none."""
-VERDICT = "rewardflow.verdict"
-"""What the gate decided: promoted, kept or refused, and why."""
-GATE = "rewardflow.gate."
-"""Prefix: one fact for each check of the gate, "passed: ..." or "failed: ..." with its numbers."""
+DECISION = "rewardflow.decision"
+"""Decision on the version: promoted, kept, refused or waiting (for a person's approval)."""
+VERDICT_RECORD = "rewardflow.verdict_record"
+"""The whole verdict as JSON: decision, reason, policy compared with, interval, checks, error budget, ruling."""
+PAGE = "rewardflow.page"
+"""Data of the version's page as JSON: name -> recipe, data, run and the like."""
 PROMOTED_AT = "rewardflow.promoted_at"
 """When the version last became champion, UTC."""
 PROMOTED_BY = "rewardflow.promoted_by"
 """Why it became champion: gate, a person's command, or a rollback."""
 BY_HAND = "rewardflow.by_hand"
-"""What the gate said when the version had been made champion by hand."""
-BY_HAND_GATE = "rewardflow.by_hand_gate."
-"""Prefix: one fact for each check of that judgement, as under GATE."""
-WORD = "rewardflow.word"
-"""What a person said of a candidate that waited: approved or rejected, by whom, why and when."""
+"""The gate's judgement of the version, which a person had made champion, as JSON."""
 REPRODUCED = "rewardflow.reproduced"
 """Whether it came out the same when it was last trained again, when, where and by whom."""
 PROBLEM = "rewardflow.approval_problem"
@@ -114,7 +109,7 @@ REPLACED_BY = "rewardflow.replaced_by"
 """The version that took this one's place, and when."""
 
 FOR_A_PERSON = (
-    VERDICT,
+    DECISION,
     IMPROVEMENT,
     HELDOUT_ACCURACY,
     PROMOTED_AT,
@@ -137,7 +132,7 @@ LOOKS = "rewardflow.looks."
 """Beginning of the keys that count the looks at a gate split, whose digest follows: how many, what they spent of the
 error budget, and the weights that were looked at last."""
 HISTORY = "rewardflow.champion_history"
-"""All champions, newest first, one line each: aliases keep no history, this does."""
+"""All changes of the champion, newest first, one JSON object a line: time, version, reason. Aliases keep no history."""
 PROMOTING = "rewardflow.promoting"
 """The version that is being made champion, by whom and why, as JSON; there between the alias and its line in the
 history."""
@@ -161,28 +156,3 @@ CHAMPION_NOTICED = "rewardflow.champion_noticed"
 """What was done to the champion alias outside Rewardflow, where this run noticed it."""
 CHAMPION_JUDGED = "rewardflow.champion_judged"
 """What the gate says of a champion that was set by hand, where this run judged it."""
-
-
-@dataclass(frozen=True)
-class GateTag:
-    """One check of the gate as it stands in a version's facts."""
-
-    name: str
-    state: str
-    """passed, failed or not_applicable"""
-    detail: str
-
-
-def gate_tag(name: str, state: str, detail: str) -> dict[str, str]:
-    """The fact for one check of the gate; `state` is passed, failed or not_applicable."""
-    return {GATE + name: f"{state.replace('_', ' ')}: {detail}"}
-
-
-def read_gate(facts: Mapping[str, str]) -> list[GateTag]:
-    """The checks of the gate that stand in `facts`, by name."""
-    checks = []
-    for key in sorted(facts):
-        if key.startswith(GATE):
-            outcome, _, detail = facts[key].partition(": ")
-            checks.append(GateTag(key.removeprefix(GATE), outcome.replace(" ", "_"), detail))
-    return checks

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from browser import Pages, open_browser
+from verdict_examples import check, verdict
 
 from models.datasets.suites import Check
 from models.evaluation.bootstrap import Interval
@@ -26,6 +27,7 @@ from tasks.tracking import records, registry, runs, store, tags, views
 from tasks.tracking.journal import read_journal
 from tasks.tracking.metrics import MetricLog
 from tasks.tracking.summaries import page_of
+from tasks.tracking.verdict_text import points
 
 pytestmark = [pytest.mark.slow, pytest.mark.rotating(of=12, together="browser")]
 
@@ -107,11 +109,11 @@ def reviewed_run(journal: Path) -> tuple[str, str]:
     final = {"evaluation/accuracy": 0.66, "evaluation/accuracy_base": 0.31, "reward_model/pair_accuracy": 0.912}
     records.log_metrics(flow, final)
     records.describe(flow, description.describe_run(review()))
-    promoted = review()
-    assert promoted.difference is not None
-    points = run_names.points(promoted.difference, "sampled_accuracy")
-    runs.rename(flow, run_names.judged(4, "promoted", promoted.difference, "sampled_accuracy"))
-    runs.set_tags(flow, {tags.RUN_VERDICT: "promoted", tags.RUN_DIFFERENCE: points, tags.RUN_VERSION: "4"})
+    record = review().verdict
+    assert record is not None and record.difference is not None
+    difference = points(record.difference, "sampled_accuracy")
+    runs.rename(flow, run_names.judged(4, record))
+    runs.set_tags(flow, {tags.RUN_VERDICT: "promoted", tags.RUN_DIFFERENCE: difference, tags.RUN_VERSION: "4"})
     records.log_text(flow, "data_docs/index.html", data_docs.page("arithmetic", [FINDINGS], {}))
     runs.close_run(step)
     runs.close_run(flow)
@@ -139,11 +141,11 @@ def row(step: str, seconds: float, reused: bool, headline: str) -> StepResult:
 
 
 def review() -> description.Review:
-    checks = [
-        tags.GateTag("better than the champion", "passed", "difference +0.351 [+0.301, +0.402], needed above 0"),
-        tags.GateTag("length", "passed", "19.8 tokens against 21.3, at most 1.5 times"),
-        tags.GateTag("divergence", "passed", "reward model +0.29, truth +0.35"),
-    ]
+    checks = (
+        check("better than the champion", "passed", "difference +0.351 [+0.301, +0.402], needed above 0"),
+        check("length", "passed", "19.8 tokens against 21.3, at most 1.5 times"),
+        check("divergence", "passed", "reward model +0.29, truth +0.35"),
+    )
     worst = [
         description.Sample(
             "Start with 7 . Take away 9 . Double it .", "7 - 9 = 2 ; 2 * 2 = 4 ; #### 4", "-4", -0.31, "sign lost"
@@ -152,14 +154,10 @@ def review() -> description.Review:
         description.Sample("Start with 1 . Add 2 . Add 3 .", "1 + 2 = 3 ; #### 3", "6", -0.22, "operand skipped"),
     ]
     return description.Review(
-        decision="promoted",
-        reason="The held-out accuracy is higher than the champion's and no guard got worse.",
+        outcome="promoted",
         model="arithmetic-policy",
         version=4,
-        compared_with="champion, version 3",
-        difference=Interval(0.351, 0.301, 0.402),
-        metric="sampled accuracy",
-        gate=checks,
+        verdict=verdict(difference=Interval(0.351, 0.301, 0.402), checks=checks),
         models={
             "base": {"sampled accuracy": Interval(0.31, 0.28, 0.34), "greedy accuracy": 0.41, "pass@16": 0.83},
             "champion": {"sampled accuracy": Interval(0.33, 0.30, 0.36), "greedy accuracy": 0.44, "pass@16": 0.83},

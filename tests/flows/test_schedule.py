@@ -204,11 +204,13 @@ WAITING = """
 import sys
 from pathlib import Path
 from tasks.tracking import registry, runs, store, tags
+from tasks.tracking.verdict_record import VerdictRecord, store_decision
 store.configure(Path(sys.argv[1]))
 registry.make_model("looked-policy")
 run = runs.open_flow_run("looked", "night")
 store.client().create_model_version("looked-policy", "file:///nowhere", run)
-registry.annotate("looked-policy", 1, {tags.VERDICT: "waiting: better than the base model", tags.RUN: run})
+registry.annotate("looked-policy", 1, {tags.RUN: run})
+store_decision(registry.version_info("looked-policy", 1), VerdictRecord(decision="waiting", reason="better"))
 store.client().set_model_version_tag("looked-policy", "1", "approve", "Ann: samples read")
 runs.close_run(run)
 """

@@ -7,9 +7,10 @@ from flows.commands import training
 from flows.train import Outcome
 from models.evaluation.bootstrap import Interval
 from models.evaluation.budget import next_look
-from models.evaluation.gate import Verdict
+from models.evaluation.gate import GateSettings, Verdict
 from models.loop.alarm import Collapse
 from tasks.judgement import decide
+from tasks.tracking.verdict_text import reason_text
 
 LOST = str(Collapse(8, ("reward/total 0.01 where it began at 0.18",), kept=5))
 BETTER = Verdict(
@@ -22,9 +23,10 @@ BETTER = Verdict(
 
 
 def test_the_best_checkpoint_of_a_collapsed_run_is_refused_though_it_is_better():
-    assert decide(BETTER, False, "the base model")[0] == "promoted"
-    decision, reason = decide(BETTER, False, "the base model", LOST)
-    assert decision == "refused" and "collapsed by round 8" in reason and "after round 5" in reason
+    assert decide(BETTER, GateSettings(), None).decision == "promoted"
+    record = decide(BETTER, GateSettings(), None, failed_training=LOST)
+    assert (record.decision, record.reason) == ("refused", "training_failed")
+    assert "collapsed by round 8" in reason_text(record) and "after round 5" in reason_text(record)
 
 
 @pytest.mark.parametrize(("collapsed", "status"), [("", None), (LOST, 3)])

@@ -94,7 +94,7 @@ def test_a_run_pays_for_what_it_made_and_not_for_what_it_took_over() -> None:
     steps = [result(made, reused=False), result(taken, reused=True), result(made, reused=False)]
     assert of_steps(steps) == (Cost(3.0, 1.0, 2000, 400), taken)
     assert together([]) == Cost()
-    page = describe_run(Review(decision="trained", reason="x", steps=steps))
+    page = describe_run(Review(outcome="trained", reason="x", steps=steps))
     assert "This run took 3.00 processor hours, 1.00 GPU hours, 2,000 tokens sampled, 400 trained on." in page
     assert "had taken 3.00 processor hours, 1.00 GPU hours, 50 tokens sampled." in page
     assert said(Cost()) == "0.00 processor hours"

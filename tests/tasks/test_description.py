@@ -4,12 +4,14 @@ import io
 
 from rich.console import Console
 from rich.markdown import Markdown
+from verdict_examples import check, verdict
 
 from models.evaluation.bootstrap import Interval
+from models.evaluation.checks import Check
 from tasks import description
 from tasks.description import Review, Sample, describe_run
 from tasks.step import StepResult
-from tasks.tracking.tags import GateTag
+from tasks.tracking.verdict_record import Ruling
 
 
 def step(name, seconds, reused, headline=""):
@@ -20,16 +22,18 @@ def step(name, seconds, reused, headline=""):
 
 def review(**changes: object) -> Review:
     plain: dict[str, object] = {
-        "decision": "kept",
-        "reason": "The interval reaches below zero.",
+        "outcome": "kept",
         "model": "policy",
         "version": 4,
-        "compared_with": "champion, version 3",
-        "difference": Interval(0.01, -0.02, 0.04),
-        "gate": [
-            GateTag("length", "passed", "fine"),
-            GateTag("better", "failed", "+0.01 [-0.02, +0.04], needed above 0"),
-        ],
+        "verdict": verdict(
+            decision="kept",
+            reason="not_better",
+            difference=Interval(0.01, -0.02, 0.04),
+            checks=(
+                check("length", "passed", "fine"),
+                check("better", "failed", "+0.01 [-0.02, +0.04], needed above 0"),
+            ),
+        ),
         "models": {"base": {"accuracy": 0.3}, "candidate": {"accuracy": Interval(0.31, 0.28, 0.34), "pass@16": 0.8}},
         "worst": [Sample(f"prompt {number}", f"completion {number}", "8", -number) for number in range(5)],
         "steps": [step("data", 2.0, True), step("rl", 40.5, False, "accuracy 0.31")],
@@ -38,20 +42,42 @@ def review(**changes: object) -> Review:
     return Review(**{**plain, **changes})  # type: ignore[arg-type]
 
 
+def checks_of(shown: Review) -> tuple[Check, ...]:
+    assert shown.verdict is not None
+    return shown.verdict.checks
+
+
 def test_the_verdict_is_the_first_line_and_the_difference_stands_before_any_table():
     text = describe_run(review())
-    assert text.splitlines()[0] == "## = Champion kept: policy version 4"
+    assert text.splitlines()[0] == "## = Not better: policy version 4"
     assert text.index("+0.010 [-0.020, +0.040]") < text.index("champion, version 3") < text.index("| ")
     assert "around zero" in text
 
 
 def test_a_run_that_changed_nothing_is_not_headed_promoted():
-    first = describe_run(review(decision="unchanged", reason="judged before, promoted: better")).splitlines()[0]
-    assert first == "## = Nothing changed: policy version 4"
+    text = describe_run(review(outcome="unchanged", verdict=None, reason="judged before, promoted: better"))
+    assert text.splitlines()[0] == "## = Nothing changed: policy version 4"
 
 
-def test_without_a_champion_none_is_said_to_be_kept():
-    assert describe_run(review(compared_with="the base model")).splitlines()[0] == "## = Not promoted: policy version 4"
+def test_the_first_version_is_compared_with_the_base_model():
+    record = review().verdict
+    assert record is not None
+    text = describe_run(review(verdict=record.model_copy(update={"champion": None})))
+    assert "** against the base model (paired 95% interval, around zero)" in text
+
+
+def test_a_ruling_stands_above_the_verdict_and_the_rest_of_the_page_stays():
+    ruling = Ruling(approved=True, by="Ann", why="samples | read", at="2026-11-24 10:00 UTC")
+    waiting = review(outcome="waiting", verdict=verdict(decision="waiting"))
+    ruled = review(outcome="promoted", verdict=verdict(reason="approved", ruling=ruling))
+    first, second = describe_run(ruled).splitlines()[:3:2]
+    assert first == r"Approved by Ann: samples \| read (2026-11-24 10:00 UTC)"
+    assert second == "## Passed the gate: policy version 4"
+    assert "Waiting" not in describe_run(ruled)
+    assert (
+        description.describe_below(ruled).partition("### Load it")[0]
+        == (description.describe_below(waiting).partition("### Load it")[0])
+    )
 
 
 def test_an_address_among_the_facts_is_a_link_and_nothing_else_is():
@@ -60,20 +86,20 @@ def test_an_address_among_the_facts_is_a_link_and_nothing_else_is():
 
 
 def test_failed_checks_stand_above_those_that_passed():
-    table = description.gate_table(review().gate)
+    table = description.gate_table(checks_of(review()))
     assert table.index("better") < table.index("length")
 
 
 def test_what_is_not_applicable_is_shown_as_such_with_its_reason_and_below_what_passed():
-    checks = [GateTag("divergence", "not_applicable", "the recipe fits no reward model"), *review().gate]
+    checks = [check("divergence", "not_applicable", "the recipe fits no reward model"), *checks_of(review())]
     table = description.gate_table(checks)
     assert "not applicable: the recipe fits no reward model" in table and "–" in table
     assert table.index("better") < table.index("length") < table.index("divergence")
 
 
 def test_the_smallest_difference_and_the_budget_stand_above_the_checks():
-    text = describe_run(review(gate_notes=("0.031 could have been seen", "look 3 of 365")))
-    assert text.index("0.031 could have been seen") < text.index("look 3 of 365") < text.index("check&emsp;")
+    text = describe_run(review())
+    assert text.index("a true difference of 0.031") < text.index("look 3 of 365") < text.index("check&emsp;")
 
 
 def test_three_samples_are_shown_and_not_more():
@@ -112,7 +138,7 @@ def test_text_in_a_cell_stays_in_its_cell():
 
 
 def test_what_is_missing_leaves_no_empty_section():
-    text = describe_run(Review("trained", "No champion to compare with."))
+    text = describe_run(Review("trained", reason="No champion to compare with."))
     assert text == "## ○ Trained, not judged\n\nNo champion to compare with.\n"
 
 
@@ -125,4 +151,4 @@ def test_it_also_reads_well_in_a_terminal():
     console = Console(width=100, record=True, file=io.StringIO())
     console.print(Markdown(describe_run(review())))
     shown = console.export_text()
-    assert "&emsp;" not in shown and "Champion kept: policy version 4" in shown
+    assert "&emsp;" not in shown and "Not better: policy version 4" in shown

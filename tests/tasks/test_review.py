@@ -1,11 +1,10 @@
 """What a flow's run is called, and what the shared view shows of it."""
 
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
+from verdict_examples import verdict
 
-from models.evaluation.bootstrap import Interval
 from models.evaluation.records import Completion, PromptRecord
 from models.recipe.load import load_recipe
 from tasks.review import name_run
@@ -30,9 +29,11 @@ def named(home: Path, monkeypatch: pytest.MonkeyPatch, **changes: object) -> tup
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     store.configure(home)
     plain = {
-        "result": RESULT, "version": 7, "decision": "promoted", "reason": "better", "compared_with": "champion",
-        "verdict": SimpleNamespace(difference=Interval(0.039, 0.036, 0.042)), "is_champion": True,
-    }  # fmt: skip
+        "result": RESULT,
+        "version": 7,
+        "verdict": verdict(),
+        "is_champion": True,
+    }
     run = runs.open_flow_run("e", "train arithmetic")
     name_run(run, load_recipe("arithmetic", []), Promotion(**{**plain, **changes}), {"data": "abc"}, RECORDS)  # type: ignore[arg-type]
     page = store.client().get_run(run)
@@ -50,6 +51,6 @@ def test_a_promotion_is_in_the_runs_name_and_in_the_columns_of_the_shared_view(
 
 
 def test_a_run_that_met_known_weights_again_says_nothing_changed(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    name, shown = named(home, monkeypatch, result=RESULT.model_copy(update={"reused": True}), verdict=None)
+    name, shown = named(home, monkeypatch, result=RESULT.model_copy(update={"reused": True}))
     assert name == "nothing changed: v7, the champion"
     assert shown[tags.RUN_VERDICT] == "nothing changed" and tags.RUN_DIFFERENCE not in shown

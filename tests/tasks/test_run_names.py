@@ -1,9 +1,11 @@
 """Runs are called by what came out."""
 
 import pytest
+from verdict_examples import verdict
 
 from models.evaluation.bootstrap import Interval
 from tasks import run_names
+from tasks.tracking.verdict_record import Ruling
 
 
 @pytest.mark.parametrize(
@@ -16,11 +18,19 @@ from tasks import run_names
     ],
 )
 def test_a_judged_run_is_called_by_version_decision_and_difference_in_points(decision: str, name: str) -> None:
-    assert run_names.judged(7, decision, Interval(0.039, 0.036, 0.042), "sampled_accuracy") == name
+    assert run_names.judged(7, verdict(decision=decision)) == name
+
+
+def test_a_ruling_replaces_the_decision_in_the_name() -> None:
+    ruling = Ruling(approved=True, by="Ann", why="read", at="2026-11-24 10:00 UTC")
+    assert run_names.judged(7, verdict(ruling=ruling)).startswith("v7 approved +3.9")
+    rejected = verdict(decision="refused", ruling=ruling.model_copy(update={"approved": False}))
+    assert run_names.judged(7, rejected).startswith("v7 rejected +3.9")
 
 
 def test_a_metric_that_is_no_share_keeps_its_unit() -> None:
-    assert run_names.judged(2, "kept", Interval(-1.5, -2.0, -1.0), "tokens").endswith("-1.500 [-2.000, -1.000]")
+    record = verdict(decision="kept", metric="tokens", difference=Interval(-1.5, -2.0, -1.0))
+    assert run_names.judged(2, record).endswith("-1.500 [-2.000, -1.000]")
 
 
 def test_a_run_that_changed_nothing_does_not_say_promoted() -> None:

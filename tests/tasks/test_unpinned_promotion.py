@@ -2,21 +2,23 @@
 
 from test_collapsed import BETTER
 
+from models.evaluation.gate import GateSettings
 from tasks.description import UNPINNED, Review, describe_run
 from tasks.judgement import decide
+from tasks.tracking.verdict_text import reason_text
 
 WHY = "commit 6d57ac2f does not hold the code as it is: models/objective/mine.py"
 
 
 def test_a_better_policy_of_unpinned_code_is_refused_and_the_reason_names_the_file() -> None:
-    assert decide(BETTER, False, "the base model")[0] == "promoted"
-    decision, reason = decide(BETTER, False, "the base model", unpinned=WHY)
-    assert decision == "refused"
-    assert WHY in reason and "promote_unpinned: true" in reason
+    assert decide(BETTER, GateSettings(), None).decision == "promoted"
+    record = decide(BETTER, GateSettings(), None, unpinned=WHY)
+    assert (record.decision, record.reason) == ("refused", "not_pinned")
+    assert WHY in reason_text(record) and "promote_unpinned: true" in reason_text(record)
 
 
 def test_the_description_begins_with_it() -> None:
-    review = Review(decision="refused", reason="not better", facts={UNPINNED: WHY})
+    review = Review(outcome="refused", reason="not better", facts={UNPINNED: WHY})
     first, _ = describe_run(review).split("\n", 1)
     assert first == f"> **Not pinned, so it cannot be reproduced:** {WHY}"
-    assert describe_run(Review(decision="kept", reason="not better")).startswith("## ")
+    assert describe_run(Review(outcome="kept", reason="not better")).startswith("## ")

@@ -12,6 +12,8 @@ from models.errors import UserError
 from tasks import approval
 from tasks.steps.promote import Promotion
 from tasks.tracking import aliases, audit, registry, store, summaries, tags
+from tasks.tracking.verdict_record import read_verdict
+from tasks.tracking.verdict_text import verdict_text
 
 pytestmark = pytest.mark.rotating(of=4)
 
@@ -34,8 +36,11 @@ def test_an_approved_candidate_is_champion_and_who_when_and_why_stand_on_it_and_
     assert waiting.decision == "waiting" and champion() == 1
     assert approval.approve(NAME, 2, **ANN).version == champion() == 2
     info = registry.version_info(NAME, 2)
-    assert info.tags[tags.VERDICT].startswith("promoted: approved by Ann; the gate: better than champion, version 1: +")
-    assert registry.facts_of(info)[tags.WORD].startswith("Approved by Ann: samples read (20")
+    record = read_verdict(info)
+    assert record is not None and record.ruling is not None and info.tags[tags.DECISION] == record.decision
+    assert (record.decision, record.reason, record.champion) == ("promoted", "approved", 1)
+    assert (record.ruling.approved, record.ruling.by, record.ruling.why) == (True, "Ann", "samples read")
+    assert verdict_text(record).startswith("promoted: approved by Ann; the gate: better than champion, version 1: +")
     assert info.description.startswith("Approved by Ann: samples read (20") and "Passed the gate: " in info.description
     assert store.client().get_run(info.tags[tags.RUN]).data.tags[tags.RUN_VERDICT] == "approved"
     assert summaries.name_and_note(info.tags[tags.RUN])[1].startswith("Approved by Ann: samples read (20")
@@ -56,7 +61,9 @@ def test_a_rejected_candidate_never_becomes_champion_by_itself(night):
     night("two", approval=True)
     approval.reject(NAME, 2, by="Bob", why="wrong language")
     info = registry.version_info(NAME, 2)
-    assert info.tags[tags.VERDICT].startswith("refused: rejected by Bob: wrong language; the gate: better than")
+    record = read_verdict(info)
+    assert record is not None and (record.decision, record.reason) == ("refused", "rejected")
+    assert verdict_text(record).startswith("refused: rejected by Bob: wrong language; the gate: better than")
     assert night("two", approval=True).reused and night("two").reused and champion() == 1
     assert deeds()[-1] == ("rejected", 2, None, "Bob") and audit.broken(NAME) == []
     with pytest.raises(
@@ -74,7 +81,7 @@ def test_where_the_champion_changed_meanwhile_the_candidate_is_judged_again_befo
         approval.approve(NAME, 3, **ANN)
     assert champion() == 2
     again = night("three", approval=True)
-    assert (again.decision, again.reused, again.compared_with) == ("waiting", False, "champion, version 2")
+    assert (again.decision, again.reused, again.verdict.champion) == ("waiting", False, 2)
     approval.approve(NAME, 3, **ANN)
     assert champion() == 3 and audit.broken(NAME) == []
 

@@ -19,6 +19,7 @@ from tasks import approval, approval_by_tag
 from tasks.approval_by_tag import Word, answer, word_of
 from tasks.steps.promote import Promotion
 from tasks.tracking import aliases, audit, registry, store, tags, webhooks
+from tasks.tracking.verdict_record import read_verdict
 
 pytestmark = pytest.mark.rotating(of=4)
 
@@ -76,7 +77,9 @@ def test_an_approval_on_the_page_makes_the_champion_and_stands_in_the_audit_log(
     assert answer() == [f"{NAME} version 2: approve by {PAGE}: samples read"]
     assert champion() == 2 and answer() == []
     assert audit.entries(NAME)[-1].by == PAGE and audit.broken(NAME) == []
-    assert registry.facts_of(registry.version_info(NAME, 2))[tags.WORD].startswith(f"Approved by {PAGE}: samples read")
+    record = read_verdict(registry.version_info(NAME, 2))
+    assert record is not None and record.ruling is not None
+    assert (record.ruling.approved, record.ruling.by, record.ruling.why) == (True, PAGE, "samples read")
     assert not {"approve", tags.PROBLEM} & shown().keys()
 
 

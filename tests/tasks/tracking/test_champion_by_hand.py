@@ -11,13 +11,15 @@ from test_registered_by_hand import scaled
 
 from flows.judging_by_hand import judge_by_hand, measure
 from models.policy.folder import hash_folder
-from tasks.description import Review, describe_run
+from tasks.description import Review, describe_run, hand_page
 from tasks.judgement import JudgementSections, OnGate
 from tasks.registered_policy import PolicyFiles
 from tasks.step import StepContext
-from tasks.steps.judge_champion import Measured, OnChampion, judge_champion
+from tasks.steps.judge_champion import Measured, judge_champion
 from tasks.tracking import aliases, by_hand, registry, runs, store, tags
 from tasks.tracking.by_hand import Waiting
+from tasks.tracking.verdict_record import HandJudgement, VerdictRecord, read_hand_judgement, store_decision
+from tasks.tracking.verdict_text import hand_text
 
 pytestmark = pytest.mark.rotating(of=6)
 
@@ -41,7 +43,7 @@ def set_by_hand(version: int) -> Waiting | None:
     return by_hand.waiting(NAME)
 
 
-def judged(run: str, home: Path, tmp_path: Path, new: int, old: int, weights: str = "2 against 1") -> OnChampion:
+def judged(run: str, home: Path, tmp_path: Path, new: int, old: int, weights: str = "2 against 1") -> HandJudgement:
     """Judge what waits, `new` and `old` of 4 samples right."""
     waiting = by_hand.waiting(NAME)
     assert waiting is not None
@@ -80,35 +82,40 @@ def why(run: str, home: Path) -> str:
 def test_a_worse_champion_set_by_hand_is_judged_recorded_and_left(run: str, home: Path, tmp_path: Path):
     assert set_by_hand(2) == Waiting(2, against=1)
     verdict = judged(run, home, tmp_path, new=1, old=3)
-    assert verdict.said.startswith("version 2: the gate would not have promoted it: better: ")
+    assert hand_text(verdict).startswith("version 2: the gate would not have promoted it: better: ")
     version = registry.version_info(NAME, 2)
     assert registry.CHAMPION in version.aliases and registry.PREVIOUS in registry.version_info(NAME, 1).aliases
     first = version.description.splitlines()[0]
     assert first.startswith("Champion by hand: version 2: the gate would not have promoted it")
     assert "capability" in version.description and version.description.endswith("What stood here.")
-    assert verdict.said in version.tags[tags.PROMOTED_BY] and "by whom is unknown" in version.tags[tags.PROMOTED_BY]
+    assert (
+        hand_text(verdict) in version.tags[tags.PROMOTED_BY] and "by whom is unknown" in version.tags[tags.PROMOTED_BY]
+    )
     assert set(version.tags) <= set(tags.FOR_A_PERSON)
-    facts = registry.facts_of(version)
-    checks = {key.removeprefix(tags.BY_HAND_GATE): fact for key, fact in facts.items() if tags.BY_HAND_GATE in key}
-    assert checks["better"].startswith("failed: ") and len(checks) == len(verdict.checks) > 5
-    assert tags.VERDICT not in facts  # that is of a candidate
-    assert store.client().get_run(run).data.tags[tags.CHAMPION_JUDGED] == verdict.said
+    kept = read_hand_judgement(version)
+    assert kept is not None and kept.model_dump_json() == verdict.model_dump_json()
+    assert verdict.verdict is not None
+    checks = {check.name: check.state for check in verdict.verdict.checks}
+    assert checks["better"] == "failed" and len(checks) > 5
+    assert tags.VERDICT_RECORD not in registry.facts_of(version)  # that is of a candidate
+    assert store.client().get_run(run).data.tags[tags.CHAMPION_JUDGED] == hand_text(verdict)
     assert looks() == 1 and by_hand.waiting(NAME) is None and aliases.notice(NAME) == ""
 
 
 def test_the_runs_page_shows_the_verdict_on_it_check_by_check(run: str, home: Path, tmp_path: Path):
     set_by_hand(2)
     verdict = judged(run, home, tmp_path, new=1, old=3)
-    page = describe_run(Review(decision="kept", reason="not better", champion_by_hand=verdict.page))
+    page = describe_run(Review(outcome="unchanged", champion_by_hand=hand_page(verdict)))
     shown = page.partition("### The champion was set by hand")[2]
     assert "the gate would not have promoted it" in shown and "80 % power" in shown
-    assert all(check.name.replace("_", "\\_") in shown for check in verdict.checks)
+    assert verdict.verdict is not None
+    assert all(check.name.replace("_", "\\_") in shown for check in verdict.verdict.checks)
 
 
 def test_a_better_champion_set_by_hand_is_told_so(run: str, home: Path, tmp_path: Path):
     set_by_hand(2)
     verdict = judged(run, home, tmp_path, new=3, old=1)
-    assert "the gate would have promoted it: better than version 1, the champion before" in verdict.said
+    assert "the gate would have promoted it: better than champion, version 1: " in hand_text(verdict)
 
 
 def test_set_by_hand_twice_the_page_has_one_word_on_it(run: str, home: Path, tmp_path: Path):
@@ -184,10 +191,11 @@ def test_why_it_cannot_be_judged_is_one_sentence(
     aliases.promote(NAME, 3)
     assert why(run, home).endswith("it is champion no longer")
 
-    registry.annotate(NAME, 2, {tags.VERDICT: "kept: not better", tags.COMPARED_WITH: "champion, version 3"})
+    kept = VerdictRecord(decision="kept", reason="not_better", champion=3, earlier_text="not better")
+    store_decision(registry.version_info(NAME, 2), kept)
     set_by_hand(2)
-    assert why(run, home) == "the gate held it against version 3 when it was made: kept: not better"
-    registry.annotate(NAME, 2, {tags.COMPARED_WITH: "the base model"})
+    assert why(run, home) == "the gate compared it with version 3 when it was made: kept: not better"
+    store_decision(registry.version_info(NAME, 2), kept.model_copy(update={"champion": None}))
 
     two, three = (registry.version_info(NAME, number) for number in (2, 3))
     shutil.copyfile(*(registry.fetch(version.uri) / "model.safetensors" for version in (three, two)))
@@ -199,8 +207,8 @@ def test_why_it_cannot_be_judged_is_one_sentence(
     training = Training(run, home)
     with disable_run_logger():
         verdict = judge_by_hand(training, {}, NAME)  # type: ignore[arg-type]
-    assert verdict is not None and verdict.said == f"version 2: {why_deleted()}"
-    assert verdict.said in registry.version_info(NAME, 2).description
+    assert verdict is not None and hand_text(verdict) == f"version 2: {why_deleted()}"
+    assert hand_text(verdict) in registry.version_info(NAME, 2).description
     assert by_hand.waiting(NAME) is None and training.asked == []
 
 

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 import yaml
 from tiny_gguf import tiny_model, write_gguf
+from verdict_examples import check, verdict
 
 from models.bases.source import carry_source
 from models.errors import UserError
@@ -29,6 +30,7 @@ from tasks.recorded_recipe import log_asked
 from tasks.registered_base import source_line
 from tasks.tracking import aliases, recorded, records, registry, runs, tags
 from tasks.tracking.lineage import lineage, render
+from tasks.tracking.verdict_record import Ruling
 
 ANSWERS = [
     PromptRecord(f"p{number}", 1, (Completion("a", 2, number % 3 == 0, True),), Completion("a", 2, True, True))
@@ -55,11 +57,14 @@ def said(home: Path, policy_folder: Path, tmp_path: Path) -> recorded.Recorded:
         tags.GIT_COMMIT: "c" * 40,
         tags.WEIGHTS_SHA256: hash_folder(policy_folder),
         tags.EVALUATION_RUN: evaluated,
-        tags.VERDICT: "promoted: better by much",
+        tags.DECISION: "promoted",
+        tags.VERDICT_RECORD: verdict(
+            earlier_text="better by much",
+            checks=(check("length", "passed", "20 tokens, at most 30"),),
+            ruling=Ruling(approved=True, by="A. Turing", why="samples | read", at="2026-11-24 10:00 UTC"),
+        ).model_dump_json(),
         tags.COMPARED_WITH: "the base model",
         tags.IMPROVEMENT: "+0.1 [+0.05, +0.15]",
-        tags.WORD: "Approved by A. Turing: samples | read",
-        **tags.gate_tag("length", "passed", "20 tokens, at most 30"),
     }
     registry.register("e-policy", registry.log_model(fitted, policy_folder, "policy", "text-generation"), facts)
     aliases.promote("e-policy", 1, why="gate", by="A. Turing")
@@ -100,7 +105,7 @@ def test_the_card_says_what_is_on_record(said: recorded.Recorded, tmp_path: Path
     )
     for text in (
         f"[{interval.low:.3f}, {interval.high:.3f}]", "30 held-out problems", "length", "20 tokens, at most 30",
-        "promoted: better by much", "+0.1", "the base model", r"Approved by A. Turing: samples \| read",
+        "the gate: better by much", "+0.1", "the base model", r"Approved by A. Turing: samples \| read",
         "1" * 32 + ".dir", "1,234", "c" * 40, "seed: 3", *serve_commands("./exported", "e-policy-v1"), "champion",
     ):  # fmt: skip
         assert text in body, text

@@ -13,6 +13,7 @@ from tasks.judgement import OnGate
 from tasks.step import StepContext, StepResult
 from tasks.steps.promote import Candidate, Promotion, PromotionSections, promote
 from tasks.tracking import registry, runs, store, tags
+from tasks.tracking.verdict_record import read_verdict
 
 RECIPE = load_recipe(
     "arithmetic", ["gate.samples=4", "gate.problems=120", "gate.safety_margin=0.1", "gate.capability_margin=0.1"]
@@ -101,7 +102,9 @@ def test_a_held_out_set_refuses_alone_and_stands_on_version_and_run(home: Path, 
     assert promotion.reason.startswith("held_out_history: against the baseline -0.5")
     version = registry.version_info(NAME, promotion.version)
     assert "held\\_out\\_history" in version.description and "only the gate says" not in version.description
-    assert registry.facts_of(version)[f"{tags.GATE}held_out_history"].startswith("failed: ")
+    assert {check.name: check.state for check in promotion.verdict.checks}["held_out_history"] == "failed"
+    kept = read_verdict(version)
+    assert kept is not None and kept.model_dump_json() == promotion.verdict.model_dump_json()
     metrics = store.client().get_run(promotion.result.run_id).data.metrics
     assert metrics["gate/held_out_history_passed"] == 0.0 and metrics["gate/better_passed"] == 1.0
 

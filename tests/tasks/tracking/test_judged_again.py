@@ -7,7 +7,6 @@ import pytest
 from nights import champion, nights
 from test_gate_promotion import NAME, looks
 
-from tasks.judgement import NOT_PINNED
 from tasks.steps.promote import Promotion
 from tasks.tracking import aliases, registry, tags
 
@@ -35,7 +34,7 @@ def test_an_unpinned_champion_that_is_pinned_later_stays_champion_and_counts_as_
 
 def test_what_was_refused_as_unpinned_is_promoted_once_that_is_allowed(night):
     refused = night("one", unpinned=WHY)
-    assert refused.decision == "refused" and refused.reason.startswith(NOT_PINNED)
+    assert refused.decision == "refused" and refused.verdict.reason == "not_pinned"
     assert night("one", unpinned=WHY).reused
     again = night("one", unpinned=WHY, promote_unpinned=True)
     assert (again.decision, again.reused, champion()) == ("promoted", False, 1)
@@ -75,4 +74,4 @@ def test_a_candidate_that_is_held_against_another_champion_spends_another_look(n
         assert night(weights, approval=True).decision == "waiting"
     aliases.promote(NAME, 2)
     assert looks() == 3
-    assert (night("three").compared_with, looks()) == ("champion, version 2", 4)
+    assert (night("three").verdict.champion, looks()) == (2, 4)

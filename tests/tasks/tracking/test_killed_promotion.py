@@ -31,6 +31,8 @@ import mlflow, mlflow.transformers
 from models.errors import UserError
 from tasks import approval
 from tasks.tracking import aliases, audit, registry, store, tags
+from tasks.tracking.verdict_record import read_verdict
+from tasks.tracking.verdict_text import verdict_text
 
 first, name, most = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 
@@ -73,7 +75,6 @@ def state(home):
     approve()
     aliases.notice(name)
     info = registry.version_info(name, 2)
-    facts = registry.facts_of(info)
     run = store.client().get_run(info.tags[tags.RUN])
     return {
         "champion": registry.champion(name).version,
@@ -81,8 +82,8 @@ def state(home):
         "audit": [(entry.did, entry.version, entry.before, entry.by, entry.why) for entry in audit.entries(name)],
         "broken": audit.broken(name),
         "history": [line.partition(" version ")[2] for line in aliases.history(name)],
-        "verdict": info.tags[tags.VERDICT],
-        "word": facts[tags.WORD].partition(" (20")[0],
+        "decision": info.tags[tags.DECISION],
+        "verdict": verdict_text(read_verdict(info)),
         "page": info.description.partition(" (20")[0],
         "run": [run.info.run_name, run.data.tags[tags.RUN_VERDICT]],
         "promoting": registry.model_tags(name).get(tags.PROMOTING, ""),

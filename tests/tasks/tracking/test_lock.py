@@ -12,6 +12,7 @@ from promoting import promote_at_once, started
 
 from models.errors import UserError
 from tasks.tracking import aliases, lock, process, registry, runs, store, tags
+from tasks.tracking.verdict_record import VerdictRecord, store_decision
 
 pytestmark = pytest.mark.rotating(of=4)
 
@@ -148,7 +149,8 @@ def test_a_holder_that_was_too_slow_writes_nothing(elsewhere, monkeypatch):
 
 def test_an_alias_set_by_hand_is_noticed_once_recorded_and_left(home: Path, policy_folder: Path):
     versions(policy_folder, 3)
-    registry.annotate(NAME, 3, {tags.VERDICT: "kept: not better"})
+    kept = VerdictRecord(decision="kept", reason="not_better", earlier_text="not better")
+    store_decision(registry.version_info(NAME, 3), kept)
     assert aliases.notice(NAME) == ""
     store.client().set_registered_model_alias(NAME, registry.CHAMPION, "3")
     said = aliases.notice(NAME)

@@ -57,7 +57,7 @@ def by_hand(home: Path, policy_folder: Path, tmp_path: Path) -> tuple[str, list[
     folders = [policy_folder, *(scaled(policy_folder, tmp_path / str(times), times) for times in (2, 3))]
     for number, folder in enumerate(folders):
         model = registry.log_model(run, folder, "policy", "text-generation")
-        made_here = {tags.WEIGHTS_SHA256: hash_folder(folder), tags.VERDICT: "promoted: x"}
+        made_here = {tags.WEIGHTS_SHA256: hash_folder(folder), tags.DECISION: "promoted"}
         registry.register(NAME, model, {} if number else made_here)
     aliases.promote(NAME, 1)
     return run, folders

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from promoting import promote_at_once
+from verdict_examples import check, verdict
 
 from models.errors import UserError
 from tasks.tracking import aliases, lineage, records, registry, runs, tags
@@ -153,8 +154,15 @@ def test_lineage_prints_the_chain_from_raw_hash_to_alias(home: Path, policy_fold
         tags.EVALUATION_RUN: evaluated,
         tags.COMPARED_WITH: "base model",
         tags.IMPROVEMENT: "+0.35 [+0.30, +0.40]",
-        **tags.gate_tag("better", "passed", "+0.35 above 0"),
-        **tags.gate_tag("length", "failed", "40 tokens, at most 30"),
+        tags.DECISION: "refused",
+        tags.VERDICT_RECORD: verdict(
+            decision="refused",
+            reason="guard_failed",
+            checks=(
+                check("better", "passed", "+0.35 above 0"),
+                check("length", "failed", "40 tokens, at most 30"),
+            ),
+        ).model_dump_json(),
     }
     policy = registry.log_model(learned, policy_folder, "policy", "text-generation")
     registry.register("policy", policy, own)

@@ -5,8 +5,10 @@ from pathlib import Path
 
 import mlflow
 import pytest
+from verdict_examples import verdict
 
 from tasks.tracking import aliases, model_files, records, registry, runs, store, tags
+from tasks.tracking.verdict_record import verdict_of
 
 FACTS = {
     tags.RECIPE: "arithmetic",
@@ -21,10 +23,8 @@ FACTS = {
     tags.REWARD_MODEL_VERSION: "reward/1",
     tags.COMPARED_WITH: "champion, version 3",
     tags.IMPROVEMENT: "+3.9 [+3.6, +4.2]",
-    tags.VERDICT: "promoted: better",
-    **tags.gate_tag("better", "passed", "x"),
-    **tags.gate_tag("length", "passed", "x"),
-    **tags.gate_tag("safety", "not_applicable", "x"),
+    tags.DECISION: "promoted",
+    tags.VERDICT_RECORD: verdict().model_dump_json(),
 }
 
 
@@ -55,7 +55,6 @@ def test_a_champion_has_at_most_ten_tags_and_loses_no_fact(home: Path, policy_fo
         registry.register("policy", logged(policy_folder), FACTS)
     aliases.promote("policy", 1, why="gate")
     aliases.promote("policy", 2, why="gate", judged_against=1)
-    registry.annotate("policy", 2, tags.gate_tag("diversity", "failed", "gone"))
     for version in registry.versions("policy"):
         assert len(version.tags) <= 10
         facts = registry.facts_of(version)
@@ -63,7 +62,8 @@ def test_a_champion_has_at_most_ten_tags_and_loses_no_fact(home: Path, policy_fo
         assert {tags.PROMOTED_AT, tags.PROMOTED_BY} <= set(version.tags)
     second, first = (registry.facts_of(version) for version in registry.versions("policy"))
     assert second[tags.REPLACED] == "1" and first[tags.REPLACED_BY].startswith("2 at ")
-    assert [check.name for check in tags.read_gate(second) if check.state == "failed"] == ["diversity"]
+    kept = verdict_of(second)
+    assert kept is not None and kept.model_dump_json() == verdict().model_dump_json()
 
 
 def test_a_version_without_a_logged_model_keeps_its_facts_as_tags(home: Path, policy_folder: Path):

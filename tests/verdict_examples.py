@@ -1,0 +1,31 @@
+"""Verdict records for tests of pages, names and tags."""
+
+import math
+from typing import Any
+
+from models.evaluation.bootstrap import Interval
+from models.evaluation.budget import next_look
+from models.evaluation.checks import Check, State
+from tasks.tracking.verdict_record import VerdictRecord
+
+LOOK = next_look(2, 0.003, budget=0.05, looks=365)
+
+
+def check(name: str, state: State, detail: str) -> Check:
+    """A check without numbers."""
+    return Check(name, state, math.nan, math.nan, detail)
+
+
+def verdict(**changes: Any) -> VerdictRecord:
+    """A promotion over version 3 of a champion, with the given fields changed."""
+    plain: dict[str, Any] = {
+        "decision": "promoted",
+        "reason": "better",
+        "metric": "sampled_accuracy",
+        "champion": 3,
+        "difference": Interval(0.039, 0.036, 0.042),
+        "checks": (check("better", "passed", "fine"),),
+        "detectable": 0.031,
+        "look": LOOK,
+    }
+    return VerdictRecord(**{**plain, **changes})
