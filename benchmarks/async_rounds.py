@@ -115,7 +115,7 @@ def two_kinds(hidden: int, layers: int) -> torch.nn.Module:
 
 def measure(settings: Settings, name: str) -> list[Row]:
     """A row for each rule, measured, then two times simulated."""
-    from tasks.cluster import connected, placed_fleet
+    from tasks.compute.cluster import connected, placed_fleet
 
     shape = QUICK if settings.quick else FULL
     runs: dict[Rule, list[_Run]] = {rule: [] for rule in (IN_STEP, *WAITING, DROPPING[0])}

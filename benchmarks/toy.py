@@ -45,8 +45,8 @@ from models.recipe.schema import Recipe
 from models.reward_model.scorer import Scorer
 from models.text.encoding import Codec
 from models.text.tokenizer import TokenizerSettings
-from tasks.open_learner import ScorerSections, build_learner, reward_scorer
-from tasks.registered_reward_model import RewardModelFiles
+from tasks.compute.open_learner import ScorerSections, build_learner, reward_scorer
+from tasks.registered.reward_model import RewardModelFiles
 
 PARAMS = Path(__file__).resolve().parents[1] / "params.yaml"
 FEW = {

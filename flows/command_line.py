@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from flows import collection, console
 from flows.commands import (
     approval,
     base,
@@ -24,10 +23,11 @@ from flows.commands import (
     storage,
     training,
 )
-from flows.environment import state_folder
+from flows.runtime import collection, console
+from flows.runtime.environment import state_folder
 from models.disk import is_full, no_space, out_of_space
 from models.errors import UserError
-from tasks import interrupt
+from tasks.runner import interrupt
 
 app = typer.Typer(
     name="rewardflow",

@@ -7,20 +7,20 @@ from pathlib import Path
 
 from prefect import flow
 
-from flows import prefect_run
-from flows.opening import Opened, closed_with, log_recipe, own_folder
-from flows.servers import page_address
-from flows.telling import told_when_stopped
-from flows.training import Training, train_policy
+from flows.runtime import prefect_run
+from flows.runtime.opening import Opened, closed_with, log_recipe, own_folder
+from flows.runtime.telling import told_when_stopped
+from flows.runtime.training import Training, train_policy
+from flows.servers.servers import page_address
 from models.errors import UserError
 from models.evaluation.aggregate import Standing, standings
 from models.policy.threads import set_threads
 from models.recipe.comparison import Contender, contenders
 from models.recipe.load import digest, load_recipe, plain
-from tasks.code_version import running_version
-from tasks.comparison import Cost, write_comparison
-from tasks.machine import log_machine
-from tasks.shared_engine import shared_engine
+from tasks.compute.shared_engine import shared_engine
+from tasks.host.code_version import running_version
+from tasks.host.machine import log_machine
+from tasks.pages.comparison import Cost, write_comparison
 from tasks.steps.fine_tune import curves_of, why_not_learned
 from tasks.tracking import records, runs, summaries, tags
 from tasks.tracking.journal import Row

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flows.outcome import columns
+from flows.runtime.outcome import columns
 
 if TYPE_CHECKING:
-    from tasks.difference import CodeDifference, Difference, Setting
-    from tasks.evaluation_difference import FlippedAnswer
+    from tasks.registered.difference import CodeDifference, Difference, Setting
+    from tasks.registered.evaluation_difference import FlippedAnswer
 
 LONGEST = 60
 """Characters of a value that are printed whole."""
@@ -21,7 +21,7 @@ INDENT = "  "
 
 def difference_lines(said: Difference) -> str:
     """All that differs, section by section."""
-    from tasks.description import number
+    from tasks.pages.description import number
 
     lines = [f"{said.before}  ->  {said.after}", "", *_code(said.code), *_data(said)]
     for title, settings in (("recipe", said.recipe), ("packages", said.packages), ("machine", said.machine)):
@@ -52,7 +52,7 @@ def write_page(file: Path, said: Difference) -> None:
     """
     from models.atomic_write import write_file
     from models.errors import UserError
-    from tasks.difference_page import page
+    from tasks.pages.difference_page import page
 
     try:
         write_file(file, page(said))
@@ -124,7 +124,7 @@ def _data(said: Difference) -> Iterator[str]:
 
 
 def _answers(what: str, answers: Sequence[FlippedAnswer]) -> Iterator[str]:
-    from tasks.description import shortened
+    from tasks.pages.description import shortened
 
     for entry in answers[:MOST]:
         prompt, expected, before, after = (

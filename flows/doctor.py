@@ -22,18 +22,18 @@ from dataclasses import dataclass
 from importlib import metadata, util
 from pathlib import Path
 
-from flows.environment import MLFLOW_PORT, PREFECT_PORT, state_folder
-from flows.server_process import port_is_free
-from flows.server_record import running_servers
-from flows.servers import check_given, given_server
+from flows.runtime.environment import MLFLOW_PORT, PREFECT_PORT, state_folder
+from flows.servers.server_process import port_is_free
+from flows.servers.server_record import running_servers
+from flows.servers.servers import check_given, given_server
 from models.errors import UserError, shortened
 from models.processor import processor
 from models.sandbox.fork_servers import NotStarted
 from models.sandbox.layers import had_here
-from tasks import dvc_remote
-from tasks.code_version import ask_git, without_commit
-from tasks.environment import nameless_user
-from tasks.machine import normal_name, packages
+from tasks.data import dvc_remote
+from tasks.host.code_version import ask_git, without_commit
+from tasks.host.environment import nameless_user
+from tasks.host.machine import normal_name, packages
 from tasks.tracking.schema import schema_of
 from tasks.tracking.store import wished
 
@@ -257,7 +257,7 @@ def _remote(here: Path) -> Finding:
     buckets = _s3_remotes(here)
     if not buckets:
         return Finding("S3 remote", True, "none configured (a local folder is the default)")
-    from tasks.storage import health
+    from tasks.state.storage import health
 
     try:
         took = [f"{url} answers in {health(url, endpoint):.2f} s" for url, endpoint in buckets.items()]

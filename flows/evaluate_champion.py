@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from prefect import flow
 
-from flows.data_steps import call_preparation, call_validation
-from flows.opening import notice_champion, open_flow
-from flows.parameters import Overrides, RecipeName
-from flows.steps import call_step
-from flows.telling import tell_of_champion
+from flows.runtime.data_steps import call_preparation, call_validation
+from flows.runtime.opening import notice_champion, open_flow
+from flows.runtime.parameters import Overrides, RecipeName
+from flows.runtime.steps import call_step
+from flows.runtime.telling import tell_of_champion
 from models.errors import UserError
 from models.recipe.load import plain
-from tasks.champion_watch import Tonight, WatchSections, lines, watch_champion
-from tasks.registered_policy import registered_policy
-from tasks.registered_reward_model import reward_model_of
-from tasks.shared_engine import shared_engine
+from tasks.compute.shared_engine import shared_engine
+from tasks.gate.champion_watch import Tonight, WatchSections, lines, watch_champion
+from tasks.registered.policy import registered_policy
+from tasks.registered.reward_model import reward_model_of
 from tasks.steps.evaluate import ShownSections, evaluate_policy
 from tasks.steps.prepare_data import log_data
 from tasks.steps.promote import policy_name

@@ -6,15 +6,15 @@ from dataclasses import dataclass
 
 from prefect import flow
 
-from flows.data_steps import call_preparation, call_validation
-from flows.opening import open_flow
-from flows.parameters import Overrides
-from flows.steps import call_step
+from flows.runtime.data_steps import call_preparation, call_validation
+from flows.runtime.opening import open_flow
+from flows.runtime.parameters import Overrides
+from flows.runtime.steps import call_step
 from models.recipe.strategy import read_strategy
-from tasks.registered_policy import named_policy
-from tasks.registered_reward_model import reward_model_of
-from tasks.shared_engine import shared_engine
-from tasks.step import StepResult
+from tasks.compute.shared_engine import shared_engine
+from tasks.registered.policy import named_policy
+from tasks.registered.reward_model import reward_model_of
+from tasks.runner.step import StepResult
 from tasks.steps.evaluate import ShownSections, evaluate_policy
 from tasks.steps.evaluate_strategy import evaluate_strategy as evaluate_with
 from tasks.steps.prepare_data import log_data

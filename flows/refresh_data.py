@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from prefect import flow
 
-from flows.data_steps import call_preparation, call_validation
-from flows.new_data import announce
-from flows.opening import open_flow
-from flows.parameters import Overrides, RecipeName
-from tasks import versions
+from flows.runtime.data_steps import call_preparation, call_validation
+from flows.runtime.opening import open_flow
+from flows.runtime.parameters import Overrides, RecipeName
+from flows.schedule.new_data import announce
+from tasks.data import versions
 from tasks.tracking import records, runs
 
 

@@ -10,15 +10,15 @@ from pathlib import Path
 
 from prefect import flow
 
-from flows.environment import writable_state_folder
-from flows.opening import Opened, closed_with, own_folder
-from flows.training import train_policy
+from flows.runtime.environment import writable_state_folder
+from flows.runtime.opening import Opened, closed_with, own_folder
+from flows.runtime.training import train_policy
 from models.learner.precision import Precision, fix_precision
 from models.recipe.load import plain
 from models.recipe.schema import Recipe
-from tasks.code_version import code_version
-from tasks.precision import precision_folder
-from tasks.shared_engine import shared_engine
+from tasks.compute.precision import precision_folder
+from tasks.compute.shared_engine import shared_engine
+from tasks.host.code_version import code_version
 from tasks.tracking import runs, store, tags
 
 APART = "reproductions"

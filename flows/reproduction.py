@@ -12,18 +12,18 @@ from models.errors import UserError
 from models.policy.folder import is_registered
 from models.policy.threads import set_threads
 from models.recipe.files import require_files
-from tasks import reproducible, reproduction
-from tasks.recorded_recipe import read_asked
-from tasks.registered_base import named_version, source_line
-from tasks.registered_files import registered_files
-from tasks.reproduction import Surroundings
+from tasks.registered import reproducible, reproduction
+from tasks.registered.base import named_version, source_line
+from tasks.registered.files import registered_files
+from tasks.registered.recorded_recipe import read_asked
+from tasks.registered.reproduction import Surroundings
 from tasks.steps.promote import policy_name
 from tasks.tracking import recorded, tags
 
 if TYPE_CHECKING:
     from models.learner.precision import Precision
     from models.recipe.schema import Recipe
-    from tasks.reproduction import Reproduction
+    from tasks.registered.reproduction import Reproduction
     from tasks.tracking.recorded import Recorded
 
 MOST = 10
@@ -40,7 +40,7 @@ class Wanted:
     to_train: Recipe
     """With the base as a folder."""
     precisions: dict[str, Precision]
-    """See `tasks.reproducible.recorded_precisions`."""
+    """See `tasks.registered.reproducible.recorded_precisions`."""
     data: str
     original: Path
     """The version's model folder."""

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 from prefect import flow
 
-from flows.data_steps import call_preparation, call_validation
-from flows.opening import open_flow
-from flows.parameters import Overrides
-from flows.steps import call_step
+from flows.runtime.data_steps import call_preparation, call_validation
+from flows.runtime.opening import open_flow
+from flows.runtime.parameters import Overrides
+from flows.runtime.steps import call_step
 from models.errors import UserError
-from tasks.registered_policy import given_policy, named_policy
-from tasks.registered_reward_model import registered_reward_model
-from tasks.shared_engine import shared_engine
-from tasks.step import StepResult
+from tasks.compute.shared_engine import shared_engine
+from tasks.registered.policy import given_policy, named_policy
+from tasks.registered.reward_model import registered_reward_model
+from tasks.runner.step import StepResult
 from tasks.steps.prepare_data import log_data
 from tasks.steps.report_reward import ReportSections
 from tasks.steps.report_reward import reward_report as report

@@ -9,18 +9,18 @@ from dataclasses import dataclass, field
 
 from prefect import flow
 
-from flows.judging_by_hand import judge_by_hand
-from flows.opening import Opened, notice_champion, open_flow
-from flows.parameters import Overrides, RecipeName
-from flows.steps import context_of
-from flows.telling import tell_decision
-from flows.training import Training, train_policy
-from tasks.description import UNPINNED, hand_page
-from tasks.judgement import OnGate
-from tasks.registered_policy import made_policy, registered_policy
-from tasks.review import write_review, write_short_review
-from tasks.shared_engine import shared_engine
-from tasks.step import StepResult
+from flows.runtime.judging_by_hand import judge_by_hand
+from flows.runtime.opening import Opened, notice_champion, open_flow
+from flows.runtime.parameters import Overrides, RecipeName
+from flows.runtime.steps import context_of
+from flows.runtime.telling import tell_decision
+from flows.runtime.training import Training, train_policy
+from tasks.compute.shared_engine import shared_engine
+from tasks.gate.judgement import OnGate
+from tasks.pages.description import UNPINNED, hand_page
+from tasks.pages.review import write_review, write_short_review
+from tasks.registered.policy import made_policy, registered_policy
+from tasks.runner.step import StepResult
 from tasks.steps.fine_tune import why_not_learned
 from tasks.steps.promote import Candidate, Promotion, PromotionSections, policy_name, promote
 from tasks.steps.upload_reports import upload_reports

@@ -8,6 +8,6 @@ The other files read what steps work on (prompts, data sources, registered polic
 engine), and write what a person reads (descriptions, pages, plots).
 """
 
-from tasks.environment import QUIET, set_where_unset
+from tasks.host.environment import QUIET, set_where_unset
 
 set_where_unset(QUIET)

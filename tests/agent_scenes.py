@@ -34,7 +34,7 @@ from models.recipe.load import load_recipe
 from models.recipe.smoke import smoke_overrides
 from models.text.encoding import Codec
 from models.text.tokenizer import TokenizerSettings, train_tokenizer
-from tasks.open_learner import build_learner
+from tasks.compute.open_learner import build_learner
 
 ROOT = Path(__file__).resolve().parents[1]
 SIZE = SizeSettings(hidden=64, layers=2, heads=2, key_value_heads=1, feed_forward=128, positions=512)

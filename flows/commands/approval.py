@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from flows.commands.options import ModelOption, meant_policy
-from flows.environment import state_folder, writable_state_folder
+from flows.runtime.environment import state_folder, writable_state_folder
 from models.errors import UserError
 
 Version = Annotated[int, typer.Argument(help="Version that waits.")]
@@ -20,7 +20,7 @@ def approve(version: Version, by: By, why: Why, model: ModelOption = "") -> None
 
     Example: `rewardflow approve 4 --by "A. Turing" --why "samples read, no complaints"`
     """
-    from tasks import approval
+    from tasks.gate import approval
     from tasks.tracking import aliases, store
 
     store.configure(writable_state_folder())
@@ -36,7 +36,7 @@ def reject(version: Version, by: By, why: Why, model: ModelOption = "") -> None:
 
     Example: `rewardflow reject 4 --by "A. Turing" --why "answers in the wrong language"`
     """
-    from tasks import approval
+    from tasks.gate import approval
     from tasks.tracking import store
 
     store.configure(writable_state_folder())
@@ -56,7 +56,7 @@ def approvals(
     On the page of a version that waits, the tag `approve` or `reject` with `NAME: REASON`.
     Example: `rewardflow approvals`
     """
-    from flows.approvals import serve_approvals
+    from flows.schedule.approvals import serve_approvals
     from tasks.tracking import store
 
     store.configure(writable_state_folder())

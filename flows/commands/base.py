@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from flows.environment import writable_state_folder
+from flows.runtime.environment import writable_state_folder
 
 app = typer.Typer(no_args_is_help=True, help="Install published base models that `policy.base` can name.")
 
@@ -31,7 +31,7 @@ def add(
     from models.bases.catalogue import entry_of
     from models.bases.install import install
     from models.bases.source import read_source
-    from tasks.progress import bytes_shown
+    from tasks.runner.progress import bytes_shown
 
     entry = entry_of(name)
     writable_state_folder()

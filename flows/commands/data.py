@@ -78,7 +78,7 @@ def add(
     from models.datasets.schema import read_manifest
     from models.errors import UserError
     from models.recipe.load import load_recipe
-    from tasks.add_data import add as add_files
+    from tasks.data.add_data import add as add_files
 
     if held_out and (name or tested):
         raise UserError("--held-out: the set has this name and is held out whole; leave --name and --test out")

@@ -8,10 +8,10 @@ from typing import Annotated
 import typer
 
 from flows.commands.options import ModelOption, SetOption, meant_policy
-from flows.environment import state_folder, writable_state_folder
+from flows.runtime.environment import state_folder, writable_state_folder
 from models.disk import require_space
 from models.errors import UserError
-from tasks import interrupt
+from tasks.runner import interrupt
 
 
 def evaluate(
@@ -50,7 +50,7 @@ def evaluate(
     _, own = read_strategy(strategy, overrides or [])  # what is wrong is said before Prefect takes seconds to start
     from models.policy.folder import check_model_folder
     from models.recipe.load import load_recipe
-    from tasks.recorded_recipe import asked_of
+    from tasks.registered.recorded_recipe import asked_of
     from tasks.tracking import recorded, store
 
     folder = Path(policy).expanduser()
@@ -71,11 +71,12 @@ def evaluate(
     load_recipe(recipe, [*asked, *own])
     require_space(state_folder())
     writable_state_folder()
-    from flows import console, temporary_server
+    from flows.runtime import console
+    from flows.servers import temporary_server
 
     server_answers = temporary_server.start(state_folder())
     from flows.evaluate_strategy import evaluate_strategy
-    from flows.outcome import strategy_lines
+    from flows.runtime.outcome import strategy_lines
 
     console.quiet(told_at_the_end=True)
     server_answers()
@@ -118,8 +119,8 @@ def reward_report(
     if recipe:
         find_recipe(recipe)
     from models.recipe.load import load_recipe
-    from tasks.recorded_recipe import asked_of
-    from tasks.registered_policy import named_version
+    from tasks.registered.policy import named_version
+    from tasks.registered.recorded_recipe import asked_of
     from tasks.steps.promote import policy_name
     from tasks.tracking import recorded, registry, store
 
@@ -147,11 +148,12 @@ def reward_report(
         named_version(policy)
     require_space(state_folder())
     writable_state_folder()
-    from flows import console, temporary_server
+    from flows.runtime import console
+    from flows.servers import temporary_server
 
     server_answers = temporary_server.start(state_folder())
-    from flows.outcome import report_lines
     from flows.reward_report import reward_report as report
+    from flows.runtime.outcome import report_lines
     from tasks.steps.report_reward import distrusted
 
     console.quiet(told_at_the_end=True)

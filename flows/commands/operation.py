@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from flows import collection
-from flows.environment import MLFLOW_PORT, PREFECT_PORT, state_folder, writable_state_folder
+from flows.runtime import collection
+from flows.runtime.environment import MLFLOW_PORT, PREFECT_PORT, state_folder, writable_state_folder
 
 MlflowPort = Annotated[int, typer.Option("--mlflow-port", help="Port of the MLflow server on 127.0.0.1.")]
 PrefectPort = Annotated[int, typer.Option("--prefect-port", help="Port of the Prefect server on 127.0.0.1.")]
@@ -36,7 +36,7 @@ def ui(
 
     Example: `rewardflow ui --mlflow-port 5001`
     """
-    from flows.servers import end_servers, serve
+    from flows.servers.servers import end_servers, serve
 
     if stop:
         print("\n".join(end_servers(state_folder())) or "no server was running")
@@ -56,9 +56,9 @@ def schedule(
 
     Example: `rewardflow schedule`, or `rewardflow schedule --install` for a machine that restarts by itself
     """
-    from flows import unit
-    from flows.deployments import read_deployments
-    from flows.schedule import serve_schedule
+    from flows.schedule import unit
+    from flows.schedule.deployments import read_deployments
+    from flows.schedule.schedule import serve_schedule
 
     if install:
         read_deployments(Path("prefect.yaml"))
@@ -79,8 +79,8 @@ def automations(
     For deployments of a work pool; `rewardflow schedule` does it by itself. Who is told: REWARDFLOW_NOTIFY_URL.
     Example: `rewardflow automations`
     """
-    from flows.automations import put_up, require_lasting_server, take_down
-    from flows.deployments import read_deployments
+    from flows.schedule.automations import put_up, require_lasting_server, take_down
+    from flows.schedule.deployments import read_deployments
     from models.errors import UserError
     from tasks.messages.receivers import URLS
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from flows.commands.options import ModelOption, meant_policy
-from flows.environment import writable_state_folder
+from flows.runtime.environment import writable_state_folder
 from models.errors import UserError
 
 if TYPE_CHECKING:
@@ -36,10 +36,10 @@ def queue(
 
     Example: `rewardflow review queue --pairs 32 --reviewer ann --reviewer bob`
     """
-    from flows.console import quiet_transformers
-    from flows.servers import page_address
-    from tasks.ask_people import ask
-    from tasks.paired_samples import sampled_pairs
+    from flows.runtime.console import quiet_transformers
+    from flows.servers.servers import page_address
+    from tasks.people.ask_people import ask
+    from tasks.people.paired_samples import sampled_pairs
     from tasks.tracking import registry, store
 
     home = writable_state_folder()
@@ -66,8 +66,8 @@ def collect(
 
     Example: `rewardflow review collect`
     """
-    from tasks.collect_reviews import collect as collect_answers
-    from tasks.review_page import review_lines
+    from tasks.pages.review_page import review_lines
+    from tasks.people.collect_reviews import collect as collect_answers
     from tasks.tracking import registry, store
 
     store.configure(writable_state_folder())

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from flows.commands.options import ByOption, ModelOption, SetOption, meant_policy
-from flows.environment import state_folder, writable_state_folder
+from flows.runtime.environment import state_folder, writable_state_folder
 from models.errors import UserError
 
 
@@ -61,7 +61,7 @@ def models(
     if not store.exists(state_folder()):
         print("no models yet; `rewardflow run RECIPE` trains one")
         return
-    from flows.outcome import version_lines
+    from flows.runtime.outcome import version_lines
     from tasks.tracking import registry
 
     store.open_for_reading(state_folder())
@@ -100,7 +100,7 @@ def power(
     Example: `rewardflow power arithmetic --difference 0.02`
     """
     from models.recipe.load import load_recipe
-    from tasks.power import gate_power
+    from tasks.gate.power import gate_power
     from tasks.tracking import store
 
     checked = load_recipe(recipe, overrides or [])
@@ -120,8 +120,8 @@ def export(
 
     Example: `rewardflow export champion /srv/models/arithmetic`
     """
-    from tasks import export as exporting
-    from tasks.model_card import serve_commands
+    from tasks.pages.model_card import serve_commands
+    from tasks.registered import export as exporting
     from tasks.tracking import recorded, store
 
     exporting.require_empty(folder)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from flows.commands.options import ModelOption, meant_policy
-from flows.environment import state_folder
+from flows.runtime.environment import state_folder
 from models.errors import UserError
 
 
@@ -25,7 +25,7 @@ def runs(
     if not store.exists(state_folder()):
         print("no runs yet; `rewardflow run RECIPE` makes the first")
         return
-    from flows.outcome import run_lines
+    from flows.runtime.outcome import run_lines
     from tasks.tracking import summaries
 
     store.open_for_reading(state_folder())
@@ -42,7 +42,7 @@ def show(
 
     Example: `rewardflow show latest`
     """
-    from flows.outcome import print_run
+    from flows.runtime.outcome import print_run
     from tasks.tracking import store, summaries
 
     store.open_for_reading(state_folder())
@@ -86,8 +86,8 @@ def diff(
     Example: `rewardflow diff previous champion --page diff.html`
     """
     from flows.difference import difference_lines, write_page
-    from tasks.difference import as_json as whole
-    from tasks.difference import difference
+    from tasks.registered.difference import as_json as whole
+    from tasks.registered.difference import difference
     from tasks.tracking import recorded, store
 
     store.open_for_reading(state_folder())
@@ -111,7 +111,7 @@ def reports(
 
     Example: `rewardflow reports latest --hours 48`
     """
-    from tasks import storage
+    from tasks.state import storage
     from tasks.tracking import store, summaries, tags
 
     store.open_for_reading(state_folder())

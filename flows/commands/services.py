@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flows import collection
-from flows.environment import state_folder
+from flows.runtime import collection
+from flows.runtime.environment import state_folder
 
 if TYPE_CHECKING:
     from flows.services.place import Place

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from flows import collection
 from flows.commands.options import ModelOption, meant_policy
-from flows.environment import state_folder, writable_state_folder
+from flows.runtime import collection
+from flows.runtime.environment import state_folder, writable_state_folder
 
 
 def serve(
@@ -31,8 +31,8 @@ def serve(
 
     Example: `rewardflow serve champion`, or `rewardflow serve 3 --port 8001 -- --max-model-len 4096`
     """
-    from flows.serve_policy import Place
-    from flows.serve_policy import serve as serve_policy
+    from flows.servers.serve_policy import Place
+    from flows.servers.serve_policy import serve as serve_policy
     from tasks.tracking import recorded, store
 
     collection.begin()

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flows.environment import state_folder, writable_state_folder
+from flows.runtime.environment import state_folder, writable_state_folder
 
 if TYPE_CHECKING:
-    from tasks.prune import Held
+    from tasks.state.prune import Held
 
 
 def gc(
@@ -35,7 +35,7 @@ def gc(
 
     Example: `rewardflow gc --keep-days 14`, then the same with `--yes`
     """
-    from tasks import prune
+    from tasks.state import prune
     from tasks.tracking import store
 
     home = writable_state_folder() if yes else state_folder()
@@ -44,7 +44,7 @@ def gc(
         print(prune_lines(prune.plan(home, keep_days, refused)))
         print("nothing was deleted; the same with --yes deletes it")
         return
-    from flows.turn import only_run
+    from flows.runtime.turn import only_run
 
     with only_run(home):
         held = prune.plan(home, keep_days, refused)
@@ -63,8 +63,8 @@ def backup(
 
     from flows.services import dump
     from models.file_hash import sha256_of
-    from tasks.backup import write_backup
-    from tasks.plain_address import shown
+    from tasks.host.plain_address import shown
+    from tasks.state.backup import write_backup
     from tasks.tracking import store
 
     home = state_folder()
@@ -91,7 +91,7 @@ def restore(
     Example: `REWARDFLOW_HOME=/srv/rewardflow rewardflow restore /backups/2026-11-23.tar`
     """
     from flows.services import dump
-    from tasks.backup import other_packages, require_hash
+    from tasks.state.backup import other_packages, require_hash
     from tasks.tracking import schema, store
 
     home = state_folder()

@@ -9,10 +9,10 @@ from typing import Annotated, Any
 import typer
 
 from flows.commands.options import ModelOption, SetOption, meant_policy
-from flows.environment import state_folder, writable_state_folder
+from flows.runtime.environment import state_folder, writable_state_folder
 from models.disk import require_space
 from models.errors import UserError
-from tasks import interrupt
+from tasks.runner import interrupt
 
 NOTHING_LEARNED = 3
 """Exit status of a run or a comparison that ended, but a policy of which did not learn or was lost on the way."""
@@ -65,10 +65,11 @@ def run(
     checked.placement.check(cluster)
     require_space(state_folder())  # before it is made: a run that is refused leaves nothing
     writable_state_folder()
-    from flows import console, temporary_server
+    from flows.runtime import console
+    from flows.servers import temporary_server
 
     server_answers = temporary_server.start(state_folder())
-    from flows.outcome import closing_lines
+    from flows.runtime.outcome import closing_lines
     from flows.train import train
 
     console.quiet(told_at_the_end=True)
@@ -113,11 +114,12 @@ def compare(
     contenders(recipes, chosen, seeds, metric, budget, smoke)  # what is wrong is said before Prefect takes seconds
     require_space(state_folder())
     writable_state_folder()
-    from flows import console, temporary_server
+    from flows.runtime import console
+    from flows.servers import temporary_server
 
     server_answers = temporary_server.start(state_folder())
     from flows.compare import compare as compared
-    from flows.outcome import comparison_lines
+    from flows.runtime.outcome import comparison_lines
 
     console.quiet(told_at_the_end=True)
     server_answers()
@@ -153,7 +155,7 @@ def plan(
 
     loaded, whence = load_recipe(recipe, overrides or []), ""
     if is_registered(loaded.policy.base or ""):
-        from tasks.registered_base import current_base
+        from tasks.registered.base import current_base
         from tasks.tracking import store
 
         store.open_for_reading(state_folder())
@@ -187,10 +189,11 @@ def reproduce(
 
     Example: `git checkout COMMIT`, then `rewardflow reproduce 3`
     """
-    from flows import console, temporary_server
     from flows.reproduction import as_json as whole
     from flows.reproduction import reproduction_lines, wanted_version, warning
-    from tasks.reproduction import note, reproduction
+    from flows.runtime import console
+    from flows.servers import temporary_server
+    from tasks.registered.reproduction import note, reproduction
     from tasks.tracking import store
 
     try:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from flows.services import postgres, service_set
 from flows.services.place import Place
-from tasks.backup import Contents, manifest, read_backup
+from tasks.state.backup import Contents, manifest, read_backup
 
 DATABASES, OBJECTS = "databases", "objects"
 """Parts of a backup."""
@@ -27,7 +27,7 @@ def write(home: Path, dumps: Path) -> dict[str, Path]:
         dumps: an empty folder.
 
     Returns:
-        Parts of the backup by name, for `tasks.backup.write_backup`.
+        Parts of the backup by name, for `tasks.state.backup.write_backup`.
 
     Raises:
         UserError: PostgreSQL is not installed, or refuses.
@@ -45,7 +45,7 @@ def restore(file: Path, home: Path) -> Contents:
     """Put a backup into the empty state folder `home`, its services' databases and objects too; they are not started.
 
     Raises:
-        UserError: see `tasks.backup.read_backup`; PostgreSQL is not installed, or refuses. Nothing is left then.
+        UserError: see `tasks.state.backup.read_backup`; PostgreSQL is not installed, or refuses. Nothing is left then.
     """
     if not manifest(file).holds(DATABASES):
         return read_backup(file, home)

@@ -7,9 +7,9 @@ import shutil
 import sys
 from pathlib import Path
 
-from flows.server_record import HOST
+from flows.servers.server_record import HOST
 from models.errors import UserError
-from tasks.storage import Keys
+from tasks.state.storage import Keys
 
 
 def program() -> str:

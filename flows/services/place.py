@@ -6,7 +6,7 @@
     FOLDER/objects/        the S3 server's: a bucket is a folder, an object a file
     FOLDER/prefect/        the Prefect server's own
     FOLDER/logs/           one log a server
-    FOLDER/servers.json    the processes (flows/server_record.py)
+    FOLDER/servers.json    the processes (flows/servers/server_record.py)
 
 No password and no key stands in a command line, in the environment of a client or in a log: programs are given the
 names of the files.
@@ -24,11 +24,11 @@ import socket
 from dataclasses import dataclass
 from pathlib import Path
 
-from flows.server_process import port_is_free
-from flows.server_record import HOST
+from flows.servers.server_process import port_is_free
+from flows.servers.server_record import HOST
 from models.atomic_write import replace_file, write_file
 from models.errors import UserError
-from tasks.storage import Keys
+from tasks.state.storage import Keys
 
 NAMES = ("database", "store", "mlflow", "prefect")
 """The services, in the order in which each may need those before it."""

@@ -16,7 +16,7 @@ from typing import Any
 
 import psutil
 
-from flows.server_record import HOST
+from flows.servers.server_record import HOST
 from flows.services.place import USER, Place
 from models.atomic_write import replace_folder
 from models.errors import UserError

@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from flows.environment import prefect_folders
-from flows.server_process import FOREIGN, LASTING_LEASES, START_SECONDS, end, launch, wait_until_healthy
-from flows.server_record import HOST, Server, record, recorded, running_servers
+from flows.runtime.environment import prefect_folders
+from flows.servers.server_process import FOREIGN, LASTING_LEASES, START_SECONDS, end, launch, wait_until_healthy
+from flows.servers.server_record import HOST, Server, record, recorded, running_servers
 from flows.services import object_store, postgres
 from flows.services.place import BUCKET, NAMES, Place
 from models.errors import UserError
-from tasks import storage
+from tasks.state import storage
 from tasks.tracking.schema import Schema
 
 DRIVERS = {"psycopg2": "psycopg2-binary", "asyncpg": "asyncpg"}

@@ -64,7 +64,7 @@ def _require(recipe: Recipe) -> None:
 def _check_base(recipe: Recipe) -> Sequence[str] | None:
     """Make sure that the base can be had and has room. Returns the names of its modules, None for one of the hub."""
     base = recipe.policy.base or ""
-    if is_registered(base):  # looked for where the registry is known (tasks/registered_base.py)
+    if is_registered(base):  # looked for where the registry is known (tasks/registered/base.py)
         return None
     folder = given_folder(base)
     if folder is None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Literal
 
-from tasks import clock
+from tasks.host import clock
 
 Kind = Literal["promoted", "waiting", "refused", "stopped", "worse", "drifted", "silent"]
 

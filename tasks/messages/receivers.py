@@ -15,7 +15,7 @@ from models.http_answers import NO_ANSWER, STRAIGHT
 URLS = "REWARDFLOW_NOTIFY_URL"
 """Addresses that events are posted to, with spaces in between."""
 BLOCK = "rewardflow-notify"
-"""Name, but for a number behind it, of Prefect's blocks that keep an address for its server (flows/automations.py)."""
+"""Name, without its number, of Prefect's blocks that keep an address for its server (flows/schedule/automations.py)."""
 SECONDS = 5.0
 """To wait for a connection, and for each answer on it."""
 

@@ -19,17 +19,17 @@ from models.evaluation.samples import as_json
 from models.evaluation.table import write_records
 from models.policy.folder import check_model_folder, hash_folder
 from models.recipe.sections import of
-from tasks import gate_split
-from tasks.caching import cached_by_key
-from tasks.cost import Cost
-from tasks.input_summary import INPUTS, summarise_inputs
-from tasks.inputs import log_rows
-from tasks.measuring import EvaluationSections, answers, with_start_nats
-from tasks.registered_policy import PolicyFiles, made_policy
-from tasks.registered_reward_model import RewardModelFiles
-from tasks.run_tokens import RunTokens
-from tasks.shared_engine import engine_place
-from tasks.step import Made, StepContext, StepResult, run_step
+from tasks.compute.measuring import EvaluationSections, answers, with_start_nats
+from tasks.compute.run_tokens import RunTokens
+from tasks.compute.shared_engine import engine_place
+from tasks.data.input_summary import INPUTS, summarise_inputs
+from tasks.data.inputs import log_rows
+from tasks.gate import gate_split
+from tasks.pages.cost import Cost
+from tasks.registered.policy import PolicyFiles, made_policy
+from tasks.registered.reward_model import RewardModelFiles
+from tasks.runner.caching import cached_by_key
+from tasks.runner.step import Made, StepContext, StepResult, run_step
 from tasks.steps.validate_data import clean_folder
 from tasks.tracking import records, registry
 

@@ -15,15 +15,15 @@ from models.evaluation.report import summarise
 from models.evaluation.strategy import Strategy
 from models.evaluation.table import read_records, write_records
 from models.policy.folder import check_model_folder, hash_folder
-from tasks.caching import cached_by_key
-from tasks.cost import Cost
-from tasks.inputs import log_rows
-from tasks.measuring import answers
-from tasks.registered_policy import PolicyFiles
-from tasks.registered_reward_model import RewardModelFiles
-from tasks.run_tokens import RunTokens
-from tasks.shared_engine import engine_place
-from tasks.step import Made, StepContext, StepResult, run_step
+from tasks.compute.measuring import answers
+from tasks.compute.run_tokens import RunTokens
+from tasks.compute.shared_engine import engine_place
+from tasks.data.inputs import log_rows
+from tasks.pages.cost import Cost
+from tasks.registered.policy import PolicyFiles
+from tasks.registered.reward_model import RewardModelFiles
+from tasks.runner.caching import cached_by_key
+from tasks.runner.step import Made, StepContext, StepResult, run_step
 from tasks.steps.evaluate import ShownSections
 from tasks.steps.validate_data import clean_folder
 from tasks.tracking import records, registry

@@ -24,16 +24,16 @@ from models.policy.update_sparsity import changed_share_of_files
 from models.text.end_ids import ends_of_folder
 from models.text.prompt_form import PromptForm
 from models.text.token_cache import CachedCodec
-from tasks import plots, timing
-from tasks.caching import cached_by_key
-from tasks.cost import of_rounds
-from tasks.description import section, time_table
-from tasks.fitting import JOURNAL, POLICY, Asked, FineTuneSections, fit_here, fit_with_learners, watched_rounds
-from tasks.inputs import log_rows
-from tasks.registered_policy import PolicyFiles
-from tasks.results import CHECKPOINTS
-from tasks.shared_engine import engine_place, learners
-from tasks.step import Made, StepContext, StepResult, run_step, token_folder
+from tasks.compute.fitting import JOURNAL, POLICY, Asked, FineTuneSections, fit_here, fit_with_learners, watched_rounds
+from tasks.compute.shared_engine import engine_place, learners
+from tasks.data.inputs import log_rows
+from tasks.pages import plots, timing
+from tasks.pages.cost import of_rounds
+from tasks.pages.description import section, time_table
+from tasks.registered.policy import PolicyFiles
+from tasks.runner.caching import cached_by_key
+from tasks.runner.results import CHECKPOINTS
+from tasks.runner.step import Made, StepContext, StepResult, run_step, token_folder
 from tasks.steps.validate_data import clean_folder, example_of
 from tasks.tracking import records, registry, runs, tags
 from tasks.tracking.journal import Row, read_journal

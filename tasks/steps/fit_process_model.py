@@ -18,12 +18,12 @@ from models.reward_model.solution_rows import read_solutions
 from models.reward_model.step_accuracy import first_errors, right_of_values, step_accuracy
 from models.text.encoding import Codec
 from models.text.end_ids import ends_of_folder
-from tasks.caching import cached_by_key
-from tasks.fitting import fit_together
-from tasks.precision import learner_autocast, precision_folder
-from tasks.progress import progress
-from tasks.shared_engine import learner_place, learners
-from tasks.step import Made, StepContext, StepResult, run_step
+from tasks.compute.fitting import fit_together
+from tasks.compute.precision import learner_autocast, precision_folder
+from tasks.compute.shared_engine import learner_place, learners
+from tasks.runner.caching import cached_by_key
+from tasks.runner.progress import progress
+from tasks.runner.step import Made, StepContext, StepResult, run_step
 from tasks.steps.fit_reward_model import RewardModelSections, register
 from tasks.steps.validate_data import clean_folder, example_of
 from tasks.tracking import registry

@@ -40,18 +40,18 @@ from models.text.encoding import Codec
 from models.text.end_ids import ends_of_folder
 from models.text.prompt_form import PromptForm
 from models.text.token_cache import CachedCodec
-from tasks import plots
-from tasks.caching import cached_by_key
-from tasks.fitting import fit_together
-from tasks.inputs import Used, log_rows
-from tasks.precision import Precision, learner_autocast, precision_folder
-from tasks.progress import progress
-from tasks.shared_engine import learner_place, learners
-from tasks.step import Made, StepContext, StepResult, run_step, token_folder
+from tasks.compute.fitting import fit_together
+from tasks.compute.precision import Precision, learner_autocast, precision_folder
+from tasks.compute.shared_engine import learner_place, learners
+from tasks.data.inputs import Used, log_rows
+from tasks.pages import plots
+from tasks.pages.version_page import reward_model_page
+from tasks.runner.caching import cached_by_key
+from tasks.runner.progress import progress
+from tasks.runner.step import Made, StepContext, StepResult, run_step, token_folder
 from tasks.steps.validate_data import clean_folder, example_of
 from tasks.tracking import records, registry, runs, summaries, tags
 from tasks.tracking.metrics import MetricLog
-from tasks.version_page import reward_model_page
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -8,15 +8,15 @@ from pathlib import Path
 from prefect import get_run_logger, task
 from prefect.cache_policies import NO_CACHE
 
-from tasks.judgement import JudgementSections, OnGate, decide, judged, numbers
-from tasks.registered_page import annotate
-from tasks.step import Made, StepContext, run_step
+from tasks.gate.judgement import JudgementSections, OnGate, decide, judged, numbers
+from tasks.pages.registered_page import annotate
+from tasks.runner.step import Made, StepContext, run_step
+from tasks.runner.unexpected import tried_again
 from tasks.steps.promote import policy_name
 from tasks.tracking import aliases, by_hand, registry, runs, tags
 from tasks.tracking.by_hand import Waiting
 from tasks.tracking.verdict_record import HandJudgement
 from tasks.tracking.verdict_text import hand_text
-from tasks.unexpected import tried_again
 
 
 @dataclass(frozen=True)

@@ -17,13 +17,13 @@ from models.recipe.sections import of
 from models.reward_model.jury import FATES, JurySettings, Verdicts, ask_jury
 from models.reward_model.solutions import Bench
 from models.seeds import seed_of
-from tasks.caching import cached_by_key
-from tasks.cost import Cost
-from tasks.labelling import SPLITS, Drawing, LabellingSections, asked_problems, drawing
-from tasks.progress import stages
-from tasks.registered_policy import PolicyFiles
-from tasks.shared_engine import engine_place
-from tasks.step import Made, StepContext, StepResult, run_step
+from tasks.compute.labelling import SPLITS, Drawing, LabellingSections, asked_problems, drawing
+from tasks.compute.shared_engine import engine_place
+from tasks.pages.cost import Cost
+from tasks.registered.policy import PolicyFiles
+from tasks.runner.caching import cached_by_key
+from tasks.runner.progress import stages
+from tasks.runner.step import Made, StepContext, StepResult, run_step
 from tasks.steps.validate_data import clean_folder
 from tasks.tracking import records, registry
 

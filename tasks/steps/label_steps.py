@@ -22,13 +22,13 @@ from models.reward_model.solutions import Bench, Labels, Solution, known_labels
 from models.rewards.exact_answer import is_right
 from models.seeds import seed_of
 from models.text.encoding import Codec
-from tasks.caching import cached_by_key
-from tasks.cost import Cost
-from tasks.labelling import SPLITS, LabellingSections, asked_problems, drawing
-from tasks.progress import stages
-from tasks.registered_policy import PolicyFiles
-from tasks.shared_engine import engine_place
-from tasks.step import Made, StepContext, StepResult, run_step
+from tasks.compute.labelling import SPLITS, LabellingSections, asked_problems, drawing
+from tasks.compute.shared_engine import engine_place
+from tasks.pages.cost import Cost
+from tasks.registered.policy import PolicyFiles
+from tasks.runner.caching import cached_by_key
+from tasks.runner.progress import stages
+from tasks.runner.step import Made, StepContext, StepResult, run_step
 from tasks.steps.validate_data import clean_folder
 from tasks.tracking import records, registry
 

@@ -10,12 +10,12 @@ from prefect import get_run_logger, task
 
 from models.datasets.prepare import notes_of
 from models.datasets.schema import read_manifest
-from tasks import dvc_remote, versions
-from tasks.answers import DataSections, require_answers
-from tasks.inputs import ROLE
-from tasks.step import Made, StepContext, StepResult, run_step
+from tasks.data import dvc_remote, versions
+from tasks.data.answers import DataSections, require_answers
+from tasks.data.inputs import ROLE
+from tasks.runner.step import Made, StepContext, StepResult, run_step
+from tasks.runner.unexpected import tried_again
 from tasks.tracking import records, runs, tags
-from tasks.unexpected import tried_again
 
 _LOG = logging.getLogger("rewardflow.data")
 

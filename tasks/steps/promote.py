@@ -10,17 +10,17 @@ from prefect import get_run_logger, task
 from prefect.cache_policies import NO_CACHE
 
 from models.recipe.schema import Recipe
-from tasks.approval import judged_against
-from tasks.description import cell
-from tasks.judgement import JudgementSections, OnGate, decide, is_lifted, judged, numbers
-from tasks.registered_page import annotate
-from tasks.step import Made, StepContext, StepResult, run_step
+from tasks.gate.approval import judged_against
+from tasks.gate.judgement import JudgementSections, OnGate, decide, is_lifted, judged, numbers
+from tasks.pages.description import cell
+from tasks.pages.registered_page import annotate
+from tasks.pages.version_page import policy_page
+from tasks.runner.step import Made, StepContext, StepResult, run_step
+from tasks.runner.unexpected import tried_again
 from tasks.steps.fine_tune import why_not_learned
 from tasks.tracking import aliases, audit, lock, registry, runs, summaries, tags
 from tasks.tracking.verdict_record import Decision, VerdictRecord, decided, read_verdict, store_decision
 from tasks.tracking.verdict_text import baseline_text, improvement_text, reason_text, verdict_text
-from tasks.unexpected import tried_again
-from tasks.version_page import policy_page
 
 
 @dataclass(frozen=True)

@@ -33,18 +33,18 @@ from models.reward_model.scorer import Scorer, StepScorer
 from models.reward_model.step_accuracy import FirstErrors, first_errors
 from models.reward_model.suffixes import Suffix, search_suffix, words_without_answers
 from models.reward_model.trust import ReportSettings, misgivings, policy_report
-from tasks import plots
-from tasks.caching import cached_by_key
-from tasks.cost import Cost
-from tasks.inputs import log_rows
-from tasks.measuring import EvaluationSections, answers
-from tasks.open_learner import reward_scorer
-from tasks.registered_policy import PolicyFiles
-from tasks.registered_reward_model import RewardModelFiles
-from tasks.reward_report_page import Measured, as_json, page
-from tasks.run_tokens import RunTokens
-from tasks.shared_engine import engine_place
-from tasks.step import Made, StepContext, StepResult, run_step
+from tasks.compute.measuring import EvaluationSections, answers
+from tasks.compute.open_learner import reward_scorer
+from tasks.compute.run_tokens import RunTokens
+from tasks.compute.shared_engine import engine_place
+from tasks.data.inputs import log_rows
+from tasks.pages import plots
+from tasks.pages.cost import Cost
+from tasks.pages.reward_report_page import Measured, as_json, page
+from tasks.registered.policy import PolicyFiles
+from tasks.registered.reward_model import RewardModelFiles
+from tasks.runner.caching import cached_by_key
+from tasks.runner.step import Made, StepContext, StepResult, run_step
 from tasks.steps.label_steps import known_solutions
 from tasks.steps.validate_data import clean_folder
 from tasks.tracking import records, registry

@@ -8,10 +8,10 @@ from tempfile import TemporaryDirectory
 from prefect import get_run_logger, task
 from prefect.cache_policies import NO_CACHE
 
-from tasks import storage
-from tasks.step import StepResult
+from tasks.runner.step import StepResult
+from tasks.runner.unexpected import tried_again
+from tasks.state import storage
 from tasks.tracking import runs, summaries, tags
-from tasks.unexpected import tried_again
 
 
 @task(

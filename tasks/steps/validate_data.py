@@ -18,13 +18,13 @@ from models.text.answers import extract_answer
 from models.text.encoding import Codec
 from models.text.prompt_form import BARE, PromptForm
 from models.text.tokenizer import count_tokens
-from tasks.caching import cached_by_key
-from tasks.progress import progress
-from tasks.step import Made, StepContext, StepResult, run_step
+from tasks.data.validation import sources_of, validate
+from tasks.data.versions import DataVersion
+from tasks.runner.caching import cached_by_key
+from tasks.runner.progress import progress
+from tasks.runner.step import Made, StepContext, StepResult, run_step
 from tasks.steps.prepare_data import log_data
 from tasks.tracking import records, runs, tags
-from tasks.validation import sources_of, validate
-from tasks.versions import DataVersion
 
 
 class ValidationSections(Sections):

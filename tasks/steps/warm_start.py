@@ -30,13 +30,13 @@ from models.text.encoding import Codec
 from models.text.end_ids import ends_of_model, name_ends
 from models.text.prompt_form import PromptForm
 from models.text.token_cache import CachedCodec
-from tasks.caching import cached_by_key
-from tasks.fitting import fit_together
-from tasks.inputs import log_rows
-from tasks.precision import learner_autocast, precision_folder
-from tasks.progress import progress
-from tasks.shared_engine import learner_place, learners
-from tasks.step import Made, StepContext, StepResult, run_step, token_folder
+from tasks.compute.fitting import fit_together
+from tasks.compute.precision import learner_autocast, precision_folder
+from tasks.compute.shared_engine import learner_place, learners
+from tasks.data.inputs import log_rows
+from tasks.runner.caching import cached_by_key
+from tasks.runner.progress import progress
+from tasks.runner.step import Made, StepContext, StepResult, run_step, token_folder
 from tasks.steps.validate_data import clean_folder, example_of
 from tasks.tracking import registry
 from tasks.tracking.metrics import MetricLog

@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 
 from models.errors import UserError
-from tasks import clock
+from tasks.host import clock
 from tasks.tracking import anchor, audit, by_hand, earlier_releases, lock, registry, store, tags
 from tasks.tracking.registry import ANCHOR, CANDIDATE, CHAMPION, PREVIOUS, VersionInfo
 from tasks.tracking.verdict_record import decided, read_verdict

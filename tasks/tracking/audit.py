@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
 from models.errors import UserError
-from tasks import clock
+from tasks.host import clock
 from tasks.tracking import lock, registry, store, tags
 from tasks.tracking.verdict_record import decided, read_verdict
 from tasks.tracking.verdict_text import verdict_text

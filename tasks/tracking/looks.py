@@ -12,7 +12,7 @@ import json
 from typing import Any, Protocol
 
 from models.evaluation.budget import Look
-from tasks.gate_split import shared
+from tasks.gate.gate_split import shared
 from tasks.tracking import lock, registry, store, tags
 
 
@@ -34,7 +34,7 @@ def take_look(name: str, gate_split: str, sketch: str, compared: str, settings: 
     Args:
         name: registered model; made where it is missing.
         gate_split: digest of the split's problems.
-        sketch: of the same, by which a split that shares problems with this one is known (tasks/gate_split.py).
+        sketch: of the same, by which a split that shares problems with this one is known (tasks/gate/gate_split.py).
         compared: what is held against what. The same as last time: that look goes on.
         settings: the recipe's gate.
     """

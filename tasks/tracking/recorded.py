@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from models.errors import UserError
-from tasks.code_version import DIRTY
+from tasks.host.code_version import DIRTY
 from tasks.tracking import records, registry, store, summaries, tags
 from tasks.tracking.lineage import run_or_none
 from tasks.tracking.registry import VersionInfo

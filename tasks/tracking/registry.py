@@ -312,7 +312,7 @@ def fetch(uri: str) -> Path:
         if at.scheme in ("", "file") and here.is_dir():
             return here
         folder = download_folder(store.current().home) / model_id
-        with contextlib.suppress(OSError):  # what was used is kept as what was fetched (tasks/prune.py)
+        with contextlib.suppress(OSError):  # what was used is kept as what was fetched (tasks/state/prune.py)
             os.utime(folder)
         if not folder.is_dir():
             folder.parent.mkdir(parents=True, exist_ok=True)

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from tasks import interrupt
-from tasks.code_version import NO_COMMIT
+from tasks.host.code_version import NO_COMMIT
+from tasks.runner import interrupt
 from tasks.tracking import process, state_folder, store, tags
 
 Status = Literal["FINISHED", "FAILED", "KILLED"]

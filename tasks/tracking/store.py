@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from models.disk import no_space, out_of_space
 from models.errors import UserError
-from tasks import interrupt, plain_address
+from tasks.host import plain_address
+from tasks.runner import interrupt
 from tasks.tracking import moved, schema
 
 if TYPE_CHECKING:

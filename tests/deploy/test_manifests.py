@@ -12,7 +12,7 @@ from manifests import DEPLOY, ROOT, Object, container_named, kustomization, name
 from ray_cluster import start_command
 
 from models.errors import UserError
-from tasks.storage import health
+from tasks.state.storage import health
 
 GONE = object()
 GUIDE = ROOT / "docs" / "deploy.md"
@@ -196,29 +196,29 @@ def test_at_rest_there_is_no_gpu_and_every_pod_of_ray_sees_the_state_at_one_path
 
 # Variable -> the file that reads it: of this project, of an installed package, or of an image.
 READ_BY = {
-    "REWARDFLOW_HOME": "flows/environment.py",
+    "REWARDFLOW_HOME": "flows/runtime/environment.py",
     "DATA_REMOTE": "deploy/checkout",
-    "PREFECT_API_URL": "flows/servers.py",
-    "PREFECT_HOME": "flows/environment.py",
-    "PREFECT_SERVER_ANALYTICS_ENABLED": "tasks/environment.py",
-    "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "flows/server_process.py",
-    "PREFECT_SERVER_LOGGING_LEVEL": "flows/servers.py",
-    "PREFECT_SERVER_UI_API_URL": "flows/servers.py",
+    "PREFECT_API_URL": "flows/servers/servers.py",
+    "PREFECT_HOME": "flows/runtime/environment.py",
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "tasks/host/environment.py",
+    "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "flows/servers/server_process.py",
+    "PREFECT_SERVER_LOGGING_LEVEL": "flows/servers/servers.py",
+    "PREFECT_SERVER_UI_API_URL": "flows/servers/servers.py",
     "MLFLOW_TRACKING_URI": "tasks/tracking/store.py",
-    "MLFLOW_DISABLE_TELEMETRY": "tasks/environment.py",
-    "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "tasks/environment.py",
+    "MLFLOW_DISABLE_TELEMETRY": "tasks/host/environment.py",
+    "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "tasks/host/environment.py",
     "MLFLOW_BACKEND_STORE_URI": "mlflow:cli/__init__.py",
     "MLFLOW_ARTIFACTS_DESTINATION": "mlflow:cli/__init__.py",
     "MLFLOW_S3_ENDPOINT_URL": "mlflow:environment_variables.py",
-    "AWS_ENDPOINT_URL": "tasks/storage.py",
+    "AWS_ENDPOINT_URL": "tasks/state/storage.py",
     "AWS_ACCESS_KEY_ID": "botocore:credentials.py",
     "AWS_SECRET_ACCESS_KEY": "botocore:credentials.py",
     "AWS_DEFAULT_REGION": "botocore:configprovider.py",
-    "AWS_REQUEST_CHECKSUM_CALCULATION": "tasks/environment.py",
-    "AWS_RESPONSE_CHECKSUM_VALIDATION": "tasks/environment.py",
+    "AWS_REQUEST_CHECKSUM_CALCULATION": "tasks/host/environment.py",
+    "AWS_RESPONSE_CHECKSUM_VALIDATION": "tasks/host/environment.py",
     "HF_HOME": "huggingface_hub:constants.py",
-    "RAY_USAGE_STATS_ENABLED": "tasks/environment.py",
-    "RAY_AUTH_TOKEN": "tasks/cluster.py",
+    "RAY_USAGE_STATS_ENABLED": "tasks/host/environment.py",
+    "RAY_AUTH_TOKEN": "tasks/compute/cluster.py",
     "RAY_AUTH_MODE": "ray:_private/authentication/authentication_token_setup.py",
 }
 OF_POSTGRES = {"POSTGRES_USER", "POSTGRES_DB", "POSTGRES_PASSWORD", "PGDATA"}  # of its image; the password, ours too

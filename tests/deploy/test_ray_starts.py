@@ -18,7 +18,7 @@ RAY = [sys.executable, "-m", "ray.scripts.scripts"]
 JOINING = """
 import sys
 from models.placement import PlacementSettings
-from tasks.cluster import connected
+from tasks.compute.cluster import connected
 with connected(sys.argv[1]) as cluster:
     print(cluster.gpus, cluster.of_each_learner(PlacementSettings(learners=2)))
     import ray

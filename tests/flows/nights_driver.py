@@ -12,12 +12,13 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
-from flows import console, environment
 from flows.evaluate_champion import evaluate_champion
-from flows.silence import on_record
+from flows.runtime import console, environment
+from flows.schedule.silence import on_record
 from flows.train import train
 from models.errors import UserError
-from tasks import approval, clock
+from tasks.gate import approval
+from tasks.host import clock
 from tasks.tracking import store
 
 

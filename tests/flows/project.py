@@ -19,7 +19,7 @@ import yaml
 from running import ROOT, shell
 
 from flows.command_line import main
-from tasks.results import RESULT
+from tasks.runner.results import RESULT
 from tasks.tracking import store, summaries
 
 TINY = """

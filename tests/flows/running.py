@@ -115,7 +115,7 @@ class Pair:
 def start_pair(home: Path) -> Pair:
     mlflow, prefect = free_port(), free_port()
     code = (
-        "from flows.environment import state_folder; from flows.servers import serve; "
+        "from flows.runtime.environment import state_folder; from flows.servers.servers import serve; "
         f"serve(state_folder(), mlflow_port={mlflow}, prefect_port={prefect})"
     )
     process = start_python(code, home)

@@ -9,9 +9,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from flows import command_line, console, temporary_server
-from flows.environment import state_folder
-from tasks import interrupt
+from flows import command_line
+from flows.runtime import console
+from flows.runtime.environment import state_folder
+from flows.servers import temporary_server
+from tasks.runner import interrupt
 
 
 def at(moment: str) -> None:
@@ -25,11 +27,11 @@ def small() -> None:
     at("server starts")
     from prefect import flow, task
 
-    from flows.opening import closed_with, own_folder
-    from flows.steps import call_cached
-    from tasks.caching import cached_by_key
-    from tasks.gpu_place import gpu_slot
-    from tasks.step import Made, StepContext, StepResult, run_step
+    from flows.runtime.opening import closed_with, own_folder
+    from flows.runtime.steps import call_cached
+    from tasks.compute.gpu_place import gpu_slot
+    from tasks.runner.caching import cached_by_key
+    from tasks.runner.step import Made, StepContext, StepResult, run_step
     from tasks.tracking import runs
 
     @task(name="loop", **cached_by_key)

@@ -12,7 +12,7 @@ import pytest
 from message_listener import TOKEN, Listener
 from running import Pair, ask, end, start_python, wait_for
 
-from flows.automations import OURS, longest_pause
+from flows.schedule.automations import OURS, longest_pause
 from tasks.messages.receivers import URLS
 
 FLOW = """
@@ -36,9 +36,9 @@ SERVE = """
 import functools
 from datetime import timedelta
 from pathlib import Path
-from flows import automations
-from flows.environment import state_folder
-from flows.schedule import serve_schedule
+from flows.schedule import automations
+from flows.runtime.environment import state_folder
+from flows.schedule.schedule import serve_schedule
 automations.put_up = functools.partial(automations.put_up, grace=timedelta(seconds=10))
 automations.BEATS = 1.2
 serve_schedule(Path("prefect.yaml"), state_folder())

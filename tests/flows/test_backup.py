@@ -18,11 +18,11 @@ from running import shell
 from service_folders import service_folder
 
 from flows.command_line import main
-from flows.server_record import running_servers
+from flows.servers.server_record import running_servers
 from flows.services import service_set
 from flows.services.place import OVERRULING, Place
 from models.errors import UserError
-from tasks.backup import MANIFEST, manifest, read_backup, write_backup
+from tasks.state.backup import MANIFEST, manifest, read_backup, write_backup
 from tasks.tracking import aliases, registry, store
 
 NAME = "tiny-policy"

@@ -5,8 +5,8 @@ import re
 import pytest
 from project import Ran, Unchanged
 
-from flows.outcome import time_table
-from tasks import timing
+from flows.runtime.outcome import time_table
+from tasks.pages import timing
 from tasks.tracking import records, store, tags
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("configured"), pytest.mark.thorough]

@@ -2,7 +2,7 @@
 
 import gc
 
-from flows import collection
+from flows.runtime import collection
 
 
 def test_what_is_imported_is_left_out_of_the_collections_that_begin_again():

@@ -7,11 +7,11 @@ import typer
 
 from flows.commands import training
 from flows.compare import not_learned
-from flows.outcome import comparison_lines
+from flows.runtime.outcome import comparison_lines
 from models.evaluation.aggregate import standings
 from models.loop.alarm import Collapse
-from tasks.comparison import Cost
-from tasks.step import StepResult
+from tasks.pages.comparison import Cost
+from tasks.runner.step import StepResult
 from tasks.steps.fine_tune import COLLAPSED, UNCHANGED
 
 LOST = str(Collapse(8, ("reward/total 0.01 where it began at 0.18",), kept=5))
@@ -42,8 +42,8 @@ def test_a_comparison_with_a_lost_training_ends_with_the_status_of_such_a_run(
 ):
     monkeypatch.setenv("REWARDFLOW_HOME", str(tmp_path))
     monkeypatch.setattr("flows.compare.compare", lambda *given: ("abc", STANDING, COSTS, lost))
-    monkeypatch.setattr("flows.temporary_server.start", lambda home: lambda: None)
-    monkeypatch.setattr("flows.outcome._where", lambda run_id, home: ["run  abc"])
+    monkeypatch.setattr("flows.servers.temporary_server.start", lambda home: lambda: None)
+    monkeypatch.setattr("flows.runtime.outcome._where", lambda run_id, home: ["run  abc"])
     if status is None:
         training.compare(["grpo", "topr"], seeds=2, budget=None, metric="sampled_accuracy", overrides=None, smoke=True)
     else:
@@ -58,5 +58,5 @@ def test_a_comparison_with_a_lost_training_ends_with_the_status_of_such_a_run(
 
 
 def test_the_table_of_a_comparison_without_a_loss_has_no_such_line(tmp_path, monkeypatch):
-    monkeypatch.setattr("flows.outcome._where", lambda run_id, home: [])
+    monkeypatch.setattr("flows.runtime.outcome._where", lambda run_id, home: [])
     assert "not learned" not in comparison_lines("abc", STANDING, COSTS, [], "sampled_accuracy", tmp_path)

@@ -6,9 +6,9 @@ from pathlib import Path
 import prefect
 import pytest
 
-from flows.console import News, _WithoutTraceback
+from flows.runtime.console import News, _WithoutTraceback
 from models.errors import UserError
-from tasks import interrupt
+from tasks.runner import interrupt
 
 ENGINE = str(Path(prefect.__file__).parent / "flow_engine.py")
 OURS = str(Path(__file__).resolve().parents[2] / "tasks" / "evaluate.py")

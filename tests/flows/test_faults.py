@@ -47,7 +47,7 @@ def test_a_prefect_server_that_is_killed_is_started_again_and_the_run_goes_on(sc
         (server,) = [
             process
             for process in psutil.Process(disturbed.pid).children(recursive=True)
-            if "flows.temporary_server" in process.cmdline()
+            if "flows.servers.temporary_server" in process.cmdline()
         ]
         server.kill()
         assert disturbed.wait(timeout=240) == 0, scene.log(home).read_text()

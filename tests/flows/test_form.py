@@ -12,8 +12,8 @@ CODE = """
 import os, sys
 from pathlib import Path
 os.chdir(sys.path[0])
-from flows.environment import state_folder
-from flows.schedule import serve_schedule
+from flows.runtime.environment import state_folder
+from flows.schedule.schedule import serve_schedule
 serve_schedule(Path("prefect.yaml"), state_folder())
 """
 

@@ -6,8 +6,8 @@ import pytest
 from loopback_server import HALF_ANSWERS, sending
 from running import Pair, ask, end, free_port, start_python, wait_for
 
-from flows.server_record import running_servers
-from flows.servers import end_servers, given_servers, page_address, serving
+from flows.servers.server_record import running_servers
+from flows.servers.servers import end_servers, given_servers, page_address, serving
 from models.errors import UserError
 
 TOY_FLOW = """
@@ -82,8 +82,8 @@ def test_the_schedule_is_served_on_the_prefect_server_that_the_user_names(named:
     (tmp_path / "toy.py").write_text(TOY_FLOW)
     (tmp_path / "prefect.yaml").write_text(TOY_DEPLOYMENTS)
     code = (
-        "from pathlib import Path; from flows.environment import state_folder; "
-        "from flows.schedule import serve_schedule; "
+        "from pathlib import Path; from flows.runtime.environment import state_folder; "
+        "from flows.schedule.schedule import serve_schedule; "
         "serve_schedule(Path('prefect.yaml').absolute(), state_folder())"
     )
     given = {"PREFECT_API_URL": f"{named.prefect}/api", "MLFLOW_TRACKING_URI": named.mlflow}

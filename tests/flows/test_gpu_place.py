@@ -12,12 +12,12 @@ import torch
 from running import Pair
 from tiny_models import tiny_policy, word_tokenizer
 
-from flows.schedule import create_gpu_limit
+from flows.schedule.schedule import create_gpu_limit
 from models.engine.engine import EngineSettings
 from models.policy.folder import save_model_folder
-from tasks import left_leases
-from tasks.gpu_place import LOCK, limit_name, of_host
-from tasks.shared_engine import engine_place, lent_engine, shared_engine
+from tasks.compute.gpu_place import LOCK, limit_name, of_host
+from tasks.compute.shared_engine import engine_place, lent_engine, shared_engine
+from tasks.state import left_leases
 
 ROOT = Path(__file__).resolve().parents[2]
 ENGINE = EngineSettings(name="transformers")
@@ -58,7 +58,7 @@ def held() -> int:
 
 HOLD_SLOT = """
 import sys
-from tasks.gpu_place import gpu_slot
+from tasks.compute.gpu_place import gpu_slot
 with gpu_slot():
     print("held", flush=True)
     sys.stdin.readline()
@@ -116,7 +116,7 @@ def test_a_folder_of_leases_that_another_could_write_to_is_not_used(
 HOLD = """
 import sys
 from pathlib import Path
-from tasks.gpu_place import of_host
+from tasks.compute.gpu_place import of_host
 with of_host(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.readline()

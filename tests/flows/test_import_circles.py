@@ -82,8 +82,8 @@ def house(tmp_path: Path) -> Path:
         "models/learn.py": "import torch\n",
         "models/deep/__init__.py": "",
         "models/deep/down.py": "from models import learn\n",
-        "tasks/step.py": "from models.learn import fit\nfrom models.deep.down import read\n",
-        "flows/train.py": "import tasks.step\n",
+        "tasks/runner/step.py": "from models.learn import fit\nfrom models.deep.down import read\n",
+        "flows/train.py": "import tasks.runner.step\n",
     }.items():
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / file).write_text(text)
@@ -114,7 +114,7 @@ def test_every_way_back_is_noticed(house: Path, line: str) -> None:
 
 def test_a_way_back_over_other_files_is_noticed_as_a_whole(house: Path) -> None:
     (house / "models/learn.py").write_text("def fit():\n    import flows.train\n")
-    assert circles(graph_of(house)) == [["flows.train", "models.deep.down", "models.learn", "tasks.step"]]
+    assert circles(graph_of(house)) == [["flows.train", "models.deep.down", "models.learn", "tasks.runner.step"]]
 
 
 def test_an_import_for_types_is_told_apart(house: Path) -> None:

@@ -19,7 +19,7 @@ import pytest
 from project import Project, Ran, environment
 from running import ROOT, Pair, wait_for
 
-from tasks import interrupt
+from tasks.runner import interrupt
 from tasks.tracking import store, summaries
 
 pytestmark = pytest.mark.rotating(of=6)

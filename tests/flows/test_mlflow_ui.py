@@ -20,9 +20,9 @@ from verdict_examples import check, verdict
 from models.datasets.suites import Check
 from models.evaluation.bootstrap import Interval
 from models.reward_model.calibration import ReliabilityBin
-from tasks import data_docs, description, plots, run_names
-from tasks.expectations import Failing
-from tasks.step import StepResult
+from tasks.data.expectations import Failing
+from tasks.pages import data_docs, description, plots, run_names
+from tasks.runner.step import StepResult
 from tasks.tracking import records, registry, runs, store, tags, views
 from tasks.tracking.journal import read_journal
 from tasks.tracking.metrics import MetricLog

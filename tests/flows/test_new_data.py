@@ -8,13 +8,14 @@ import yaml
 from project import Project, flow_of, make_project
 from running import ROOT, Pair, ask, end, start_python, wait_for
 
-from flows import schedule
-from flows.deployments import Deployment, read_deployments
-from flows.new_data import EVENT
+from flows.schedule import schedule
+from flows.schedule.deployments import Deployment, read_deployments
+from flows.schedule.new_data import EVENT
 from models.errors import UserError
 
 SERVE = (
-    "from flows.environment import state_folder; from flows.schedule import serve_schedule; from pathlib import Path"
+    "from flows.runtime.environment import state_folder; from flows.schedule.schedule import serve_schedule; "
+    "from pathlib import Path"
 )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from running import ROOT, shell
 
-from flows.environment import state_folder
+from flows.runtime.environment import state_folder
 
 
 def test_flows_that_are_imported_by_tests_keep_their_state_out_of_the_checkout() -> None:

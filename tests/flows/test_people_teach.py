@@ -9,7 +9,7 @@ from running import Pair, ask
 from test_data_command import SOMEBODY
 
 from models.datasets.schema import read_rows
-from tasks.ask_people import reviews_of
+from tasks.people.ask_people import reviews_of
 from tasks.tracking import recorded, registry, store
 
 pytestmark = [pytest.mark.slow, pytest.mark.thorough]

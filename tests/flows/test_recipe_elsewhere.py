@@ -10,7 +10,7 @@ pytestmark = pytest.mark.thorough
 
 OPEN = """
 import sys
-from flows.opening import open_flow
+from flows.runtime.opening import open_flow
 from tasks.tracking import store, tags
 with open_flow("train", sys.argv[1], []) as opened:
     print(opened.code.unpinned)

@@ -14,7 +14,7 @@ from project import Project, Ran, make_project, rewardflow
 from running import Pair
 from test_data_command import SOMEBODY
 
-from tasks.contents import content_of_files
+from tasks.runner.contents import content_of_files
 from tasks.tracking import registry, store, tags
 
 WHO = ("-c", "user.name=test", "-c", "user.email=test@localhost")

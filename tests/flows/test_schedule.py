@@ -13,19 +13,19 @@ import pytest
 from message_listener import Listener
 from running import ROOT, Pair, ask, end, shell, start_python, wait_for
 
-from flows import silence
-from flows.deployments import ConcurrencyLimit, read_deployments
-from flows.schedule import CATCH_UP, serve_schedule
-from flows.server_record import running_servers
+from flows.schedule import silence
+from flows.schedule.deployments import ConcurrencyLimit, read_deployments
+from flows.schedule.schedule import CATCH_UP, serve_schedule
+from flows.servers.server_record import running_servers
 from models.errors import UserError
-from tasks import clock
-from tasks.gpu_place import limit_name
+from tasks.compute.gpu_place import limit_name
+from tasks.host import clock
 from tasks.messages.receivers import URLS
 
 CODE = """
 from pathlib import Path
-from flows.environment import state_folder
-from flows.schedule import serve_schedule
+from flows.runtime.environment import state_folder
+from flows.schedule.schedule import serve_schedule
 home = state_folder()
 """
 
@@ -164,7 +164,7 @@ def test_ended_it_leaves_no_run_going_and_no_schedule_on_and_the_servers_alone(s
 
 def test_prefect_is_not_imported_before_the_servers_address_is_known() -> None:
     """It reads its settings once: imported earlier, it would start a temporary server beside the one that serves."""
-    code = "import sys, flows.schedule, flows.commands.operation; sys.exit('prefect' in sys.modules)"
+    code = "import sys, flows.schedule.schedule, flows.commands.operation; sys.exit('prefect' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
 
 

@@ -12,8 +12,8 @@ import pytest
 from project import Project, command, environment, rewardflow
 from running import ROOT
 
-from flows import servers
 from flows.doctor import diagnose
+from flows.servers import servers
 from models.errors import UserError
 from tasks.tracking import store
 

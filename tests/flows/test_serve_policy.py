@@ -23,14 +23,14 @@ from loopback_server import HALF_ANSWERS, HALF_REFUSALS, UNREADABLE_ANSWERS, sen
 from running import DIRECT, ROOT, ask, free_port, shell, wait_for
 from tiny_models import NO_VLLM, tiny_policy, word_tokenizer
 
-from flows import serve_policy
-from flows.serve_policy import check_port, check_use, cpu_options, curl, stage
-from flows.server_record import Server
+from flows.servers import serve_policy
+from flows.servers.serve_policy import check_port, check_use, cpu_options, curl, stage
+from flows.servers.server_record import Server
 from models.errors import UserError
 from models.policy.folder import hash_folder, save_model_folder
 from models.policy.use import Use
 from models.text.encoding import Codec
-from tasks.recorded_recipe import log_asked
+from tasks.registered.recorded_recipe import log_asked
 from tasks.tracking import aliases, registry, runs, tags
 
 SAMPLES = 192

@@ -9,9 +9,9 @@ import pytest
 from loopback_server import HALF_ANSWERS, sending
 from running import Pair, ask, end, start_pair, start_python
 
-from flows.server_process import wait_until_healthy
-from flows.server_record import Server, running_servers
-from flows.servers import end_servers, serve, serving
+from flows.servers.server_process import wait_until_healthy
+from flows.servers.server_record import Server, running_servers
+from flows.servers.servers import end_servers, serve, serving
 from models.errors import UserError
 
 

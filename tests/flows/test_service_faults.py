@@ -11,7 +11,7 @@ from running import wait_for
 from service_folders import service_folder
 from test_services import client, select
 
-from flows.server_record import recorded
+from flows.servers.server_record import recorded
 from flows.services import service_set
 from flows.services.place import Place
 

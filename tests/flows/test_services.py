@@ -17,12 +17,12 @@ from project import command, make_project, rewardflow
 from running import shell, start_python
 from service_folders import service_folder
 
-from flows.server_record import recorded, running_servers
+from flows.servers.server_record import recorded, running_servers
 from flows.services import postgres, service_set
 from flows.services.place import BUCKET, NAMES, OVERRULING, USER, Place, shell_lines
 from models.errors import UserError
-from tasks import storage
-from tasks.storage import split_uri
+from tasks.state import storage
+from tasks.state.storage import split_uri
 
 
 @pytest.fixture(scope="module")
@@ -132,7 +132,7 @@ def test_a_folder_that_postgresqls_user_cannot_enter_is_one_line(tmp_path: Path)
 
 
 def test_stop_leaves_a_process_alone_that_only_has_the_number_of_a_service(tmp_path: Path) -> None:
-    from flows.server_record import Server, record
+    from flows.servers.server_record import Server, record
 
     stranger = start_python("import time; time.sleep(600)", tmp_path)
     try:

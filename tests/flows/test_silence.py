@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from message_listener import Listener
 
-from flows import silence
-from flows.silence import LastRun, missed_runs, on_record, silent, tell_of_silence
+from flows.schedule import silence
+from flows.schedule.silence import LastRun, missed_runs, on_record, silent, tell_of_silence
 from models.errors import UserError
-from tasks import clock
+from tasks.host import clock
 from tasks.messages.receivers import URLS
 
 NIGHTLY = [("0 1 * * *", "UTC")]

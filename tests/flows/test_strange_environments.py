@@ -14,7 +14,7 @@ from project import make_project
 from running import ROOT, shell
 
 from flows.doctor import diagnose
-from tasks.environment import keep_loopback_direct, name_user
+from tasks.host.environment import keep_loopback_direct, name_user
 
 PROXIES = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "all_proxy")
 NAMELESS = ["unshare", "-U", "--map-user=12345", "--map-group=12345"]

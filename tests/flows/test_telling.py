@@ -12,7 +12,7 @@ import pytest
 from message_listener import TOKEN, Listener
 from project import Project
 
-from flows import telling
+from flows.runtime import telling
 from models.errors import UserError
 from tasks.messages.outbox import Outbox
 from tasks.messages.receivers import URLS

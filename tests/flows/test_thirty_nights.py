@@ -19,8 +19,8 @@ from message_listener import Listener
 from project import environment, make_project, rewardflow
 from running import Pair, wait_for
 
-from flows.silence import tell_of_silence
-from tasks import clock
+from flows.schedule.silence import tell_of_silence
+from tasks.host import clock
 from tasks.messages.outbox import Outbox
 from tasks.messages.receivers import URLS, receivers
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from running import wait_for
 
-from flows.turn import HALF_A_DAY, QUEUE, WAIT, only_run, patience
+from flows.runtime.turn import HALF_A_DAY, QUEUE, WAIT, only_run, patience
 from models.errors import UserError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 RUN = """
 import sys
 from pathlib import Path
-from flows.turn import only_run
+from flows.runtime.turn import only_run
 home, name = Path(sys.argv[1]), sys.argv[2]
 with only_run(home, 60, lambda line: print(line, flush=True)):
     with (home / "turns").open("a") as turns:

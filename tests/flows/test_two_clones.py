@@ -12,10 +12,10 @@ from running import ROOT, Pair, ask, wait_for
 A_THEN_B_THEN_A = """
 import json, sys
 from pathlib import Path
-from flows.steps import call_cached
+from flows.runtime.steps import call_cached
 from prefect import flow, task
-from tasks.caching import cached_by_key
-from tasks.step import Made, StepContext, StepResult, run_step
+from tasks.runner.caching import cached_by_key
+from tasks.runner.step import Made, StepContext, StepResult, run_step
 from tasks.tracking import runs, store
 
 @task(name="one", **cached_by_key)

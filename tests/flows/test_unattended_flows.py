@@ -12,7 +12,7 @@ from project import Project, Ran, flow_of
 
 from models.evaluation.samples import Numbers, as_json, from_json
 from models.evaluation.table import read_records, write_records
-from tasks.champion_watch import PAGE
+from tasks.gate.champion_watch import PAGE
 from tasks.messages.receivers import URLS
 from tasks.tracking import recorded, records, registry, runs, store, summaries, tags
 

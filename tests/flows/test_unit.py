@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from running import ROOT
 
-from flows import unit
+from flows.schedule import unit
 from models.errors import UserError
 
 

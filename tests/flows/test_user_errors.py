@@ -17,7 +17,7 @@ from flows.command_line import main
 from models.datasets.settings import DataSettings
 from models.errors import UserError
 from models.policy.checkpoint import newest_checkpoint, state_of, write_checkpoint
-from tasks import versions
+from tasks.data import versions
 from tasks.tracking import store, summaries
 
 pytestmark = pytest.mark.rotating(of=4)

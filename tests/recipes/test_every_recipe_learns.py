@@ -38,7 +38,7 @@ from models.recipe.teachers import frozen_models
 from models.reward_model.process import ProcessReading
 from models.reward_model.scorer import StepScorer
 from models.rewards.exact_answer import by_answer
-from tasks.open_learner import build_learner
+from tasks.compute.open_learner import build_learner
 
 pytestmark = [pytest.mark.recipes, pytest.mark.rotating(of=10)]
 RECIPES = [

@@ -7,7 +7,7 @@ import pytest
 from small_repository import make_repository, mine, write_raw
 
 from models.datasets.settings import DataSettings
-from tasks.versions import DataVersion, current, prepare
+from tasks.data.versions import DataVersion, current, prepare
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,7 @@
 from tiny_loops import PROBLEMS, save_start
 
 from models.datasets.schema import arrow_schema, file_name, write_rows
-from tasks.step import StepContext, StepResult
+from tasks.runner.step import StepContext, StepResult
 from tasks.tracking import registry, runs, store
 
 

@@ -7,8 +7,8 @@ import pytest
 from small_repository import commit, git, mine, write_raw
 
 from models.errors import UserError
-from tasks.add_data import add
-from tasks.versions import current, prepare, pull, read_pinned
+from tasks.data.add_data import add
+from tasks.data.versions import current, prepare, pull, read_pinned
 
 pytestmark = [pytest.mark.slow, pytest.mark.rotating(of=4)]
 SILENT = lambda line: None  # noqa: E731

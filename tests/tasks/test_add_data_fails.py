@@ -8,8 +8,8 @@ import pytest
 from small_repository import git, mine, write_raw
 
 from models.errors import UserError
-from tasks.add_data import add
-from tasks.versions import current
+from tasks.data.add_data import add
+from tasks.data.versions import current
 
 pytestmark = pytest.mark.rotating(of=3)
 

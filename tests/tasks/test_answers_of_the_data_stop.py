@@ -8,7 +8,7 @@ from models.datasets.prepare import prepare
 from models.datasets.settings import DataSettings
 from models.errors import UserError
 from models.recipe.load import load_recipe
-from tasks.answers import require_answers, require_held_out_answers
+from tasks.data.answers import require_answers, require_held_out_answers
 
 
 @pytest.fixture

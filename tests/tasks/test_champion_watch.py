@@ -16,14 +16,14 @@ from models.evaluation.samples import as_json
 from models.evaluation.table import write_records
 from models.recipe.load import load_recipe
 from models.text.encoding import Codec
-from tasks.champion_watch import Tonight, Watched, WatchSections, compared, lines
-from tasks.drift_page import page
-from tasks.input_summary import INPUTS, summarise_inputs
-from tasks.step import StepResult
+from tasks.data.input_summary import INPUTS, summarise_inputs
+from tasks.data.versions import DataVersion, prepare
+from tasks.gate.champion_watch import Tonight, Watched, WatchSections, compared, lines
+from tasks.pages.drift_page import page
+from tasks.runner.step import StepResult
 from tasks.steps.prepare_data import log_data
 from tasks.tracking import recorded, records, runs, tags
 from tasks.tracking.recorded import Recorded
-from tasks.versions import DataVersion, prepare
 
 pytestmark = pytest.mark.rotating(of=3)
 

@@ -27,11 +27,11 @@ from models.placement import PlacementSettings
 from models.policy.folder import save_model_folder
 from models.policy.weights import merged_weights
 from models.recipe.load import load_recipe
-from tasks import shared_engine
+from tasks.compute import shared_engine
 from tasks.steps import fine_tune
 
 ray = pytest.importorskip("ray", reason="the extra cluster is not installed")
-from tasks.cluster import Cluster, connected, placed_fleet  # noqa: E402 - imports ray
+from tasks.compute.cluster import Cluster, connected, placed_fleet  # noqa: E402 - imports ray
 
 ROOT = Path(__file__).resolve().parents[2]
 TWO = PlacementSettings(engines=2)
@@ -56,7 +56,7 @@ def test_a_run_without_placement_imports_no_ray(tmp_path: Path) -> None:
         import flows.command_line, flows.train, tasks.steps.fine_tune
         from models.engine.engine import EngineSettings
         from models.placement import PlacementSettings
-        from tasks.shared_engine import lent_engine, shared_engine
+        from tasks.compute.shared_engine import lent_engine, shared_engine
         with shared_engine(PlacementSettings()):
             with lent_engine(Path(sys.argv[1]), EngineSettings(name="transformers"), longest=64, end=1) as engine:
                 assert engine.score([[3]], [[4]])
@@ -279,7 +279,7 @@ DRIVER = """
     from models.engine.engine import EngineSettings, Sampling
     from models.engine.hosted import Order
     from models.placement import PlacementSettings
-    from tasks.cluster import connected, placed_fleet
+    from tasks.compute.cluster import connected, placed_fleet
     settings = EngineSettings(name="transformers")
     with connected(None) as cluster:
         fleet = placed_fleet(
@@ -335,7 +335,7 @@ JOINING = """
     from models.engine.engine import EngineSettings, Sampling
     from models.engine.hosted import Order
     from models.placement import PlacementSettings
-    from tasks.cluster import connected, placed_fleet
+    from tasks.compute.cluster import connected, placed_fleet
     with connected(sys.argv[2]) as cluster:
         order = Order(Path(sys.argv[1]), EngineSettings(name="transformers"), 64, 1, torch.float32, False)
         fleet = placed_fleet(cluster, PlacementSettings(engines=2, engine_gpus=0), order)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from small_repository import git
 
-from tasks.code_version import NO_COMMIT, PACKAGE, code_version, running_version
+from tasks.host.code_version import NO_COMMIT, PACKAGE, code_version, running_version
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from models.evaluation.bootstrap import Interval
 from models.evaluation.budget import next_look
 from models.evaluation.gate import GateSettings, Verdict
 from models.loop.alarm import Collapse
-from tasks.judgement import decide
+from tasks.gate.judgement import decide
 from tasks.tracking.verdict_text import reason_text
 
 LOST = str(Collapse(8, ("reward/total 0.01 where it began at 0.18",), kept=5))
@@ -32,8 +32,8 @@ def test_the_best_checkpoint_of_a_collapsed_run_is_refused_though_it_is_better()
 @pytest.mark.parametrize(("collapsed", "status"), [("", None), (LOST, 3)])
 def test_a_collapsed_run_ends_with_a_status_of_its_own(collapsed, status, monkeypatch, capsys):
     monkeypatch.setattr("flows.train.train", lambda *given: Outcome("abc", collapsed=collapsed))
-    monkeypatch.setattr("flows.temporary_server.start", lambda home: lambda: None)
-    monkeypatch.setattr("flows.outcome.closing_lines", lambda outcome, home: "the end")
+    monkeypatch.setattr("flows.servers.temporary_server.start", lambda home: lambda: None)
+    monkeypatch.setattr("flows.runtime.outcome.closing_lines", lambda outcome, home: "the end")
     if status is None:
         training.run("arithmetic")
     else:

@@ -21,9 +21,9 @@ from models.recipe.load import load_recipe
 from models.rollouts.episodes import Episodes
 from models.rollouts.program import Program
 from models.tool.mcp import Mcp
-from tasks import contents
-from tasks.contents import content_of
-from tasks.step import content_key
+from tasks.runner import contents
+from tasks.runner.contents import content_of
+from tasks.runner.step import content_key
 
 
 def key(**changed):

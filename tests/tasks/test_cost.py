@@ -7,10 +7,10 @@ import psutil
 import pytest
 
 from models.placement import PlacementSettings
-from tasks import gpu_place, shared_engine
-from tasks.cost import HOUR, Cost, Meter, of_rounds, of_steps, said, together
-from tasks.description import Review, describe_run
-from tasks.step import StepResult
+from tasks.compute import gpu_place, shared_engine
+from tasks.pages.cost import HOUR, Cost, Meter, of_rounds, of_steps, said, together
+from tasks.pages.description import Review, describe_run
+from tasks.runner.step import StepResult
 from tasks.tracking.journal import Row
 
 BUSY = "import time\nwhile time.process_time() < 1.0: pass\n"
@@ -49,7 +49,7 @@ def test_processor_time_of_this_process_and_of_what_it_started_is_counted_once_e
 
 def test_gpu_hours_are_those_for_which_the_place_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter([0.0, 1800.0, 3600.0])
-    monkeypatch.setattr("tasks.cost.time.perf_counter", lambda: next(clock))
+    monkeypatch.setattr("tasks.pages.cost.time.perf_counter", lambda: next(clock))
     meter = Meter()
     with gpu_place._noted():
         assert meter.cost(4.0).gpu_hours == 2.0

@@ -1,6 +1,6 @@
 """The run page draws reward, accuracy, KL and length before anything else."""
 
-from tasks.curves import first_curves
+from tasks.pages.curves import first_curves
 
 ROUND = {
     "reward/total": 0.5, "reward/exact_answer": 0.25, "reward/reward_model": 0.3, "policy/kl": 0.01, "policy/loss": 1.0,

@@ -6,7 +6,7 @@ from typing import Any
 import yaml
 
 import models
-from tasks.data_sources import READING_CODE
+from tasks.data.data_sources import READING_CODE
 
 
 def test_every_module_that_reads_a_users_files_is_there() -> None:

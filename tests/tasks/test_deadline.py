@@ -11,13 +11,13 @@ import pytest
 
 from models.errors import UserError
 from models.recipe.load import load_recipe
-from tasks.deadline import TookTooLong, deadline
+from tasks.runner.deadline import TookTooLong, deadline
 
 ROOT = Path(__file__).resolve().parents[2]
 
 STUBBORN = """
 import time
-from tasks.deadline import deadline
+from tasks.runner.deadline import deadline
 with deadline("fine_tune", 0.2, grace=0.5):
     print("begun", flush=True)
     while True:

@@ -8,9 +8,9 @@ from verdict_examples import check, verdict
 
 from models.evaluation.bootstrap import Interval
 from models.evaluation.checks import Check
-from tasks import description
-from tasks.description import Review, Sample, describe_run
-from tasks.step import StepResult
+from tasks.pages import description
+from tasks.pages.description import Review, Sample, describe_run
+from tasks.runner.step import StepResult
 from tasks.tracking.verdict_record import Ruling
 
 

@@ -16,11 +16,11 @@ from models.errors import UserError
 from models.evaluation.records import Completion, PromptRecord
 from models.evaluation.report import summarise
 from models.evaluation.table import write_records
-from tasks.difference import Difference, as_json, difference
-from tasks.machine import MACHINE, PACKAGES
+from tasks.data.versions import DataVersion, prepare
+from tasks.host.machine import MACHINE, PACKAGES
+from tasks.registered.difference import Difference, as_json, difference
 from tasks.steps.prepare_data import log_data
 from tasks.tracking import recorded, records, runs, tags
-from tasks.versions import DataVersion, prepare
 
 pytestmark = pytest.mark.rotating(of=4)
 

@@ -30,7 +30,7 @@ from models.recipe.load import load_recipe
 from models.recipe.smoke import smoke_overrides
 from models.recipe.teachers import frozen_models
 from models.text.tokenizer import TokenizerSettings
-from tasks.open_learner import build_learner
+from tasks.compute.open_learner import build_learner
 
 RECIPES = [
     file

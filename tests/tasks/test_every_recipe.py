@@ -24,7 +24,7 @@ from models.recipe.load import load_recipe
 from models.recipe.teachers import frozen_models
 from models.reward_model.principles import PrincipledScorer
 from models.reward_model.scorer import GoalScorer, StepScorer
-from tasks.open_learner import build_learner
+from tasks.compute.open_learner import build_learner
 
 RECIPES = [
     file

@@ -21,8 +21,8 @@ from models.datasets.schema import COLUMNS, arrow_schema, read_frame, write_rows
 from models.datasets.validation import ValidationSettings
 from models.errors import UserError
 from models.text.answers import extract_answer
-from tasks import validation
-from tasks.validation import SUITES, validate
+from tasks.data import validation
+from tasks.data.validation import SUITES, validate
 
 pytestmark = pytest.mark.rotating(of=4)
 
@@ -372,7 +372,7 @@ def test_an_expectation_that_does_not_exist_is_named(tmp_path):
 
 
 def test_great_expectations_is_imported_only_when_something_is_validated():
-    code = "import sys, tasks.validation; print('great_expectations' in sys.modules)"
+    code = "import sys, tasks.data.validation; print('great_expectations' in sys.modules)"
     root = Path(__file__).parents[2]
     done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from models.datasets.schema import arrow_schema, file_name, write_rows
-from tasks.gate_split import digest_of, problems_of, shared, sketch_of
+from tasks.gate.gate_split import digest_of, problems_of, shared, sketch_of
 
 
 def split_of(folder: Path, rows: Iterable[tuple[str, str]]) -> list[str]:

@@ -14,8 +14,8 @@ from models.datasets.schema import COLUMNS, arrow_schema, write_rows
 from models.datasets.validation import ValidationReport, ValidationSettings
 from models.errors import UserError
 from models.text.answers import extract_answer
-from tasks import validation
-from tasks.validation import validate
+from tasks.data import validation
+from tasks.data.validation import validate
 
 pytestmark = pytest.mark.rotating(of=3)
 
@@ -72,7 +72,7 @@ import os, signal, sys
 from pathlib import Path
 from models.datasets.validation import ValidationSettings
 from models.text.answers import extract_answer
-from tasks import validation
+from tasks.data import validation
 validation.PIECE_ROWS = 3
 done = 0
 def advance(rows):

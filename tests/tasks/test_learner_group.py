@@ -38,8 +38,8 @@ from models.text.prompt_form import BARE
 from models.training import OpenEngine, Trained, Training, train
 
 pytest.importorskip("ray", reason="the extra cluster is not installed")
-from tasks.cluster import Cluster, connected
-from tasks.learner_group import Joint, learn_together
+from tasks.compute.cluster import Cluster, connected
+from tasks.compute.learner_group import Joint, learn_together
 
 pytestmark = pytest.mark.thorough
 TWO = PlacementSettings(learners=2).beside_learners

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tasks import machine
+from tasks.host import machine
 
 
 def test_a_list_of_packages_reads_back_as_it_was_and_names_what_computes() -> None:
@@ -42,7 +42,7 @@ def test_variables_that_choose_arithmetic_are_kept_and_no_others(
 
 
 def test_another_instruction_set_is_another_machine(tmp_path: Path) -> None:
-    code = f"from tasks.machine import machine; from pathlib import Path; m = machine(Path({str(tmp_path)!r}))\n"
+    code = f"from tasks.host.machine import machine; from pathlib import Path; m = machine(Path({str(tmp_path)!r}))\n"
     code += "print(m['cpu instructions'], m['threads'])"
     said = subprocess.check_output(
         [sys.executable, "-c", code],

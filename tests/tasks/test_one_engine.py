@@ -13,9 +13,9 @@ from models.engine import open_engine as engines
 from models.engine.engine import Engine, EngineSettings, Sampling
 from models.policy.folder import save_model_folder
 from models.recipe.load import load_recipe
-from tasks import fitting, shared_engine
-from tasks.registered_policy import made_policy
-from tasks.step import StepResult
+from tasks.compute import fitting, shared_engine
+from tasks.registered.policy import made_policy
+from tasks.runner.step import StepResult
 from tasks.steps import evaluate, fine_tune
 
 pytestmark = pytest.mark.rotating(of=3)
@@ -44,7 +44,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Engine]:
         return entry[-1]
 
     monkeypatch.setattr(shared_engine, "open_engine", counted)
-    monkeypatch.setattr("tasks.open_learner.open_engine", counted, raising=False)
+    monkeypatch.setattr("tasks.compute.open_learner.open_engine", counted, raising=False)
     return entry
 
 

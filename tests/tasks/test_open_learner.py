@@ -9,7 +9,7 @@ from tiny_models import tiny_policy
 
 from models.policy.weights import merged_weights
 from models.recipe.load import load_recipe
-from tasks.open_learner import build_learner
+from tasks.compute.open_learner import build_learner
 
 RECIPES = Path(__file__).resolve().parents[2] / "recipes"
 COMMON = ["policy.precision=float32", "policy.lora={rank: 2}"]

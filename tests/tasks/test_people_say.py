@@ -7,10 +7,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from models.evaluation.records import Completion, PromptRecord
-from tasks.blind_pairs import AnswerPair, Review, answer_pairs, candidate_first, pair_trace
-from tasks.completion_traces import MOST, completion_traces
-from tasks.people_say import DECIDED, UNDECIDED, as_files, merged, metrics_of, rows_of, said
-from tasks.review_page import review_page
+from tasks.pages.completion_traces import MOST, completion_traces
+from tasks.pages.review_page import review_page
+from tasks.people.blind_pairs import AnswerPair, Review, answer_pairs, candidate_first, pair_trace
+from tasks.people.people_say import DECIDED, UNDECIDED, as_files, merged, metrics_of, rows_of, said
 from tasks.tracking.review_queues import OPTIONS, Answer
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -7,7 +7,7 @@ import pytest
 from models.evaluation.bootstrap import Interval
 from models.loop.clock import STAGES
 from models.reward_model.calibration import ReliabilityBin
-from tasks import plots
+from tasks.pages import plots
 from tasks.tracking.journal import Row
 
 

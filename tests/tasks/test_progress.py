@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from tasks.progress import progress, stages
+from tasks.runner.progress import progress, stages
 
 
 class Terminal(io.StringIO):

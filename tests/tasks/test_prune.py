@@ -9,8 +9,8 @@ import pytest
 from small_steps import context
 
 from flows.commands.storage import prune_lines
-from tasks import cut_off, prune
-from tasks.step import Made, StepResult, earlier_result, record_reuse, run_step, step_folder
+from tasks.runner.step import Made, StepResult, earlier_result, record_reuse, run_step, step_folder
+from tasks.state import cut_off, prune
 from tasks.tracking import registry, runs, store, tags
 
 KEY = {name: letter * 64 for name, letter in zip(("first", "second", "third", "fourth", "loose"), "abcde", strict=True)}

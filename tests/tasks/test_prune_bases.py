@@ -11,7 +11,7 @@ from tiny_gguf import tiny_model, write_gguf
 from models.bases.catalogue import CATALOGUE
 from models.bases.store import FOLDER
 from models.policy.folder import given_folder
-from tasks import prune
+from tasks.state import prune
 
 
 def test_gc_keeps_added_bases_and_used_ones_and_finds_old_conversions_and_broken_off_ones(

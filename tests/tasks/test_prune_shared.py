@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from small_steps import context
 
-from tasks import prune
-from tasks.step import Made, run_step
+from tasks.runner.step import Made, run_step
+from tasks.state import prune
 from tasks.tracking import runs, store, tags
 
 

@@ -14,8 +14,8 @@ from models.policy.folder import given_folder, save_model_folder
 from models.recipe.files import require_files
 from models.recipe.load import digest, load_recipe, plain
 from models.recipe.schema import Recipe
-from tasks.contents import content_of
-from tasks.registered_base import current_base, described, note_of, resolve_base, until_done
+from tasks.registered.base import current_base, described, note_of, resolve_base, until_done
+from tasks.runner.contents import content_of
 from tasks.tracking import aliases, lineage, registry, runs, tags
 
 pytestmark = pytest.mark.rotating(of=4)

@@ -14,15 +14,15 @@ from small_repository import ROOT, commit, git, mine, set_params
 
 from models.errors import UserError
 from models.recipe.load import load_recipe, plain
-from tasks import reproducible, reproduction
-from tasks.add_data import add
-from tasks.machine import machine, packages
-from tasks.recorded_recipe import log_asked, read_asked
-from tasks.reproduction import Surroundings
+from tasks.data.add_data import add
+from tasks.data.versions import DataVersion
+from tasks.host.machine import machine, packages
+from tasks.registered import reproducible, reproduction
+from tasks.registered.recorded_recipe import log_asked, read_asked
+from tasks.registered.reproduction import Surroundings
 from tasks.steps.prepare_data import log_data
 from tasks.tracking import runs, store, tags
 from tasks.tracking.recorded import Recorded, of_run
-from tasks.versions import DataVersion
 
 pytestmark = pytest.mark.rotating(of=4)
 

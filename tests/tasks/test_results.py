@@ -11,8 +11,8 @@ from small_steps import context
 
 from models.datasets import row_table
 from models.datasets.schema import COLUMNS, arrow_schema, write_rows
-from tasks.results import NotAsMade, clear_result, read_result, write_result
-from tasks.step import Made, StepResult, earlier_result, run_step, step_folder
+from tasks.runner.results import NotAsMade, clear_result, read_result, write_result
+from tasks.runner.step import Made, StepResult, earlier_result, run_step, step_folder
 from tasks.tracking import registry, runs, store
 
 FACTS = {"step": "one", "headline": "went well", "metrics": {"accuracy": 0.5}}

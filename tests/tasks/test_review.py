@@ -7,8 +7,8 @@ from verdict_examples import verdict
 
 from models.evaluation.records import Completion, PromptRecord
 from models.recipe.load import load_recipe
-from tasks.review import name_run
-from tasks.step import StepResult
+from tasks.pages.review import name_run
+from tasks.runner.step import StepResult
 from tasks.steps.promote import Promotion
 from tasks.tracking import runs, store, summaries, tags, views
 

@@ -4,7 +4,7 @@ from models.evaluation.bootstrap import Interval
 from models.judges.report import JudgeReport
 from models.reward_model.step_accuracy import FirstErrors
 from models.reward_model.trust import PolicyReport
-from tasks.reward_report_page import Measured, page
+from tasks.pages.reward_report_page import Measured, page
 
 REPORT = PolicyReport(2, None, None, 0.0, 0.0, {1: Interval(0.5, 0.4, 0.6)}, {1: 0.5})
 

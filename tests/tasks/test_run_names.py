@@ -4,7 +4,7 @@ import pytest
 from verdict_examples import verdict
 
 from models.evaluation.bootstrap import Interval
-from tasks import run_names
+from tasks.pages import run_names
 from tasks.tracking.verdict_record import Ruling
 
 

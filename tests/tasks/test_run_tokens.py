@@ -14,7 +14,7 @@ from models.loop.read_problems import LengthSections, read_problems
 from models.policy.folder import save_model_folder
 from models.recipe.load import load_recipe
 from models.text.encoding import Codec
-from tasks.run_tokens import RunTokens
+from tasks.compute.run_tokens import RunTokens
 
 RECIPE = LengthSections(
     load_recipe(

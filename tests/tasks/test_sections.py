@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from models.recipe.load import load_recipe
 from models.recipe.schema import Recipe
 from models.recipe.sections import Sections, of
-from tasks.step import StepContext, content_key
+from tasks.runner.step import StepContext, content_key
 from tasks.steps import (
     evaluate,
     fine_tune,

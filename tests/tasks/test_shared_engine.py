@@ -15,7 +15,7 @@ from models.engine.open_engine import open_engine
 from models.engine.restart import Restarting
 from models.errors import UserError
 from models.policy.folder import save_model_folder
-from tasks.shared_engine import engine_place, learner_place, lent_engine, shared_engine
+from tasks.compute.shared_engine import engine_place, learner_place, lent_engine, shared_engine
 
 pytestmark = pytest.mark.rotating(of=3)
 
@@ -93,7 +93,7 @@ def test_a_step_that_learns_behind_one_that_generates_is_lent_the_flows_place_wi
         yield
         place.release()
 
-    monkeypatch.setattr("tasks.shared_engine.gpu_slot", only_place)
+    monkeypatch.setattr("tasks.compute.shared_engine.gpu_slot", only_place)
     with shared_engine():
         with learner_place():
             assert place.locked()

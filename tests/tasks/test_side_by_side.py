@@ -1,7 +1,7 @@
 """Samples side by side: every policy's answer in one row, and what got worse before all else."""
 
 from models.evaluation.records import Completion, PromptRecord
-from tasks.side_by_side import side_by_side
+from tasks.pages.side_by_side import side_by_side
 
 PROBLEMS = {name: {"prompt": f"prompt {name}", "answer": name} for name in "abcdef"}
 

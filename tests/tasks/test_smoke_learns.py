@@ -18,7 +18,7 @@ from models.loop.learned import nothing_learned
 from models.loop.loop import Watchers, run_loop
 from models.recipe.load import load_recipe
 from models.recipe.smoke import smoke_overrides
-from tasks.open_learner import build_learner
+from tasks.compute.open_learner import build_learner
 
 
 @pytest.mark.parametrize("name", ["gsm8k", "expo_dpo", "ppo", "raft", "gepo", "oreal", "pacs", "inpo"])

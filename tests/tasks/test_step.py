@@ -13,10 +13,10 @@ import pytest
 from small_steps import context
 
 from models.errors import UserError
-from tasks import step
-from tasks.deadline import deadline
-from tasks.dvc_command import alone, run_dvc
-from tasks.step import Made, content_key, earlier_result, record_reuse, run_step, step_folder
+from tasks.data.dvc_command import alone, run_dvc
+from tasks.runner import step
+from tasks.runner.deadline import deadline
+from tasks.runner.step import Made, content_key, earlier_result, record_reuse, run_step, step_folder
 from tasks.tracking import runs, store, tags
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -69,7 +69,7 @@ def test_changed_source_changes_the_key_and_nothing_else_of_the_checkout_does(tm
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
 
     def key() -> str:
-        code = "from tasks.step import content_key; print(content_key('a', 1))"
+        code = "from tasks.runner.step import content_key; print(content_key('a', 1))"
         return subprocess.check_output([sys.executable, "-c", code], cwd=tmp_path, text=True)
 
     keys = [key()]

@@ -4,7 +4,7 @@ import pytest
 from s3_loopback import BUCKET, KEY, SECRET, s3_endpoint  # noqa: F401  (a fixture)
 
 from models.errors import UserError
-from tasks.storage import Keys, health, make_bucket, signed_links, split_uri, upload_folder
+from tasks.state.storage import Keys, health, make_bucket, signed_links, split_uri, upload_folder
 
 pytestmark = pytest.mark.slow
 
@@ -94,7 +94,7 @@ def test_no_credentials_are_said(s3_endpoint, monkeypatch, tmp_path):  # noqa: F
 
 
 def test_a_server_that_is_away_is_tried_again_and_then_said(s3_endpoint, tmp_path, monkeypatch):  # noqa: F811
-    monkeypatch.setattr("tasks.storage.ATTEMPTS", 2)
+    monkeypatch.setattr("tasks.state.storage.ATTEMPTS", 2)
     (tmp_path / "a").touch()
     away = "http://127.0.0.1:9"  # the port `discard`: nothing listens
     assert "cannot be reached" in refused(lambda: health(f"s3://{BUCKET}", away))

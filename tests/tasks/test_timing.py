@@ -2,10 +2,10 @@
 
 import pytest
 
-from flows.outcome import time_table
+from flows.runtime.outcome import time_table
 from models.loop.clock import STAGES
-from tasks import description, timing
-from tasks.timing import HIDDEN, TOGETHER, TimeLine, time_lines
+from tasks.pages import description, timing
+from tasks.pages.timing import HIDDEN, TOGETHER, TimeLine, time_lines
 from tasks.tracking.journal import Row
 
 

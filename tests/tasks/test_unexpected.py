@@ -5,10 +5,10 @@ from prefect import Task
 from prefect.states import Completed, Failed, State
 
 from models.errors import UserError
+from tasks.runner.unexpected import is_unexpected
 from tasks.steps.prepare_data import prepare_data
 from tasks.steps.promote import promote
 from tasks.steps.upload_reports import upload_reports
-from tasks.unexpected import is_unexpected
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,8 @@
 from test_collapsed import BETTER
 
 from models.evaluation.gate import GateSettings
-from tasks.description import UNPINNED, Review, describe_run
-from tasks.judgement import decide
+from tasks.gate.judgement import decide
+from tasks.pages.description import UNPINNED, Review, describe_run
 from tasks.tracking.verdict_text import reason_text
 
 WHY = "commit 6d57ac2f does not hold the code as it is: models/objective/mine.py"

@@ -2,8 +2,8 @@
 
 from verdict_examples import check, verdict
 
+from tasks.pages.version_page import LONGEST, policy_page, reward_model_page, version_page
 from tasks.tracking.verdict_record import HandJudgement, PageFacts, Ruling, VerdictRecord
-from tasks.version_page import LONGEST, policy_page, reward_model_page, version_page
 
 ORIGIN = {"recipe": "arithmetic", "run": "[samples](/#/experiments/1/runs/a)", "reward model": ""}
 REFUSED = verdict(

@@ -13,8 +13,8 @@ from small_repository import ROOT, commit, git, mine, ran, set_params, write_raw
 from models.datasets.schema import read_rows
 from models.datasets.settings import DataSettings
 from models.errors import UserError
-from tasks.dvc_command import alone, run_dvc
-from tasks.versions import current, digest_of, prepare, pull, push, read_pinned, stored
+from tasks.data.dvc_command import alone, run_dvc
+from tasks.data.versions import current, digest_of, prepare, pull, push, read_pinned, stored
 
 pytestmark = [pytest.mark.slow, pytest.mark.rotating(of=4)]
 

@@ -11,8 +11,8 @@ from models.datasets.schema import COLUMNS, arrow_schema, read_rows, write_rows
 from models.datasets.validation import ValidationReport, ValidationSettings
 from models.errors import UserError
 from models.text.answers import extract_answer
-from tasks import validation
-from tasks.validation import SUITES, validate
+from tasks.data import validation
+from tasks.data.validation import SUITES, validate
 
 
 def problem(number: int, prompt: str) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from models.datasets.settings import DataSettings
 from models.datasets.validation import ValidationSettings
 from models.errors import UserError
 from models.text.answers import extract_answer
-from tasks.validation import validate
+from tasks.data.validation import validate
 
 
 def rows_of(mark: str, count: int = 40) -> list[dict[str, str]]:

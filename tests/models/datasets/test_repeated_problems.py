@@ -11,7 +11,7 @@ from models.datasets.schema import Split, arrow_schema, file_name, write_rows
 from models.datasets.validation import ValidationReport, ValidationSettings
 from models.errors import UserError
 from models.text.answers import extract_answer
-from tasks.validation import validate
+from tasks.data.validation import validate
 
 
 def problems(*rows: tuple[str, str]) -> pd.DataFrame:

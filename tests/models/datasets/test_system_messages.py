@@ -19,7 +19,7 @@ from models.text.answers import extract_answer
 from models.text.encoding import Codec
 from models.text.prompt_form import PromptForm
 from models.text.token_cache import CachedCodec
-from tasks.validation import validate
+from tasks.data.validation import validate
 
 ASKED = [{"role": "system", "content": "1 2"}, {"role": "user", "content": "4 + 5 ="}]
 BARE = [{"role": "user", "content": "7 + 7 ="}]

@@ -40,7 +40,7 @@ from models.rewards.learned_verifier import LearnedVerifier, balanced
 from models.select.everything import Everything
 from models.text.encoding import Codec
 from models.text.tokenizer import TokenizerSettings, train_tokenizer
-from tasks.open_learner import build_learner
+from tasks.compute.open_learner import build_learner
 
 WORDS = Codec(
     train_tokenizer([" ".join(map(str, range(17))) + " + = ; #### right wrong"], TokenizerSettings(kind="words"))

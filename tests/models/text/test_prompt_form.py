@@ -19,8 +19,8 @@ from models.text.encoding import Codec
 from models.text.prompt_form import BARE, PromptForm
 from models.text.token_cache import CachedCodec
 from models.text.unknown import unknown_shares
-from tasks.data_sources import source_files
-from tasks.run_tokens import RunTokens
+from tasks.compute.run_tokens import RunTokens
+from tasks.data.data_sources import source_files
 from tasks.steps.validate_data import token_counters
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -18,7 +18,7 @@ from models.loop.rollout import Problem
 from models.recipe.files import require_files
 from models.recipe.load import load_recipe
 from models.tool.search import Search
-from tasks.contents import content_of
+from tasks.runner.contents import content_of
 
 FILE = Path("recipes/documents/lookup.jsonl")
 

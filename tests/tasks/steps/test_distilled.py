@@ -13,9 +13,9 @@ from models.errors import UserError
 from models.policy.folder import save_model_folder
 from models.recipe.load import load_recipe
 from models.text.tokenizer import TokenizerSettings, train_tokenizer
-from tasks import shared_engine
-from tasks.registered_policy import given_policy
-from tasks.step import content_key
+from tasks.compute import shared_engine
+from tasks.registered.policy import given_policy
+from tasks.runner.step import content_key
 from tasks.steps import fine_tune as step
 from tasks.tracking import store, tags
 

@@ -7,8 +7,8 @@ import pytest
 from small_steps import context, warm_started
 
 from models.recipe.load import load_recipe
-from tasks import fitting, shared_engine
-from tasks.step import earlier_result
+from tasks.compute import fitting, shared_engine
+from tasks.runner.step import earlier_result
 from tasks.steps import fine_tune as step
 
 RECIPE = """

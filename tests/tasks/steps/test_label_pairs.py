@@ -13,9 +13,9 @@ from models.judges.local import LocalJudge
 from models.judges.settings import JudgeSettings
 from models.judges.verdict import score
 from models.recipe.load import load_recipe
-from tasks import shared_engine
-from tasks.registered_policy import given_policy
-from tasks.step import earlier_result
+from tasks.compute import shared_engine
+from tasks.registered.policy import given_policy
+from tasks.runner.step import earlier_result
 from tasks.steps import fit_reward_model
 from tasks.steps import label_pairs as step
 

@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 from models.datasets.settings import DataSettings
-from tasks import versions
+from tasks.data import versions
 from tasks.steps.prepare_data import push_data
 
 pytestmark = pytest.mark.rotating(of=2)

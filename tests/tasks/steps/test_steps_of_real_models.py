@@ -14,10 +14,10 @@ from models.datasets.prepare import prepare
 from models.recipe.load import load_recipe
 from models.recipe.sections import Sections
 from models.recipe.smoke import made_small
-from tasks import shared_engine
-from tasks.registered_policy import made_policy
-from tasks.registered_reward_model import made_reward_model
-from tasks.step import StepResult
+from tasks.compute import shared_engine
+from tasks.registered.policy import made_policy
+from tasks.registered.reward_model import made_reward_model
+from tasks.runner.step import StepResult
 from tasks.steps import evaluate, fine_tune, fit_reward_model, warm_start
 from tasks.tracking import runs
 

@@ -17,8 +17,8 @@ from models.reward_model.model import reward_model_from_policy
 from models.reward_model.read_pairs import read_pairs
 from models.reward_model.scoring import score_all
 from models.text.encoding import Codec
-from tasks.open_learner import ScorerSections, reward_scorer
-from tasks.registered_reward_model import RewardModelFiles
+from tasks.compute.open_learner import ScorerSections, reward_scorer
+from tasks.registered.reward_model import RewardModelFiles
 
 ROOT = Path(__file__).resolve().parents[3]
 PROMPT = "1 + 2 ="

@@ -11,9 +11,9 @@ from test_gate_promotion import NAME, RECIPE, answers, step
 
 from flows.train import evaluate_splits, why_no_anchor
 from models.policy.folder import hash_folder
-from tasks.judgement import OnGate
-from tasks.registered_policy import PolicyFiles
-from tasks.step import StepContext, StepResult
+from tasks.gate.judgement import OnGate
+from tasks.registered.policy import PolicyFiles
+from tasks.runner.step import StepContext, StepResult
 from tasks.steps.promote import Candidate, Promotion, PromotionSections, promote
 from tasks.tracking import registry, runs, tags
 

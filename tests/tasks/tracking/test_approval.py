@@ -9,7 +9,7 @@ from nights import champion, nights
 from test_gate_promotion import NAME
 
 from models.errors import UserError
-from tasks import approval
+from tasks.gate import approval
 from tasks.steps.promote import Promotion
 from tasks.tracking import aliases, audit, registry, store, summaries, tags
 from tasks.tracking.verdict_record import read_verdict

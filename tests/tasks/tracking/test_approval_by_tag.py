@@ -13,10 +13,10 @@ import pytest
 from nights import champion, nights
 from test_gate_promotion import NAME
 
-from flows.approvals import PATH, listening, looking
+from flows.schedule.approvals import PATH, listening, looking
 from models.errors import UserError
-from tasks import approval, approval_by_tag
-from tasks.approval_by_tag import Word, answer, word_of
+from tasks.gate import approval, approval_by_tag
+from tasks.gate.approval_by_tag import Word, answer, word_of
 from tasks.steps.promote import Promotion
 from tasks.tracking import aliases, audit, registry, store, tags, webhooks
 from tasks.tracking.verdict_record import read_verdict

@@ -9,12 +9,12 @@ from prefect.logging import disable_run_logger
 from test_gate_promotion import NAME, RECIPE, answers, looks, step
 from test_registered_by_hand import scaled
 
-from flows.judging_by_hand import judge_by_hand, measure
+from flows.runtime.judging_by_hand import judge_by_hand, measure
 from models.policy.folder import hash_folder
-from tasks.description import Review, describe_run, hand_page
-from tasks.judgement import JudgementSections, OnGate
-from tasks.registered_policy import PolicyFiles
-from tasks.step import StepContext
+from tasks.gate.judgement import JudgementSections, OnGate
+from tasks.pages.description import Review, describe_run, hand_page
+from tasks.registered.policy import PolicyFiles
+from tasks.runner.step import StepContext
 from tasks.steps.judge_champion import Measured, judge_champion
 from tasks.tracking import aliases, by_hand, registry, runs, store, tags
 from tasks.tracking.by_hand import Waiting
@@ -186,7 +186,9 @@ def test_after_a_deleted_alias_the_last_champion_is_the_measure(run: str, home: 
 def test_why_it_cannot_be_judged_is_one_sentence(
     run: str, home: Path, policy_folder: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("flows.judging_by_hand.judge_champion", judge_champion.fn)  # Prefect's task needs a server
+    monkeypatch.setattr(
+        "flows.runtime.judging_by_hand.judge_champion", judge_champion.fn
+    )  # Prefect's task needs a server
     set_by_hand(2)
     aliases.promote(NAME, 3)
     assert why(run, home).endswith("it is champion no longer")

@@ -14,9 +14,9 @@ import pytest
 from test_gate_promotion import NAME
 
 from models.errors import UserError
-from tasks import approval
-from tasks.export import export
-from tasks.judgement import is_lifted
+from tasks.gate import approval
+from tasks.gate.judgement import is_lifted
+from tasks.registered.export import export
 from tasks.tracking import aliases, audit, earlier_releases, registry, runs, store, summaries, tags
 from tasks.tracking.lineage import lineage, render
 from tasks.tracking.recorded import recorded
@@ -119,7 +119,7 @@ def test_lineage_record_and_export_read_it(earlier: Path, tmp_path: Path) -> Non
 
 
 def test_a_second_ruling_or_reproduction_leaves_one_of_each_on_the_page(earlier: Path) -> None:
-    from tasks.registered_page import annotate
+    from tasks.pages.registered_page import annotate
 
     for sentence in ("differs: 1 of 4 tensors", "identical to the bit"):
         annotate(registry.version_info(NAME, 2), {tags.REPRODUCED: sentence})

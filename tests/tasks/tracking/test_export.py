@@ -22,12 +22,12 @@ from models.evaluation.table import write_records
 from models.policy.folder import given_folder, hash_folder, load_tokenizer
 from models.text.chat_template import chat_ids
 from models.text.encoding import Codec
-from tasks import prune
-from tasks.description import cell
-from tasks.export import export, served_folder
-from tasks.model_card import serve_commands
-from tasks.recorded_recipe import log_asked
-from tasks.registered_base import source_line
+from tasks.pages.description import cell
+from tasks.pages.model_card import serve_commands
+from tasks.registered.base import source_line
+from tasks.registered.export import export, served_folder
+from tasks.registered.recorded_recipe import log_asked
+from tasks.state import prune
 from tasks.tracking import aliases, recorded, records, registry, runs, tags
 from tasks.tracking.lineage import lineage, render
 from tasks.tracking.verdict_record import Ruling

@@ -24,7 +24,7 @@ from models.learner.reference_cache import cached_reference_log_probs
 from models.policy.checkpoint import newest_checkpoint, state_of, write_checkpoint
 from models.text.token_cache import CachedCodec
 from models.text.tokenizer import TokenizerSettings, train_tokenizer
-from tasks.step import Made, run_step, step_folder
+from tasks.runner.step import Made, run_step, step_folder
 from tasks.tracking import journal, records, runs, store
 from tasks.tracking.metrics import MetricLog
 

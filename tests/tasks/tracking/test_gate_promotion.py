@@ -9,8 +9,8 @@ from prefect.logging import disable_run_logger
 from models.evaluation.records import Completion, PromptRecord
 from models.evaluation.table import write_records
 from models.recipe.load import load_recipe
-from tasks.judgement import OnGate
-from tasks.step import StepContext, StepResult
+from tasks.gate.judgement import OnGate
+from tasks.runner.step import StepContext, StepResult
 from tasks.steps.promote import Candidate, Promotion, PromotionSections, promote
 from tasks.tracking import registry, runs, store, tags
 from tasks.tracking.verdict_record import read_verdict

@@ -29,7 +29,7 @@ from sqlalchemy import event
 from sqlalchemy.engine import Engine
 import mlflow, mlflow.transformers
 from models.errors import UserError
-from tasks import approval
+from tasks.gate import approval
 from tasks.tracking import aliases, audit, registry, store, tags
 from tasks.tracking.verdict_record import read_verdict
 from tasks.tracking.verdict_text import verdict_text

@@ -8,7 +8,7 @@ from test_lock import NAME, champion, versions
 
 from models.errors import UserError
 from models.evaluation.gate import GateSettings
-from tasks.gate_split import sketch_of
+from tasks.gate.gate_split import sketch_of
 from tasks.tracking import aliases, lock, registry, store, tags
 from tasks.tracking.looks import take_look
 

@@ -7,8 +7,8 @@ from test_registry_and_lineage import made
 
 from models.errors import UserError
 from models.evaluation.gate import GateSettings
-from tasks.gate_split import digest_of, shared, sketch_of
-from tasks.power import gate_power
+from tasks.gate.gate_split import digest_of, shared, sketch_of
+from tasks.gate.power import gate_power
 from tasks.tracking import aliases, registry, tags
 from tasks.tracking.looks import take_look
 

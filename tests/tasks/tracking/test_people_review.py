@@ -12,14 +12,14 @@ from small_repository import git
 
 from models.datasets.schema import read_rows
 from models.errors import UserError
-from tasks.ask_people import ask, read_review, reviews_of
-from tasks.blind_pairs import AnswerPair
-from tasks.collect_reviews import collect
-from tasks.people_say import DECIDED, UNDECIDED
+from tasks.data.versions import read_pinned
+from tasks.people.ask_people import ask, read_review, reviews_of
+from tasks.people.blind_pairs import AnswerPair
+from tasks.people.collect_reviews import collect
+from tasks.people.people_say import DECIDED, UNDECIDED
 from tasks.tracking import recorded, registry, runs, store, tags
 from tasks.tracking.registry import VersionInfo
 from tasks.tracking.review_queues import QUESTION
-from tasks.versions import read_pinned
 
 PAIRS = [AnswerPair(f"train-{n}", f"What is {n} + 1?", str(n + 1), 1, f"{n + 1}", f"{n}\nor so") for n in range(4)]
 

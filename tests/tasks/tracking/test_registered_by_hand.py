@@ -10,9 +10,9 @@ from safetensors.torch import load_file, save_file
 
 from flows.train import evaluate_splits
 from models.policy.folder import hash_folder
-from tasks.judgement import OnGate
-from tasks.registered_policy import PolicyFiles
-from tasks.step import StepResult
+from tasks.gate.judgement import OnGate
+from tasks.registered.policy import PolicyFiles
+from tasks.runner.step import StepResult
 from tasks.tracking import aliases, registry, runs, tags
 
 NAME = "arithmetic-policy"

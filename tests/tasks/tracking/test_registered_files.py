@@ -6,9 +6,9 @@ import pytest
 
 from models.errors import UserError
 from models.policy.folder import hash_folder
-from tasks.registered_files import registered_files
-from tasks.registered_policy import registered_policy
-from tasks.registered_reward_model import registered_reward_model
+from tasks.registered.files import registered_files
+from tasks.registered.policy import registered_policy
+from tasks.registered.reward_model import registered_reward_model
 from tasks.tracking import registry, runs, tags
 
 

@@ -1,0 +1,105 @@
+"""How a flow calls the first steps: data and held-out sets brought up to date, and validated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from flows.runtime.opening import Opened
+from flows.runtime.steps import call_step, named_context
+from models.errors import UserError
+from models.recipe.held_out import held_out_recipes
+from models.recipe.schema import Recipe
+from tasks.data.answers import DataSections, require_held_out_answers
+from tasks.data.versions import DataVersion
+from tasks.runner.step import StepResult, content_key
+from tasks.steps.prepare_data import prepare_data
+from tasks.steps.validate_data import ValidationSections, validate_data
+
+
+@dataclass(frozen=True)
+class PreparedApart:
+    """Data that were prepared beside the recipe's own: a held-out set, or what a frozen model is made from."""
+
+    recipe: Recipe
+    """By which they are validated and answered."""
+    result: StepResult
+    version: DataVersion
+
+
+@dataclass(frozen=True)
+class HeldOut(PreparedApart):
+    """A held-out set that policies are measured on."""
+
+    validated: StepResult
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """The data of a recipe, and its held-out sets."""
+
+    result: StepResult
+    version: DataVersion
+    held_out: Mapping[str, PreparedApart]
+
+    @property
+    def unpinned(self) -> list[str]:
+        """Why commits do not hold them, "" for each that one holds."""
+        return [self.version.unpinned, *(held.version.unpinned for held in self.held_out.values())]
+
+
+def call_preparation(opened: Opened) -> Prepared:
+    """Bring the data and the held-out sets up to date with DVC, which knows by itself what has changed.
+
+    Raises:
+        UserError: no row of a held-out set can be told right from wrong.
+    """
+    result, version = _prepared(opened, opened.recipe, "data")
+    held_out: dict[str, PreparedApart] = {}
+    for name, recipe in held_out_recipes(opened.recipe).items():
+        with _named(f"gate.held_out.{name}"):
+            held_out[name] = PreparedApart(recipe, *_prepared(opened, recipe, f"data {name}"))
+        require_held_out_answers(held_out[name].version.folder, name, opened.recipe.verifier)
+    return Prepared(result, version, held_out)
+
+
+def call_apart(opened: Opened, recipe: Recipe, name: str) -> PreparedApart:
+    """Bring the data of another recipe up to date, whose model this run makes; called by that model's role."""
+    with _named(f"{name}.recipe"):
+        return PreparedApart(recipe, *_prepared(opened, recipe, f"{name}: data"))
+
+
+def call_validation(opened: Opened, data: Prepared, refresh: bool = False) -> StepResult:
+    """Validate a version of the data: one key in every flow, so that a validation is done once for all of them. What
+    stands in a held-out set is no longer among the rows that are trained on."""
+    held_out = [held.version for held in data.held_out.values()]
+    inputs = (data.version, held_out) if held_out else (data.version,)
+    return call_step(opened, validate_data, ValidationSections(opened.recipe), *inputs, refresh=refresh)
+
+
+def call_held_out_validation(opened: Opened, data: Prepared, refresh: bool = False) -> dict[str, HeldOut]:
+    """Validate the held-out sets, their lengths in the tokens of the policy that is trained on the data."""
+    held_out: dict[str, HeldOut] = {}
+    for name, held in data.held_out.items():
+        sections = ValidationSections(held.recipe)
+        none: list[DataVersion] = []
+        inputs = (held.version, none, data.version)
+        with _named(f"gate.held_out.{name}"):
+            validated = call_step(opened, validate_data, sections, *inputs, refresh=refresh, name=f"validate {name}")
+        held_out[name] = HeldOut(held.recipe, held.result, held.version, validated)
+    return held_out
+
+
+@contextmanager
+def _named(key: str) -> Iterator[None]:
+    """What is wrong with data beside the recipe's own is said of them by their key."""
+    try:
+        yield
+    except UserError as error:
+        raise UserError(f"{key}: {error}") from error
+
+
+def _prepared(opened: Opened, recipe: Recipe, name: str) -> tuple[StepResult, DataVersion]:
+    key = content_key("data", recipe.data.model_dump(mode="json", exclude={"template"}))
+    return prepare_data(named_context(opened, "data", key, DataSections(recipe), name), opened.root)

@@ -1,0 +1,62 @@
+"""Whether a training goes on with one that was cut off, or begins anew: then the run says what changed meanwhile."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from prefect import get_run_logger
+
+from flows.runtime.opening import Opened
+from models.errors import UserError
+from models.recipe.load import plain
+from tasks.data.versions import DataVersion
+from tasks.runner.results import RESULT
+from tasks.state import cut_off
+from tasks.tracking import runs
+
+BEGINS_ANEW = "begins anew"
+"""The fact of a run that says why it could not go on."""
+
+
+class GoingOn:
+    """What was cut off in a state folder, against the training that begins there now."""
+
+    def __init__(self, opened: Opened, data: DataVersion, resume: bool) -> None:
+        """Args: `data` it is trained on; `resume`: refuse where it cannot go on with what was cut off.
+
+        Raises:
+            UserError: `resume`, and the data or the code are others.
+        """
+        self._opened, self._resume = opened, resume
+        self._now = cut_off.begun(opened.run_id, data, runs.param_texts(plain(opened.recipe)))
+        self._before = cut_off.unfinished(opened.home, opened.recipe.name)
+        if self._before is not None and (self._before.data, self._before.code) != (self._now.data, self._now.code):
+            self._anew(self._before)
+
+    def begin(self, folder: Path) -> None:
+        """Reinforcement learning begins, or goes on, in `folder`.
+
+        Raises:
+            UserError: `resume`, and there is nothing there to go on with.
+        """
+        home, name = self._opened.home, self._opened.recipe.name
+        if self._before is not None and home / self._before.folder != folder:
+            self._anew(self._before)
+        elif self._before is None and self._resume and not (folder / RESULT).is_file():
+            raise UserError(f"--resume: no training of {name} was cut off in {home}; leave it out to begin")
+        cut_off.note(home, name, self._now, folder)
+
+    def ended(self) -> None:
+        """It has its policy."""
+        cut_off.finished(self._opened.home, self._opened.recipe.name)
+
+    def _anew(self, before: cut_off.Unfinished) -> None:
+        if BEGINS_ANEW in self._opened.facts:
+            return
+        rounds = before.rounds(self._opened.home)
+        changed = "; ".join(before.changed_to(self._now)) or "what it is made from changed"
+        was = f"the training that was cut off after round {rounds} is another by now: {changed}"
+        if self._resume:
+            raise UserError(f"--resume: {was}; put that back, or leave --resume out to begin anew")
+        self._opened.facts[BEGINS_ANEW] = f"{was}; its checkpoints stay for who puts that back"
+        get_run_logger().warning(f"{BEGINS_ANEW}: {self._opened.facts[BEGINS_ANEW]}")

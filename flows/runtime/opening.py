@@ -1,0 +1,182 @@
+"""What every flow does first and last: one run at a time in a folder, the recipe checked, the MLflow run opened."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from flows.runtime import collection, console, prefect_run
+from flows.runtime.environment import state_folder, writable_state_folder
+from flows.runtime.telling import tell_of_killed, told_when_stopped
+from flows.runtime.turn import only_run, patience
+from flows.schedule.schedule import create_gpu_limit
+from flows.schedule.silence import on_record
+from flows.servers.servers import end_orphans, page_address
+from models.disk import needs_space
+from models.errors import UserError
+from models.policy.threads import set_threads
+from models.recipe.files import require_files
+from models.recipe.find import find_recipe
+from models.recipe.load import digest, load_recipe, plain
+from models.recipe.schema import Recipe
+from tasks.host.code_version import CodeVersion, running_version
+from tasks.host.machine import log_machine
+from tasks.pages import run_names
+from tasks.registered.base import described as as_recorded
+from tasks.registered.base import resolve_base, source_line, until_done
+from tasks.registered.recorded_recipe import log_asked
+from tasks.runner import interrupt
+from tasks.tracking import aliases, records, registry, runs, store, summaries, tags
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A flow that has begun."""
+
+    recipe: Recipe
+    root: Path
+    """The repository: the working directory."""
+    home: Path
+    """The state folder."""
+    run_id: str
+    """The MLflow run of the flow."""
+    code: CodeVersion
+    facts: dict[str, str]
+    """Recipe, commit, seed: what a reviewer reads in one line each."""
+    page: str
+    """Address of the run in MLflow's UI."""
+
+
+@contextmanager
+def open_flow(kind: str, recipe: str, overrides: Sequence[str]) -> Iterator[Opened]:
+    """Check the recipe, take the folder for this run alone, open its MLflow run and close it with how it ended.
+
+    Raises:
+        UserError: the recipe is wrong, a file that it names is missing, or others go on in this folder for too long.
+    """
+    with ExitStack() as until_the_end:
+        stoppable = until_the_end.enter_context(told_when_stopped(state_folder(), f"{kind} {recipe}"))
+        prefect_run.require_plain_address()
+        until_the_end.enter_context(on_record(state_folder(), prefect_run.deployment()))
+        checked = load_recipe(recipe, overrides)
+        stoppable.what = f"{kind} {checked.name}"
+        require_files(checked)
+        home = until_the_end.enter_context(own_folder(checked.name))
+        resolved, base = resolve_base(kind, checked, home)
+        if base is not None:
+            require_files(resolved)
+        set_threads(resolved.policy)
+        code = running_version(Path.cwd(), find_recipe(recipe), given=[source.file for source in checked.sources])
+        described = plain(as_recorded(resolved, base))
+        recipe_tags = {
+            tags.RECIPE: checked.name,
+            tags.RECIPE_SHA256: digest(described),
+            tags.GIT_COMMIT: code.name,
+            tags.SEED: str(checked.seed),
+        }
+        if base is not None:
+            recipe_tags[tags.BASE_VERSION] = base.name
+        base_source = source_line(resolved)
+        if base_source:
+            recipe_tags[tags.BASE_SOURCE] = base_source
+        if checked.placement.placed:
+            recipe_tags[tags.PLACEMENT] = str(checked.placement)
+        prefect = prefect_run.address()
+        if prefect:
+            recipe_tags[tags.PREFECT_RUN] = prefect
+        run_id = runs.open_flow_run(checked.name, f"{kind} {checked.name}", recipe_tags, described)
+        page = page_address(home, "mlflow") + summaries.page_of_run(run_id)
+        prefect_run.link_to(page)
+        log_recipe(run_id, find_recipe(recipe), overrides, checked)
+        log_asked(run_id, described, Path.cwd(), find_recipe(recipe), overrides)
+        log_machine(run_id, Path.cwd())
+        facts = {
+            "recipe": f"{find_recipe(recipe)} {' '.join(overrides)}".strip(),
+            "commit": code.name,
+            "seed": str(checked.seed),
+        }
+        if base is not None:
+            facts["trained on from"] = str(base)
+            if base.version.logged:
+                registry.log_model_inputs(run_id, [base.version.model_id])
+        if base_source:
+            facts["base model"] = base_source
+        if prefect:
+            facts["Prefect run"] = prefect
+        stoppable.run, stoppable.link = run_id, page
+        with closed_with(run_id), until_done(kind, checked, home):
+            yield Opened(resolved, Path.cwd(), home, run_id, code, facts, page)
+        prefect_run.tell(*summaries.name_and_note(run_id), page)
+
+
+def log_recipe(run_id: str, file: Path, overrides: Sequence[str], recipe: Recipe) -> None:
+    """Leave a recipe's file on a run, what stands on top of it, and the files of a person's own that its parts read."""
+    records.log_artifact(run_id, file, "recipe")
+    for source in recipe.sources:
+        records.log_text(run_id, f"recipe/{source.file.stem}_{source.sha256[:12]}{source.file.suffix}", source.text)
+    if overrides:
+        records.log_text(run_id, "recipe/overrides.txt", "\n".join(overrides) + "\n")
+
+
+@contextmanager
+def own_folder(experiment: str) -> Iterator[Path]:
+    """The state folder, for this run alone, with tracking and the GPU's place ready.
+
+    Raises:
+        UserError: others go on in it for longer than this one waits.
+    """
+    prefect_run.require_plain_address()
+    home = writable_state_folder()
+    interrupt.keep()  # Prefect takes SIGTERM where a flow begins
+    console.quiet()
+    with only_run(home, patience(), _say):
+        end_orphans(home)
+        store.configure(home)
+        for run in runs.sweep_dead_runs(experiment):
+            if run.of_flow:
+                tell_of_killed(home, run, page_address(home, "mlflow") + summaries.page_of_run(run.run_id))
+        create_gpu_limit()
+        collection.begin()
+        yield home
+
+
+def _say(line: str) -> None:
+    from prefect import get_run_logger
+
+    get_run_logger().info(line)
+
+
+def notice_champion(run: str, model: str, earlier: str = "") -> str:
+    """Record and tell of a champion or anchor alias that was set or deleted outside Rewardflow.
+
+    Returns:
+        What was noticed, with what `earlier` says that this run noticed before; empty where nothing was.
+    """
+    from prefect import get_run_logger
+
+    noticed = aliases.notice(model)
+    if not noticed:
+        return earlier
+    get_run_logger().warning(f"{model}: {noticed}")
+    news = "; ".join(filter(None, [earlier, noticed]))
+    runs.set_tags(run, {tags.CHAMPION_NOTICED: news})
+    return news
+
+
+@contextmanager
+def closed_with(run_id: str) -> Iterator[None]:
+    """Close a flow's MLflow run with how what is inside ended."""
+    try:
+        with needs_space(store.current().home):
+            yield
+    except BaseException as error:
+        reason = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
+        with suppress(UserError):  # a server that is away must not hide what stopped the run
+            status = runs.status_after(error)
+            records.describe(run_id, f"## ✘ Stopped\n\n{reason}\n")
+            runs.rename(run_id, run_names.stopped(reason, killed=status == "KILLED"))
+            runs.close_run(run_id, status)
+        raise
+    runs.close_run(run_id)

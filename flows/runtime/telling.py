@@ -1,0 +1,132 @@
+"""What a flow tells people, by the outbox of its state folder: never in its way, whatever becomes of the telling."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from models.errors import UserError
+from tasks.host import clock
+from tasks.messages.event import Event, Kind, identity
+from tasks.messages.outbox import Outbox, Passed
+from tasks.messages.receivers import receivers
+
+if TYPE_CHECKING:
+    from tasks.gate.champion_watch import Watched
+    from tasks.steps.promote import Promotion
+    from tasks.tracking.registry import VersionInfo
+    from tasks.tracking.runs import DeadRun
+
+_LOG = logging.getLogger(__name__)
+
+MINUTE = 60.0
+
+
+def tell(home: Path, kind: Kind, text: str, facts: Mapping[str, object], link: str = "") -> None:
+    """Write an event down and try to send all that waits. What goes wrong is a warning.
+
+    Args:
+        home: state folder.
+        text: one sentence.
+        facts: what it is about: equal facts are told once.
+        link: where to look.
+    """
+    try:
+        to = receivers()
+        if not to:
+            return
+        outbox = Outbox(home)
+        outbox.put(Event(kind=kind, text=" ".join(text.split()), link=link, event_id=identity(kind, facts)), to)
+        warn(outbox.deliver(to))
+    except (OSError, UserError) as error:
+        _LOG.warning("nobody was told that %s: %s", text, error)
+
+
+def tell_decision(home: Path, model: str, promotion: Promotion, link: str) -> None:
+    """Send the gate's decision on a candidate; not `kept`, which changes nothing, nor one of an earlier run."""
+    decision = promotion.decision
+    if decision != "kept" and not promotion.reused:
+        text = f"{model} version {promotion.version} {decision}: {promotion.reason}"
+        tell(home, decision, text, {"model": model, "version": promotion.version, "reason": promotion.reason}, link)
+
+
+def tell_of_champion(home: Path, champion: VersionInfo, data: str, watched: Watched, link: str) -> None:
+    """Tell what a night has shown of a champion: every night that it is worse, and once that its inputs drifted, as
+    they are what they are until the data or the champion change.
+
+    Args:
+        data: hash of the data version.
+    """
+    named, facts = f"{champion.name} version {champion.version}", {"model": champion.name, "version": champion.version}
+    if watched.worse:
+        night = clock.now().date().isoformat()
+        tell(home, "worse", f"{named} got worse: {watched.worse}", facts | {"night": night}, link)
+    if watched.drifted:
+        drifted = [drift.name for drift in watched.drifts if drift.state == "drifted"]
+        tell(
+            home,
+            "drifted",
+            f"inputs of {named} drifted: {watched.drifted}",
+            facts | {"data": data, "features": drifted},
+            link,
+        )
+
+
+def tell_of_killed(home: Path, run: DeadRun, link: str) -> None:
+    """Tell, once, that a run had no time to tell of its end; whoever opens the folder next noticed."""
+    text = f"{run.name} stopped: its process was killed, or its machine went down"
+    tell(home, "stopped", text, {"run": run.run_id}, link)
+
+
+@dataclass
+class Stoppable:
+    """A flow as far as it has come, for the news that it was stopped."""
+
+    what: str
+    run: str = ""
+    """Its MLflow run; empty before that is opened."""
+    link: str = ""
+
+
+@contextmanager
+def told_when_stopped(home: Path, what: str, run: str = "", link: str = "") -> Iterator[Stoppable]:
+    """Tell that a flow was stopped by an error; of Ctrl-C and SIGTERM whoever sent them knows."""
+    flow = Stoppable(what, run, link)
+    try:
+        yield flow
+    except Exception as error:
+        reason = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
+        facts = {"run": flow.run} if flow.run else {"what": flow.what, "reason": reason, "at": clock.stamp()}
+        tell(home, "stopped", f"{flow.what} stopped: {reason}", facts, flow.link)
+        raise
+
+
+@contextmanager
+def sending(home: Path, every: float = MINUTE) -> Iterator[None]:
+    """Send what waits, again and again, while a schedule is served."""
+    over = threading.Event()
+
+    def work() -> None:
+        while not over.wait(every):
+            try:
+                Outbox(home).deliver(receivers())
+            except (OSError, UserError) as error:
+                _LOG.warning("messages wait: %s", error)
+
+    thread = threading.Thread(target=work, name="messages", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+
+
+def warn(passed: Passed) -> None:
+    """Say who did not take what."""
+    for failure in passed.failures:
+        _LOG.warning("a message waits: %s; `rewardflow messages` lists them", failure)

@@ -1,0 +1,207 @@
+"""The steps of a training, from data to the policy and its evaluation: what every flow that trains calls in turn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from prefect import get_run_logger
+
+from flows.runtime.data_steps import HeldOut, call_apart, call_held_out_validation, call_preparation, call_validation
+from flows.runtime.going_on import GoingOn
+from flows.runtime.opening import Opened
+from flows.runtime.steps import call_cached, call_step, context_of
+from models.loop.judge import Role
+from models.policy.folder import given_folder
+from models.policy.hub import unpinned_base
+from models.policy.teacher import FrozenSettings
+from models.recipe.schema import Recipe
+from models.recipe.sections import Sections
+from models.recipe.teachers import frozen_models, recipe_of
+from tasks.compute.fitting import FineTuneSections
+from tasks.data.versions import DataVersion
+from tasks.gate.judgement import OnGate
+from tasks.pages.description import UNPINNED
+from tasks.registered.policy import PolicyFiles, given_policy, made_policy
+from tasks.registered.reward_model import RewardModelFiles, made_reward_model
+from tasks.runner.step import StepResult
+from tasks.steps.evaluate import GateSections, ShownSections, evaluate_policy
+from tasks.steps.fine_tune import fine_tune
+from tasks.steps.fit_process_model import process_model
+from tasks.steps.fit_reward_model import RewardModelSections, reward_model
+from tasks.steps.label_pairs import JurySections, label_pairs
+from tasks.steps.label_steps import LabelSections, label_steps
+from tasks.steps.prepare_data import log_data
+from tasks.steps.report_reward import ReportSections, require_trust, reward_report
+from tasks.steps.validate_data import ValidationSections, validate_data
+from tasks.steps.warm_start import WarmStartSections, warm_start
+from tasks.tracking import runs, tags
+
+
+@dataclass
+class Training:
+    """A training as far as it has come: its steps by name, and how each went."""
+
+    opened: Opened
+    refresh: bool
+    version: DataVersion
+    validated: StepResult
+    warmed: StepResult
+    rewarded: StepResult | None
+    tuned: StepResult | None = None
+    """None where the recipe ends before reinforcement learning."""
+    held_out: dict[str, HeldOut] = field(default_factory=dict)
+    """Name of a held-out set -> what it is measured by."""
+    steps: list[StepResult] = field(default_factory=list)
+    scores: dict[str, float] = field(default_factory=dict)
+    """Metrics of the trained policy's evaluation, once it was measured."""
+
+    def evaluated(self, role: str, policy: PolicyFiles) -> StepResult:
+        """Measure a policy on the validation split.
+
+        Args:
+            role: base, candidate, champion, ...: what the evaluation is called by.
+            policy: what is measured.
+        """
+        rewarded = made_reward_model(self.rewarded)
+        sections = ShownSections(self.opened.recipe)
+        return self._measured(f"evaluate {role}", sections, policy, self.validated, rewarded)
+
+    def evaluated_candidate(self) -> StepResult:
+        """Measure the policy that was trained on the validation split."""
+        assert self.tuned is not None, "the recipe has a schedule"
+        measured = self.evaluated("candidate", made_policy(self.tuned))
+        self.scores = measured.metrics
+        return measured
+
+    def for_verdict(self, role: str, policy: PolicyFiles) -> OnGate:
+        """Measure a policy for the verdict alone: on the gate's problems, and on each held-out set."""
+        rewarded = made_reward_model(self.rewarded)
+        sections = GateSections(self.opened.recipe)
+        return OnGate(
+            self._measured(f"gate {role}", sections, policy, self.validated, rewarded),
+            {
+                name: self._measured(f"gate {role} on {name}", GateSections(held.recipe), policy, held.validated, None)
+                for name, held in self.held_out.items()
+            },
+        )
+
+    def _measured(
+        self,
+        name: str,
+        sections: Sections,
+        policy: PolicyFiles,
+        validated: StepResult,
+        rewarded: RewardModelFiles | None,
+    ) -> StepResult:
+        inputs = (policy, validated, rewarded, self.warmed)
+        result = call_step(self.opened, evaluate_policy, sections, *inputs, refresh=self.refresh, name=name)
+        self.steps.append(result)
+        return result
+
+
+def train_policy(opened: Opened, refresh: bool = False, resume: bool | None = None) -> Training:
+    """Data, validation, warm start, reward model and, where the recipe has a schedule, reinforcement learning.
+
+    Args:
+        refresh: nothing is taken from earlier steps.
+        resume: whether it is refused where it cannot go on with the training of this recipe that was cut off; None: it
+            is no run of the recipe by itself, and there is none to go on with.
+    """
+    recipe, run = opened.recipe, opened.run_id
+    data = call_preparation(opened)
+    version = data.version
+    runs.set_tags(run, {tags.DATA_REVISION: version.revision})
+    log_data(run, version)
+    for held in data.held_out.values():
+        log_data(run, held.version, held_out=True)
+    if data.held_out:
+        known = (f"{name} {held.version.digest[:8]}" for name, held in data.held_out.items())
+        opened.facts["held-out sets"] = ", ".join(known)
+    named = {"teacher": recipe.teacher, "judge": recipe.judge}
+    served = [key for key, settings in named.items() if settings is not None and settings.address is not None]
+    unknown = [f"nobody can say later which model stood behind {key}.address" for key in served]
+    base = recipe.policy.base
+    if base is not None and given_folder(base) is None:
+        unknown.append(unpinned_base(base))
+    makers = {
+        role: recipe_of(settings, recipe, role) for role, settings in frozen_models(recipe).items() if settings.recipe
+    }
+    apart = {role: call_apart(opened, maker, role) for role, maker in makers.items() if maker.data != recipe.data}
+    for other in apart.values():
+        log_data(run, other.version)
+    unpinned = "; ".join(
+        filter(None, (opened.code.unpinned, *data.unpinned, *(it.version.unpinned for it in apart.values()), *unknown))
+    )
+    if unpinned:
+        get_run_logger().warning(f"not pinned, so it cannot be reproduced: {unpinned}")
+        runs.set_tags(run, {tags.UNPINNED: unpinned})
+        opened.facts[UNPINNED] = unpinned
+
+    def step(task: Any, sections: Sections, *inputs: Any, name: str = "") -> StepResult:
+        steps.append(call_step(opened, task, sections, *inputs, refresh=refresh, name=name))
+        return steps[-1]
+
+    def learned(
+        maker: Recipe, rows: StepResult, warmed: StepResult, judges: Mapping[Role, PolicyFiles], of: str = ""
+    ) -> StepResult:
+        """The reward model of a recipe, of completions or of their steps; pairs or labels may ask a judge."""
+        assert maker.reward_model is not None
+        sections = RewardModelSections(maker)
+        inputs: tuple[StepResult, ...] = (rows, warmed)
+        if maker.reward_model.pairs is not None:
+            inputs += (step(label_pairs, JurySections(maker), *inputs, judges, name=of and f"{of}label_pairs"),)
+        if maker.reward_model.process is None:
+            return step(reward_model, sections, *inputs, name=of and f"{of}reward_model")
+        labelled = step(label_steps, LabelSections(maker), *inputs, judges, name=of and f"{of}label_steps")
+        return step(process_model, sections, *inputs, labelled, name=of and f"{of}process_model")
+
+    def frozen(role: Role, settings: FrozenSettings) -> PolicyFiles:
+        """A model that the policy learns from: as it lies there, or as a recipe of its own makes it."""
+        if settings.path is not None:
+            return given_policy(settings.path)
+        maker, rows = makers[role], validated
+        if role in apart:
+            rows = step(validate_data, ValidationSections(maker), apart[role].version, name=f"{role}: validate_data")
+        warmed = step(warm_start, WarmStartSections(maker), rows, name=f"{role}: warm_start")
+        if maker.schedule is None:
+            return made_policy(warmed)
+        rewarded = None
+        if any(reward.needs_reward_model for reward in maker.rewards):
+            rewarded = learned(maker, rows, warmed, {}, f"{role}: ")
+        tuned = step(fine_tune, FineTuneSections(maker), rows, warmed, rewarded, {}, name=f"{role}: fine_tune")
+        return made_policy(tuned)
+
+    going_on = GoingOn(opened, version, resume) if resume is not None else None
+    validated = call_validation(opened, data, refresh)
+    held_out = call_held_out_validation(opened, data, refresh)
+    steps = [data.result, validated]
+    for held in held_out.values():
+        steps += [held.result, held.validated]
+    warmed = step(warm_start, WarmStartSections(recipe), validated)
+    rewarded = None
+    teachers: dict[Role, PolicyFiles] = {}
+    if recipe.reward_model is not None:
+        if (recipe.judges_report or recipe.judges_rows) and (judge := frozen_models(recipe).get("judge")):
+            teachers["judge"] = frozen("judge", judge)
+        rewarded = learned(recipe, validated, warmed, dict(teachers))
+        if recipe.reward_model.report is not None:
+            learning = [("before training", made_policy(warmed))]
+            said = (made_reward_model(rewarded), learning, (), dict(teachers))
+            judged = step(reward_report, ReportSections(recipe), validated, *said)
+            require_trust(judged)
+    training = Training(opened, refresh, version, validated, warmed, rewarded, held_out=held_out, steps=steps)
+    if recipe.schedule is not None:
+        for role, settings in frozen_models(recipe).items():
+            if role not in teachers:
+                teachers[role] = frozen(role, settings)
+        inputs = (validated, warmed, rewarded, teachers)
+        context = context_of(opened, fine_tune.name, FineTuneSections(recipe), *inputs)
+        if going_on is not None:
+            going_on.begin(context.folder)
+        training.tuned = call_cached(fine_tune, context, *inputs, refresh=refresh)
+        steps.append(training.tuned)
+        if going_on is not None:
+            going_on.ended()
+    return training

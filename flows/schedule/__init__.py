@@ -1,0 +1,1 @@
+"""Deployments of prefect.yaml: served, watched, and told of new data and approvals."""

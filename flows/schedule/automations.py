@@ -1,0 +1,255 @@
+"""What Prefect's server tells people of where no process of ours is left to: crash, time-out, silence.
+
+Automations of the server post to the addresses that our own messages go to. They hold deployments of prefect.yaml, by
+their ids on that server, and are made anew, by name, whenever they are put up. An address stands in a Webhook block,
+which Prefect encrypts with a key that it keeps in the same database, and in no automation.
+
+    no heartbeat      a run whose process is gone, with its machine or its worker, becomes Crashed
+    crashed           a run became Crashed or TimedOut
+    NAME is silent    no run of a deployment began for as long as its schedule ever waits, and a while
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from itertools import islice, pairwise
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
+
+from cronsim import CronSim
+
+from flows.schedule.deployments import Deployment
+from flows.schedule.silence import GRACE, Schedules
+from models.errors import UserError
+from tasks.host import clock
+from tasks.host.plain_address import required
+from tasks.messages.receivers import BLOCK, Receiver, receivers
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from prefect.events.schemas.automations import AutomationCore
+
+OURS = "rewardflow: "
+"""Every name of ours begins so."""
+BEATS = 3
+"""Heartbeats in whose time at least one must come, as Prefect's guide has it. The last of a run is counted where it
+falls, so that what is dead is known after three to six of them."""
+AHEAD = 500
+"""Runs of a schedule that are looked at for its longest pause."""
+
+
+def automations_of(
+    deployments: Mapping[str, tuple[UUID, Schedules]],
+    blocks: Sequence[UUID],
+    address: str,
+    heartbeat: timedelta,
+    grace: timedelta = GRACE,
+) -> list[AutomationCore]:
+    """All of them, for deployments by name with their id on the server and their schedules.
+
+    Args:
+        blocks: Webhook blocks, one for each address that is told.
+        address: of the server's pages.
+        heartbeat: how often a run says that it goes on.
+        grace: how much longer than its longest pause a schedule may be silent.
+    """
+    from prefect.client.schemas.objects import StateType
+    from prefect.events.actions import CallWebhook, ChangeFlowRunState
+    from prefect.events.schemas.automations import AutomationCore, EventTrigger, Posture
+
+    ids = [f"prefect.deployment.{known}" for known, _ in deployments.values()]
+    runs: dict[str, Any] = {
+        "match": {"prefect.resource.id": "prefect.flow-run.*"},
+        "match_related": {"prefect.resource.role": "deployment", "prefect.resource.id": ids},
+    }
+    ended = {f"prefect.flow-run.{state}" for state in ("Completed", "Failed", "Cancelled", "Crashed", "TimedOut")}
+    beat = "prefect.flow-run.heartbeat"
+    made = [
+        AutomationCore(
+            name=f"{OURS}no heartbeat",
+            description="A run whose process is gone becomes Crashed, which frees its place and is told.",
+            trigger=EventTrigger(
+                **runs,
+                after={beat},
+                expect={beat, *ended},
+                for_each={"prefect.resource.id"},
+                posture=Posture.Proactive,
+                threshold=1,
+                within=heartbeat * BEATS,
+            ),
+            actions=[
+                ChangeFlowRunState(
+                    name=None,
+                    force=False,
+                    state=StateType.CRASHED,
+                    message="Its process gave no sign of life: it was killed, or is cut off.",
+                )
+            ],
+        ),
+        AutomationCore(
+            name=f"{OURS}crashed",
+            description="A run became Crashed or TimedOut: people are told.",
+            trigger=EventTrigger(
+                **runs,
+                expect={"prefect.flow-run.Crashed", "prefect.flow-run.TimedOut"},
+                for_each={"prefect.resource.id"},
+                posture=Posture.Reactive,
+                threshold=1,
+            ),
+            actions=[CallWebhook(block_document_id=block, payload=_crashed(address)) for block in blocks],
+        ),
+    ]
+    for name, (known, schedules) in deployments.items():
+        if not schedules:
+            continue
+        within = longest_pause(schedules, clock.now()) + grace
+        link = f"{address}/deployments/deployment/{known}"
+        made.append(
+            AutomationCore(
+                name=f"{OURS}{name} is silent",
+                description=f"No run of {name} began within {within}: people are told.",
+                trigger=EventTrigger(
+                    match=runs["match"],
+                    match_related={
+                        "prefect.resource.role": "deployment",
+                        "prefect.resource.id": f"prefect.deployment.{known}",
+                    },
+                    expect={"prefect.flow-run.Running"},
+                    posture=Posture.Proactive,
+                    threshold=1,
+                    within=within,
+                ),
+                actions=[CallWebhook(block_document_id=block, payload=_silent(name, within, link)) for block in blocks],
+            )
+        )
+    return made
+
+
+def longest_pause(schedules: Schedules, now: datetime) -> timedelta:
+    """The longest time between two runs that are due one after the other, as far as the next `AHEAD` show."""
+    dues = [list(islice(CronSim(cron, now.astimezone(ZoneInfo(zone))), AHEAD)) for cron, zone in schedules]
+    until = min(due[-1] for due in dues)  # of a denser schedule the runs end earlier
+    times = sorted({time.astimezone(ZoneInfo("UTC")) for due in dues for time in due if time <= until})
+    return max(after - before for before, after in pairwise(times))
+
+
+def put_up(deployments: Sequence[Deployment], grace: timedelta = GRACE) -> list[str]:
+    """Make the automations on Prefect's server, or make them anew. Returns their names; none where nobody is told.
+
+    Args:
+        grace: see `automations_of`.
+
+    Raises:
+        UserError: an address is none, or no deployment is known to the server.
+    """
+    from prefect.client.orchestration import get_client
+    from prefect.settings import get_current_settings
+
+    to = receivers()
+    if not to or not deployments:
+        return []
+    settings = get_current_settings()
+    heartbeat = timedelta(seconds=settings.flows.heartbeat_frequency or 180)
+    with get_client(sync_client=True) as client:
+        known = _known(client, deployments)
+        blocks = [_block(number, receiver) for number, receiver in enumerate(to, 1)]
+        address = str(client.api_url).rstrip("/").removesuffix("/api")
+        wanted = automations_of(known, blocks, address, heartbeat, grace)
+        there = {entry.name: entry for entry in client.read_automations() if entry.name.startswith(OURS)}
+        for automation in wanted:
+            if (old := there.pop(automation.name, None)) is not None and old.id is not None:
+                client.update_automation(old.id, automation)
+            else:
+                client.create_automation(automation)
+        for left in there.values():  # of deployments that are gone
+            if left.id is not None:
+                client.delete_automation(left.id)
+    return [automation.name for automation in wanted]
+
+
+def rest() -> None:
+    """Let the automations that tell of silence rest, as the schedule was ended on purpose; `put_up` ends that."""
+    from prefect.client.orchestration import get_client
+
+    with get_client(sync_client=True) as client:
+        for automation in client.read_automations():
+            if re.fullmatch(rf"{OURS}.* is silent", automation.name) and automation.id is not None:
+                client.pause_automation(automation.id)
+
+
+def take_down() -> list[str]:
+    """Remove the automations and the blocks with the addresses. Returns the names of the automations."""
+    from prefect.client.orchestration import get_client
+
+    with get_client(sync_client=True) as client:
+        removed = [entry for entry in client.read_automations() if entry.name.startswith(OURS)]
+        for automation in removed:
+            assert automation.id is not None, "the server gave it"
+            client.delete_automation(automation.id)
+        for block in client.read_block_documents():
+            if re.fullmatch(rf"{BLOCK}-\d+", block.name or ""):
+                client.delete_block_document(block.id)
+    return [automation.name for automation in removed]
+
+
+def require_lasting_server() -> None:
+    """Automations live on the server: one that ends with a command of ours would keep none.
+
+    Raises:
+        UserError: no other is named or runs, or the address of the one that is named holds a password.
+    """
+    from prefect.settings import PREFECT_API_URL
+
+    if not required("PREFECT_API_URL", str(PREFECT_API_URL.value() or "")):
+        raise UserError(
+            "automations need a Prefect server that goes on: set PREFECT_API_URL, or start one with `rewardflow ui`"
+        )
+
+
+def _block(number: int, receiver: Receiver) -> UUID:
+    from prefect.blocks.webhook import Webhook
+    from pydantic import SecretStr
+
+    block = Webhook(url=SecretStr(receiver.url), headers={"Content-Type": "application/json"})  # type: ignore[arg-type]
+    saved: Any = block.save(f"{BLOCK}-{number}", overwrite=True)
+    made: UUID = saved
+    return made
+
+
+def _known(client: Any, deployments: Sequence[Deployment]) -> dict[str, tuple[UUID, Schedules]]:
+    """Those that the server has, by name."""
+    from prefect.client.schemas.filters import DeploymentFilter
+
+    names = [deployment.name for deployment in deployments]
+    there = client.read_deployments(deployment_filter=DeploymentFilter.model_validate({"name": {"any_": names}}))
+    ids = {(entry.name, (entry.entrypoint or "").rpartition("/")[2]): entry.id for entry in there}
+    known: dict[str, tuple[UUID, Schedules]] = {
+        deployment.name: (ids[key], [(when.cron, when.timezone) for when in deployment.schedules])
+        for deployment in deployments
+        if (key := (deployment.name, deployment.entrypoint.rpartition("/")[2])) in ids
+    }
+    if not known:
+        raise UserError("Prefect's server knows none of the deployments of prefect.yaml: deploy or serve them first")
+    return known
+
+
+def _crashed(address: str) -> str:
+    """The message, which Prefect fills in, as JSON: the fields of `tasks.messages.event.Event`."""
+    link = f'"{address}/runs/flow-run/" ~ flow_run.id'
+    text = 'flow_run.name ~ " of " ~ deployment.name ~ " is " ~ flow_run.state.name ~ ": " ~ '
+    text += f'(flow_run.state.message or "no reason is known") ~ " " ~ {link}'
+    return (
+        f'{{"kind": "stopped", "text": {{{{ ({text}) | tojson }}}}, "link": {{{{ ({link}) | tojson }}}}, '
+        '"at": {{ (event.occurred | string) | tojson }}, "event_id": {{ ("prefect-" ~ event.id) | tojson }}}'
+    )
+
+
+def _silent(name: str, within: timedelta, link: str) -> str:
+    """The message, in which Prefect fills in when it is and an id."""
+    text = f"{name} is silent: no run began within {within} {link}"
+    said = json.dumps({"kind": "silent", "text": text, "link": link})
+    return said[:-1] + ', "at": {{ (firing.triggered | string) | tojson }}, "event_id": "prefect-{{ firing.id }}"}'

@@ -1,0 +1,81 @@
+"""The deployments of prefect.yaml, as data: what runs, on which schedules, with which parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, Field, ValidationError
+
+from flows.schedule.silence import Schedules
+from models.errors import UserError
+
+
+class CronSchedule(BaseModel):
+    """When to run, in cron's five fields."""
+
+    cron: str
+    timezone: str = "UTC"
+
+
+class ConcurrencyLimit(BaseModel):
+    """How many runs of one deployment may go on at once, and what becomes of one more."""
+
+    limit: int = Field(gt=0)
+    collision_strategy: Literal["ENQUEUE", "CANCEL_NEW"] = "ENQUEUE"
+
+
+class Deployment(BaseModel):
+    """One entry of `deployments:` in prefect.yaml; keys that only a work pool needs are passed over."""
+
+    name: str
+    entrypoint: str
+    """File of the flow and its function, `flows/train.py:train`, from the folder of prefect.yaml."""
+    description: str = ""
+    parameters: dict[str, Any] = {}
+    schedules: list[CronSchedule] = []
+    triggers: list[Any] = []
+    """Events that a run begins at, as Prefect's docs write them."""
+    concurrency_limit: ConcurrencyLimit | None = None
+    tags: list[str] = []
+    enforce_parameter_schema: bool = True
+    """False: its parameters may be what the form does not offer, such as a recipe outside recipes/."""
+
+
+class _File(BaseModel):
+    deployments: list[Deployment] = Field(min_length=1)
+
+
+def read_deployments(path: Path) -> list[Deployment]:
+    """The deployments of a prefect.yaml.
+
+    Raises:
+        UserError: the file is missing or no YAML, an entry lacks a key or has a wrong value, a flow's file is missing.
+    """
+    try:
+        content = yaml.safe_load(path.read_text())
+        deployments = _File.model_validate(content).deployments
+    except FileNotFoundError:
+        raise UserError(f"{path} is not there; run this in the folder that holds prefect.yaml") from None
+    except yaml.YAMLError as error:
+        raise UserError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from None
+    except ValidationError as error:
+        raise UserError(f"{path}: {first_problem(error)}") from None
+    for deployment in deployments:
+        file = path.parent / deployment.entrypoint.rpartition(":")[0]
+        if not file.is_file():
+            raise UserError(f"{path}: the entrypoint of {deployment.name} names {file}, which is not there")
+    return deployments
+
+
+def first_problem(error: ValidationError, above: tuple[str, ...] = ()) -> str:
+    """The first problem of a validation: its keys, below those of `above`, and what is wrong there."""
+    first = error.errors()[0]
+    return f"{'.'.join(map(str, (*above, *first['loc']))) or 'the file'}: {first['msg']}"
+
+
+def schedules_of(deployments: Sequence[Deployment]) -> dict[str, Schedules]:
+    """Name -> schedules, of those that have any."""
+    return {it.name: [(when.cron, when.timezone) for when in it.schedules] for it in deployments if it.schedules}

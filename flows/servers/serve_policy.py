@@ -1,0 +1,304 @@
+"""A registered policy behind vLLM's OpenAI server: started, watched, ended when nothing is in flight any more."""
+
+from __future__ import annotations
+
+import errno
+import json
+import math
+import os
+import re
+import shlex
+import signal
+import socket
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import FrameType
+
+from flows.servers.server_process import end, launch, wait_until_healthy
+from flows.servers.server_record import HOST, Server
+from models.engine.attention_heads import check_heads
+from models.engine.engine import has_vllm
+from models.errors import UserError
+from models.http_answers import answer_here
+from models.policy.use import Use, read_use
+from tasks.registered.export import SERVING, recipe_of, served_folder, served_name
+from tasks.tracking.recorded import Recorded
+from tasks.tracking.registry import VersionInfo
+
+START_SECONDS = 1800.0
+"""How long vLLM may take until it answers: on a GPU it compiles a large model for minutes."""
+SAY_SECONDS = 10.0
+"""Seconds between two lines while it starts."""
+EVERYWHERE = ("0.0.0.0", "::")
+"""Addresses by which a server listens on all of the machine's."""
+
+
+STAGES = (
+    ("", "loading the code of vLLM"),
+    ("non-default args", "starting the process of the engine"),
+    ("Starting to load model", "loading the weights"),
+    ("Loading weights took", "making the cache and warming up"),
+    ("torch.compile", "compiling the model"),
+    ("init engine", "opening the port"),
+)
+"""Stages of vLLM's start in their order, each with the text of the log that begins it."""
+
+_PREFIX = r"(?m)^(?:\([^)\n]*\) )?(?:[A-Z]+ [\d-]+ [\d:]+ )?(?:\[[^\]\n]*\] )?"
+"""What vLLM puts before a line of its log: process, level, time and place in the code."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where and how a policy is served."""
+
+    host: str = HOST
+    port: int = 8000
+    drain: float = 60.0
+    """Seconds that requests in flight may take when it is asked to end."""
+    options: tuple[str, ...] = ()
+    """Of vLLM's server, as they are."""
+
+    @property
+    def address(self) -> str:
+        """Where a client of this machine finds it."""
+        host = HOST if self.host in EVERYWHERE else self.host
+        return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
+
+
+def serve(said: Recorded, home: Path, place: Place) -> None:
+    """Serve a version until Ctrl-C or SIGTERM; what is in flight then is answered first.
+
+    Raises:
+        UserError: it is no policy that vLLM can serve, vLLM is not installed, the port is in use, the memory is too
+            small, or the server ended.
+    """
+    version = said.version
+    if version is None:
+        raise UserError(f"{said.label} is no version; `rewardflow models` lists what can be served")
+    if not has_vllm():
+        raise UserError("vLLM is not installed, which serves policies: pip install '.[cpu]', or '.[cuda]' on a GPU")
+    check_port(place.host, place.port)
+    with served_folder(said, home) as folder:
+        _serve_from(folder, said, version, home, place)
+
+
+def _serve_from(folder: Path, said: Recorded, version: VersionInfo, home: Path, place: Place) -> None:
+    """Serve what was exported to a folder."""
+    check_use(said.label, read_use(folder))
+    check_heads(folder, said.label)
+    on_cpu = _on_cpu(folder)
+    if place.host != HOST:
+        print(f"warning: {place.host} can be reached from elsewhere, and only VLLM_API_KEY asks who comes", flush=True)
+    names = (served_name(version), version.name)
+    options = [*_options(said, folder, on_cpu), *place.options]
+    # Ours stand last, where they win.
+    ours = ["--model", str(folder), "--served-model-name", *names, "--host", place.host, "--port", str(place.port)]
+    with _Asked() as asked:
+        log = home / "logs" / f"serve-{place.port}.log"
+        print(f"Starting vLLM with {said.label} on port {place.port} (log: {log}) ...", flush=True)
+        server = _launch([*options, *ours, "--enable-server-load-tracking"], place, log, home, on_cpu)
+        try:
+            _run(server, place, names, asked)
+        finally:
+            end({server.name: server}, home / SERVING)
+    print("Ended.")
+
+
+def check_use(label: str, use: Use) -> None:
+    """Make sure that vLLM draws what was evaluated.
+
+    Raises:
+        UserError: the policy is used with a second model, which vLLM leaves out.
+    """
+    if use.gated or use.mask_top_p < 1:
+        second = "a gate" if use.gated else "a mask"
+        raise UserError(
+            f"{label} is used with {second} that lies beside it, which vLLM does not know: it would serve another "
+            "policy than the one that was evaluated"
+        )
+
+
+def check_port(host: str, port: int) -> None:
+    """Make sure that a server could listen there now; of two that start at once, vLLM refuses the second.
+
+    Raises:
+        UserError: the port is in use, or the address is none of this machine's.
+    """
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # not hindered by connections that have ended
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                raise UserError(f"port {port} is in use: choose another with --port") from None
+            raise UserError(f"cannot listen on {host}, port {port}: {error.strerror}") from None
+
+
+def curl(address: str, name: str) -> str:
+    """A command that asks a served policy; it works where it is pasted into a shell."""
+    body = json.dumps({"model": name, "messages": [{"role": "user", "content": "1 + 2 ="}], "max_tokens": 64})
+    key = ' -H "Authorization: Bearer $VLLM_API_KEY"' if os.environ.get("VLLM_API_KEY") else ""
+    return f"curl {address}/v1/chat/completions -H 'Content-Type: application/json'{key} -d {shlex.quote(body)}"
+
+
+class _Asked:
+    """How often a person or a service asked to end, Ctrl-C or SIGTERM, while it is entered."""
+
+    times = 0
+
+    def __enter__(self) -> _Asked:
+        self.before = {number: signal.signal(number, self._count) for number in (signal.SIGTERM, signal.SIGINT)}
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for number, handler in self.before.items():
+            signal.signal(number, handler)
+
+    def _count(self, number: int, frame: FrameType | None) -> None:
+        self.times += 1
+
+
+def stage(log: str) -> str:
+    """Describe the stage of a starting server from its log, with its place among all stages."""
+    text = Path(log).read_text(encoding="utf-8", errors="replace")
+    reached = max(number for number, (marker, _) in enumerate(STAGES) if marker in text)
+    return f"{STAGES[reached][1]} ({reached + 1} of {len(STAGES)})"
+
+
+class _Starting:
+    """Asks whether a server is up, and prints every few seconds what it is doing."""
+
+    def __init__(self, server: Server, asked: _Asked) -> None:
+        self.server, self.asked, self.began, self.lines = server, asked, time.monotonic(), 0
+
+    def __call__(self) -> bool:
+        if self.asked.times:
+            return True
+        took = time.monotonic() - self.began
+        if took > SAY_SECONDS * (self.lines + 1):
+            self.lines += 1
+            print(f"  {took:.0f} s: {stage(self.server.log)}", flush=True)
+        return _get(self.server, "/health") is not None
+
+
+def _run(server: Server, place: Place, names: Sequence[str], asked: _Asked) -> None:
+    wait_until_healthy(server, _Starting(server, asked), START_SECONDS, _cause)
+    if asked.times:
+        return
+    print(f"\n  {names[0]}, also called {names[1]}: {server.address}/v1\n\n{curl(server.address, names[1])}\n")
+    print("Ctrl-C or SIGTERM ends it when what is in flight is answered.", flush=True)
+    while server.process() and not asked.times:
+        time.sleep(0.2)
+    if not asked.times:
+        raise UserError(f"vLLM ended by itself: {_cause(server.log)} (log: {server.log})")
+    _drain(server, place.drain, asked)
+
+
+def _drain(server: Server, seconds: float, asked: _Asked) -> None:
+    """Wait until nothing is in flight, at most so long, or until asked again.
+
+    vLLM's own ending does not do: it lets go of requests in flight, and may wait for ever for their connections.
+    """
+    deadline, before = time.monotonic() + seconds, asked.times
+    said = False
+    while server.process() and (count := _in_flight(server)) != 0 and asked.times == before:
+        if time.monotonic() > deadline:
+            many = "an unknown number of" if count is None else count
+            print(f"{many} requests in flight are dropped: {seconds:.0f} s are over", flush=True)
+            return
+        if count is not None and not said:
+            print(
+                f"Waiting for {count} requests in flight, {seconds:.0f} s at most; Ctrl-C again drops them", flush=True
+            )
+            said = True
+        time.sleep(0.1)
+
+
+def _in_flight(server: Server) -> int | None:
+    """Requests that are not wholly answered yet; None where the server does not say, as where it is too busy to."""
+    try:
+        load = json.loads(_get(server, "/load") or b"null")
+    except (ValueError, RecursionError):
+        return None
+    count = load.get("server_load") if isinstance(load, dict) else None
+    return count if isinstance(count, int) else None
+
+
+def _get(server: Server, path: str) -> bytes | None:
+    return answer_here(server.address + path)
+
+
+def _launch(arguments: Sequence[str], place: Place, log: Path, home: Path, on_cpu: bool) -> Server:
+    # As for the engine: on a CPU no core is kept from what else runs, such as the server that this one is to replace.
+    # One process computes and schedules: each further one would load all of vLLM's code again before it starts.
+    cpu = {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "VLLM_ENABLE_V1_MULTIPROCESSING": "0"}
+    quiet = {"VLLM_NO_USAGE_STATS": "1", **(cpu if on_cpu else {})}
+    command = [sys.executable, "-m", "flows.servers.vllm_server", str(os.getpid()), *arguments]
+    server = launch("vLLM", command, place.port, log, {**quiet, **os.environ}, cwd=home)
+    return replace(server, address=place.address)
+
+
+def _options(said: Recorded, folder: Path, on_cpu: bool) -> list[str]:
+    """Options of vLLM for this version on this machine."""
+    trusted = (recipe_of(said).get("policy") or {}).get("trust_remote_code")
+    return [*(["--trust-remote-code"] if trusted else []), *(cpu_options() if on_cpu else [])]
+
+
+def cpu_options() -> list[str]:
+    """Options of vLLM on a CPU; those of a user stand after them and win, such as `--no-enforce-eager`.
+
+    The model is not compiled: that takes minutes at every start, and few answers are long enough to make up for it.
+    """
+    from models.engine.vllm_engine import CACHE_MOST
+
+    # Unset, the cache takes nearly all memory, and leaves none to the server that replaces this one.
+    cache = ["--max-model-len", "auto", "--kv-cache-memory-bytes", str(CACHE_MOST)]
+    return ["--dtype", "float32", *cache, "--enforce-eager", "--distributed-executor-backend", "uni"]
+
+
+def _on_cpu(folder: Path) -> bool:
+    """Whether vLLM computes on the CPU here; its memory is then held against the weights.
+
+    Raises:
+        UserError: they do not fit.
+    """
+    import torch
+
+    if torch.cuda.is_available():
+        return False
+    import psutil
+
+    from models.engine.vllm_engine import CACHE_MOST
+    from models.policy.weights_header import tensor_shapes
+
+    shapes = [shape for file in folder.glob("*.safetensors") for shape in tensor_shapes(file).values()]
+    needed = 4 * sum(map(math.prod, shapes)) + CACHE_MOST
+    free = psutil.virtual_memory().available
+    if needed > free:
+        raise UserError(
+            f"{folder.name}: float32 weights and cache take {needed / 1e9:.1f} GB of memory, and {free / 1e9:.1f} GB "
+            "are free"
+        )
+    return True
+
+
+def _cause(log: str) -> str:
+    """The error that ended vLLM: the first that its processes wrote, of which the last ones are only an echo."""
+    text = Path(log).read_text(encoding="utf-8", errors="replace")
+    pattern = (
+        r"(?m)^((?:[\w.]*(?:Error|Exception)): .+(?:\n {2}\S.+)?|error: .+)$"  # pydantic says what on a second line
+    )
+    errors = [" ".join(error.split()) for error in re.findall(pattern, re.sub(_PREFIX, "", text))]
+    if any("Address already in use" in error for error in errors):
+        return "another server took its port meanwhile; choose another with --port"
+    return errors[0][:300] if errors else _last_words(log)
+
+
+def _last_words(log: str) -> str:
+    """The last line of a log without what vLLM puts before each."""
+    text = Path(log).read_text(encoding="utf-8", errors="replace")
+    lines = [line for line in text.splitlines() if line.strip() and "warn" not in line.lower()]
+    return re.sub(_PREFIX, "", lines[-1])[:120] if lines else "no word yet"

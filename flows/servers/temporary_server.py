@@ -1,0 +1,161 @@
+"""The Prefect server of one command, where no other runs: in a session of its own, so that a Ctrl-C at the terminal,
+which reaches every process of the command, does not end it before the flow could tell it how it ended.
+
+It listens on a socket that is bound before it starts, ends with the command, and watches for the command's death: a
+command that was killed leaves no server behind. A server that dies before its command is started again on that socket,
+where whoever asks meanwhile waits: a training does not end because its Prefect server did.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import logging
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+
+from flows.runtime import collection
+from flows.runtime.environment import STARTER
+from flows.servers.orphan_watch import end_with
+from flows.servers.server_process import wait_until_healthy
+from flows.servers.server_record import HOST, Server
+from models.errors import UserError
+from tasks.host.plain_address import required
+
+END_SECONDS = 5.0
+"""How long it may take to end by itself."""
+RESTARTS = 5
+"""How often a server is started again that dies under a run."""
+
+_LOG = logging.getLogger("rewardflow")
+_server: Server | None = None
+
+
+def start(home: Path) -> Callable[[], None]:
+    """Start the server and set PREFECT_API_URL to it, unless another is chosen or one runs; before Prefect is imported.
+
+    It ends when this process does. Returns what waits until it answers: it starts while the caller imports.
+
+    Raises:
+        UserError: the address that is chosen holds a password.
+    """
+    global _server
+    required("PREFECT_API_URL", os.environ.get("PREFECT_API_URL", ""))
+    if "PREFECT_API_URL" in os.environ or _chosen_by_profile():
+        return lambda: None
+    (home / "logs").mkdir(parents=True, exist_ok=True)
+    log = home / "logs" / "prefect-temporary.log"
+    log.unlink(missing_ok=True)
+    kept = _Kept(log)
+    child, address = kept.child, f"http://{HOST}:{kept.heard.getsockname()[1]}"
+    # Before Prefect is imported, so that it comes after whatever Prefect still sends on its way out.
+    atexit.register(kept.end)
+    server = Server("prefect", address, child.pid, psutil.Process(child.pid).create_time(), str(log))
+    os.environ["PREFECT_API_URL"] = f"{address}/api"
+    _server = server
+
+    def answers() -> None:
+        wait_until_healthy(server)
+        threading.Thread(target=kept.keep, daemon=True).start()
+
+    return answers
+
+
+def is_temporary() -> bool:
+    """Whether the Prefect server that this process uses is used by nobody else."""
+    from prefect.settings import PREFECT_API_URL
+
+    address = PREFECT_API_URL.value()
+    return not address or (_server is not None and address == f"{_server.address}/api")
+
+
+class _Kept:
+    """The server's process, and the socket that outlives it."""
+
+    def __init__(self, log: Path) -> None:
+        self.log = log
+        self.heard = socket.socket()
+        self.heard.bind((HOST, 0))
+        self.heard.listen(128)
+        self.environment = {
+            "PREFECT_SERVER_LOGGING_LEVEL": "WARNING",
+            **os.environ,
+            "PREFECT_UI_ENABLED": "0",
+            "PREFECT__SERVER_EPHEMERAL": "1",
+            "PREFECT__SERVER_FINAL": "1",
+            STARTER: str(os.getpid()),
+        }
+        self._ending = threading.Lock()
+        self.child = self._launched()
+
+    def keep(self) -> None:
+        """Start it again whenever it dies, a few times at most; returns when it is to end."""
+        for _ in range(RESTARTS):
+            status = self.child.wait()
+            with self._ending:
+                if self.heard.fileno() < 0:
+                    return
+                _LOG.warning("the Prefect server of this run ended (status %d); it is started again", status)
+                self.child = self._launched()
+
+    def end(self) -> None:
+        """End it, and start none again."""
+        with self._ending:
+            self.heard.close()
+            self.child.terminate()
+        try:
+            self.child.wait(END_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.child.kill()
+            self.child.wait()
+
+    def _launched(self) -> subprocess.Popen[bytes]:
+        with self.log.open("a") as words:
+            return subprocess.Popen(
+                [sys.executable, "-m", "flows.servers.temporary_server", str(self.heard.fileno()), str(os.getpid())],
+                env=self.environment,
+                pass_fds=(self.heard.fileno(),),
+                stdin=subprocess.DEVNULL,
+                stdout=words,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+
+def _chosen_by_profile() -> bool:
+    """Whether a profile of Prefect's names a server."""
+    named = os.environ.get("PREFECT_PROFILES_PATH") or Path(os.environ.get("PREFECT_HOME", "")) / "profiles.toml"
+    with contextlib.suppress(OSError):
+        return "PREFECT_API_URL" in Path(named).read_text(errors="replace")
+    return False
+
+
+def _serve(handle: int, starter: int) -> None:
+    """Serve Prefect's API on the listening socket `handle` until SIGTERM or the death of the process `starter`."""
+    collection.postpone()
+    end_with(starter, END_SECONDS)
+    import uvicorn
+    from prefect.server.api import server  # noqa: F401 - the application's module, imported before collecting begins
+
+    collection.begin()
+    config = uvicorn.Config(
+        "prefect.server.api.server:create_app",
+        factory=True,
+        log_level="error",
+        lifespan="on",
+        timeout_graceful_shutdown=2,
+    )
+    uvicorn.Server(config).run(sockets=[socket.socket(fileno=handle)])
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        raise UserError("started by flows.command_line only")
+    _serve(int(sys.argv[1]), int(sys.argv[2]))

@@ -1,0 +1,1 @@
+"""Where training and generation run: learners, engines, clusters and GPUs."""

@@ -1,0 +1,229 @@
+"""The loop of a fine-tuning, run here or by several learners, and what is written of its rounds meanwhile."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from prefect import get_run_logger
+
+from models.bases.source import carry_source
+from models.fits import Fitted
+from models.judges.open_judge import opened_judge
+from models.judges.settings import JudgeSettings
+from models.learner.supervised import Report
+from models.loop import first_rounds
+from models.loop.alarm import AlarmSettings, Collapse
+from models.loop.build import open_teachers
+from models.loop.judge import Role
+from models.loop.loop import Watchers, run_loop
+from models.loop.method import Slots
+from models.loop.read_problems import longest_in_training, with_reference
+from models.loop.readings import Readings
+from models.loop.rollout import Problem
+from models.loop.schedule import ScheduleSettings
+from models.loop.truncation import TruncationSettings
+from models.loop.world import World
+from models.policy.build import PolicySettings, open_policy
+from models.policy.folder import save_model_folder
+from models.policy.teacher import TeacherSettings
+from models.policy.weights import plain_model
+from models.recipe.sections import of
+from models.text.encoding import Codec
+from tasks.compute.open_learner import (
+    EngineSections,
+    LearnerSections,
+    ScorerSections,
+    build_learner,
+    engine_for,
+    reward_scorer,
+)
+from tasks.compute.precision import precision_folder
+from tasks.compute.shared_engine import place_for_learners
+from tasks.pages.curves import first_curves
+from tasks.registered.reward_model import made_reward_model
+from tasks.runner import interrupt
+from tasks.runner.progress import progress
+from tasks.runner.results import CHECKPOINTS
+from tasks.runner.step import StepResult, reference_folder
+from tasks.tracking import records, runs, tags
+from tasks.tracking.metrics import MetricLog
+
+T = TypeVar("T")
+_LOG = logging.getLogger("rewardflow.steps")
+JOURNAL = "metrics.jsonl"
+"""Metrics of every round, in the step's folder."""
+POLICY = "policy"
+"""The model folder that is made, there too."""
+
+
+class FineTuneSections(EngineSections, LearnerSections, ScorerSections):
+    """What the policy depends on, beside rows, warm start and reward model."""
+
+    policy: PolicySettings = of("policy")
+    slots: Slots
+    open_ended: bool
+    """Follows from slots and schedule."""
+    truncated: TruncationSettings
+    alarm: AlarmSettings | None
+    teacher: TeacherSettings | None
+    judge: JudgeSettings | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """A fine-tuning that is to be made."""
+
+    recipe: FineTuneSections
+    settings: ScheduleSettings
+    start: Path
+    """The model folder that the policy begins with."""
+    codec: Codec
+    problems: Sequence[Problem]
+    teachers: Mapping[Role, Path]
+    rewarded: StepResult | None
+    home: Path
+    folder: Path
+    """Of the step: checkpoints, journal, and the policy that is made."""
+    run_id: str
+
+
+@dataclass
+class Seen:
+    """What the rounds of this process have told."""
+
+    last: dict[str, float] = field(default_factory=dict)
+    """The last value of each metric."""
+    seconds: float = 0.0
+    """That they took."""
+
+
+@contextmanager
+def watched_rounds(rounds: int, slots: Slots, folder: Path, run_id: str) -> Iterator[tuple[Watchers, Seen]]:
+    """Watchers that write a loop's metrics to journal, tracking store and progress bar, and what they have seen.
+
+    They warn after the first rounds where nothing is learned.
+    """
+    seen = Seen()
+    first: dict[int, dict[str, float]] = {}
+    with (
+        MetricLog(run_id, folder / JOURNAL) as log,
+        progress("fine-tune", rounds, ("reward/total", "rollouts/length")) as advance,
+    ):
+
+        def metrics(round_number: int, values: dict[str, float]) -> None:
+            seen.last.update(values)
+            seen.seconds += values["seconds/round"]
+            advance(round_number, values)
+            log(round_number, values | first_curves(values))
+            if round_number <= first_rounds.ROUNDS:
+                first[round_number] = values
+                if len(first) == round_number == first_rounds.ROUNDS:
+                    for line in first_rounds.warnings_of(list(first.values()), slots):
+                        _LOG.warning("fine-tune: %s", line)
+
+        def samples(round_number: int, rows: list[dict[str, object]]) -> None:
+            records.log_table(run_id, f"samples/round_{round_number:05d}.json", rows)
+
+        def resumed(done: int) -> None:
+            log.replay(done)
+            if done:
+                get_run_logger().info(f"going on from the checkpoint after round {done}")
+                advance(done, {})
+
+        yield Watchers(metrics, samples, resumed, interrupt.raise_again), seen
+
+
+def fit_here(asked: Asked, watchers: Watchers) -> Collapse | None:
+    """Open everything, run the loop in this process and write the policy. Returns its collapse, where there was one."""
+    recipe, settings, codec, home = asked.recipe, asked.settings, asked.codec, asked.home
+    trusted = recipe.policy.trust_remote_code
+    policy, tokenizer = open_policy(asked.start, trust_remote_code=trusted)
+    learner = build_learner(policy, recipe, settings, home, asked.run_id, asked.teachers)
+    open_teachers(learner, tokenizer, asked.teachers, recipe.teacher, trust_remote_code=trusted)
+    problems = with_reference(asked.problems, learner, recipe, reference_folder(home))
+    draws = recipe.rollouts.draws
+    with (
+        engine_for(asked.start, recipe, codec, learner.autocast, problems) if draws else nullcontext() as engine,
+        opened_judge(recipe.judge, asked.teachers.get("judge"), asked.start, recipe.seed) as judge,
+    ):
+        scorer = reward_scorer(made_reward_model(asked.rewarded), recipe, home, codec)
+        unread = Readings(learner, settings.token_budget)
+        world = World(codec, engine, scorer, recipe.seed, learner, unread, recipe.truncated, asked.start, judge)
+        checkpoints = asked.folder / CHECKPOINTS
+        collapse = run_loop(world, recipe.slots, settings, problems, checkpoints, watchers, recipe.alarm)
+
+    def complete(into: Path) -> None:
+        carry_source(asked.start, into)
+        recipe.rollouts.export(learner, codec, asked.start, into)
+
+    save_model_folder(plain_model(learner.policy), tokenizer, asked.folder / POLICY, complete)
+    return collapse
+
+
+def fit_together(make: Callable[..., Fitted[T]], fit: object, log: MetricLog, report: Report, run_id: str) -> T:
+    """Have the flow's learners make a fit of `models.fits`. Returns what they have measured of it.
+
+    Raises:
+        UserError: whatever the learners say.
+    """
+    from tasks.compute.learner_group import Joint, learn_together
+
+    def resumed(done: int) -> None:
+        log.replay(done)
+
+    watchers = Watchers(report, lambda number, rows: None, resumed, interrupt.raise_again)
+    fitted: Fitted[T] = learn_together(*place_for_learners(), Joint(make, fit), watchers)
+    runs.set_tags(run_id, {tags.PRECISION: fitted.precision})
+    return fitted.measured
+
+
+def fit_with_learners(asked: Asked, watchers: Watchers) -> Collapse | None:
+    """Have the flow's learners run the loop and write the policy. Returns its collapse, where there was one.
+
+    Raises:
+        UserError: whatever the learners say.
+    """
+    import torch
+
+    from models.engine.hosted import Order
+    from models.training import Trained, Training, train
+    from tasks.compute.learner_group import Joint, learn_together
+
+    recipe, settings = asked.recipe, asked.settings
+    fitted = asked.rewarded
+    training = Training(
+        seed=recipe.seed,
+        policy=recipe.policy,
+        slots=recipe.slots,
+        schedule=settings,
+        truncated=recipe.truncated,
+        alarm=recipe.alarm,
+        start=asked.start.absolute(),
+        problems=asked.problems,
+        form=asked.codec.form,
+        teachers={role: folder.absolute() for role, folder in asked.teachers.items()},
+        served=recipe.teacher,
+        judge=recipe.judge,
+        reward_model=None if fitted is None else (Path(fitted.folder) / "reward_model").absolute(),
+        score_budget=recipe.score_budget,
+        precisions=precision_folder(asked.home).absolute(),
+        reference_log_probs=reference_folder(asked.home).absolute(),
+        checkpoints=(asked.folder / CHECKPOINTS).absolute(),
+        result=(asked.folder / POLICY).absolute(),
+    )
+    order = Order(
+        folder=training.start,
+        settings=recipe.engine,
+        longest=longest_in_training(asked.problems, asked.codec, recipe),
+        end=asked.codec.ends,
+        dtype=torch.float32,
+        trust_remote_code=recipe.policy.trust_remote_code,
+    )
+    trained: Trained = learn_together(*place_for_learners(), Joint(train, training, order), watchers)
+    runs.set_tags(asked.run_id, {tags.PRECISION: trained.precision})
+    return trained.collapse

@@ -1,0 +1,102 @@
+"""The place on a machine's GPUs: one step at a time learns or generates there, of whichever folder or server it is.
+
+Two locks, for two readers. A Prefect concurrency limit, named by the host, shows in Prefect's UI who waits; runs of
+other hosts on the same server have limits of their own. A file lock of the kernel holds between runs that know
+different servers, and is free the moment that a process is gone; it is taken only where there is a GPU. Prefect frees
+the slot of a process that is gone after a minute; who comes next on this host does not wait for that (left_leases.py).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import socket
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+from tasks.state import left_leases
+
+LEASE = 60.0
+"""Seconds that Prefect's server keeps the slot of a process that it does not hear of; the least that it takes."""
+LOCK = "rewardflow-gpu.lock"
+"""File in the host's folder of temporary files, which all its users share."""
+_holding = 0
+"""How often this process has the place: 0 or 1."""
+
+
+def limit_name() -> str:
+    """Name of this host's concurrency limit on a Prefect server."""
+    return f"gpu-{socket.gethostname()}"
+
+
+@contextmanager
+def gpu_slot() -> Iterator[None]:
+    """Hold the place; learners and engines that take a GPU's memory are made inside."""
+    import torch
+
+    with _limit_of_host(), ExitStack() as also:
+        if torch.cuda.is_available():
+            also.enter_context(of_host(Path(tempfile.gettempdir())))
+        also.enter_context(_noted())
+        yield
+
+
+def place_is_held() -> bool:
+    """Whether this process has the place."""
+    return _holding > 0
+
+
+@contextmanager
+def _noted() -> Iterator[None]:
+    global _holding
+    _holding += 1
+    try:
+        yield
+    finally:
+        _holding -= 1
+
+
+@contextmanager
+def _limit_of_host() -> Iterator[None]:
+    """Hold the slot on the Prefect server.
+
+    As Prefect's `concurrency`, which does not say what lease it was given.
+    """
+    from prefect.concurrency import _events as events
+    from prefect.concurrency import _sync as slots
+    from prefect.concurrency._leases import maintain_concurrency_lease
+    from prefect.settings import PREFECT_API_URL
+
+    server, folder = str(PREFECT_API_URL.value()), left_leases.folder_of_user()
+    left_leases.give_back(server, folder, slots.release_concurrency_slots_with_lease)
+    granted = slots.acquire_concurrency_slots_with_lease([limit_name()], 1, lease_duration=LEASE, strict=True)
+    began = events.emit_concurrency_acquisition_events(granted.limits, 1)
+    try:
+        with (
+            left_leases.kept(granted.lease_id, server, folder),
+            maintain_concurrency_lease(granted.lease_id, LEASE, raise_on_lease_renewal_failure=True),
+        ):
+            yield
+    finally:
+        slots.release_concurrency_slots_with_lease(granted.lease_id)
+        events.emit_concurrency_release_events(granted.limits, 1, began)
+
+
+@contextmanager
+def of_host(folder: Path) -> Iterator[None]:
+    """Hold the lock of a host, against every process on it.
+
+    Args:
+        folder: that all of them see.
+    """
+    path = folder / LOCK
+    with suppress(FileExistsError):  # made once, by whoever is first; others may only read it
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDONLY | os.O_NOFOLLOW, 0o644))
+    lock = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)

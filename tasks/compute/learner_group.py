@@ -1,0 +1,250 @@
+"""Learners in processes of their own: started together, listened to, and started again where one of them is gone.
+
+Each is a rank of what they make: `models.training.train`, or a fit of `models.fits`. What the first tells of its
+rounds comes through a mailbox to this process, which alone writes it down. A group whose processes end goes on from
+its last checkpoint in fresh ones, or begins again where it keeps none, and ends with the weights that it would have
+had; one that runs out of memory goes on so with shorter rows.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from ipaddress import ip_address
+from typing import Any, Generic, Protocol, Self, TypeVar
+
+import psutil
+import torch
+
+from models.engine.engine import Engine
+from models.engine.hosted import Order
+from models.errors import UserError
+from models.learner.out_of_memory import NeedsLess
+from models.loop.loop import Watchers
+from models.placement import PlacementSettings
+from models.policy.build import first_line
+from models.ranks import Ranks, joined_ranks, listening_at, meet
+from models.training import OpenEngine
+from tasks.compute import cluster
+from tasks.compute.cluster import Cluster, Gone
+
+RESTARTS = 3
+"""Fresh groups that a training may take for processes that were gone, before it has made another checkpoint."""
+LISTEN_SECONDS = 0.2
+"""Between two looks into the mailbox."""
+GRACE_SECONDS = 5.0
+"""How long after the error of one learner it is waited for news of the others: where one is gone, the others break."""
+SILENT = timedelta(hours=2)
+"""How long ranks wait for one another: a reward or an engine may be what one of them is at."""
+
+
+class Mailbox:
+    """What the first learner tells, until it is taken."""
+
+    def __init__(self) -> None:
+        self._letters: list[tuple[str, tuple[Any, ...]]] = []
+
+    def put(self, kind: str, *content: Any) -> None:
+        """Leave a letter of a kind: the name of one of the `Watchers`."""
+        self._letters.append((kind, content))
+
+    def take(self) -> list[tuple[str, tuple[Any, ...]]]:
+        """All letters that were left, in their order."""
+        letters, self._letters = self._letters, []
+        return letters
+
+
+class _Lighter(Protocol):
+    def with_less(self, less: NeedsLess) -> Self: ...
+
+
+Data = TypeVar("Data", bound=_Lighter)
+
+
+@dataclass(frozen=True)
+class Joint(Generic[Data]):
+    """What learners make together."""
+
+    make: Callable[[Data, Ranks, OpenEngine, Watchers], Any]
+    """A function of a module, called on every rank."""
+    data: Data
+    """What each is given."""
+    order: Order | None = None
+    """What the first one's engines are opened with, but for their precision, which is the learners'; None where none
+    is asked."""
+
+
+@dataclass(frozen=True)
+class Seat:
+    """A learner's place in its group."""
+
+    number: int
+    count: int
+    address: tuple[str, int]
+    """Host and port where the first learner listens for the others."""
+    threads: int | None
+    """That it computes with; None: as many as torch takes by itself."""
+
+
+class HostedLearner:
+    """A rank in a process of its own."""
+
+    def __init__(self) -> None:
+        self._listening: socket.socket | None = None
+
+    def listen(self) -> tuple[str, int]:
+        """Be the first of its group. Returns where it listens for the others, from now on: on this address alone."""
+        self._listening = listening_at(cluster.own_address())
+        host, port = self._listening.getsockname()[:2]
+        return host, port
+
+    def learn(self, made: Joint[Any], seat: Seat, placed: tuple[Cluster, PlacementSettings], mailbox: Any) -> Any:
+        """Make it with the others."""
+        if seat.threads is not None:
+            torch.set_num_threads(seat.threads)
+        where, placement = placed
+
+        @contextmanager
+        def engine(autocast: torch.dtype | None) -> Iterator[Engine]:
+            assert made.order is not None, "it asks engines"
+            fleet = cluster.placed_fleet(where, placement, replace(made.order, dtype=autocast or torch.float32))
+            try:
+                yield fleet
+            finally:
+                fleet.close()
+
+        _stay_on(seat.address[0])
+        torch.distributed.init_process_group(
+            "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo",
+            store=meet(seat.number, seat.count, seat.address, SILENT, self._listening),
+            timeout=SILENT,
+            world_size=seat.count,
+            rank=seat.number,
+        )
+        try:
+            return made.make(made.data, joined_ranks(), engine, _to(mailbox))
+        finally:
+            torch.distributed.destroy_process_group()
+
+
+def _stay_on(host: str) -> None:
+    """Keep what gloo and NCCL send on loopback where the ranks meet there: by themselves they listen on an address that
+    the machine's name has, or on its network. What the user says of interfaces holds."""
+    if not ip_address(host).is_loopback:
+        return
+    for interface, addresses in psutil.net_if_addrs().items():
+        if any(known.address == host for known in addresses):
+            for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
+                os.environ.setdefault(name, interface)
+
+
+def learn_together(where: Cluster, placement: PlacementSettings, made: Joint[Any], watchers: Watchers) -> Any:
+    """Have `placement.learners` processes make something, and start them again where one is gone; they end with this
+    call.
+
+    Args:
+        where: they are placed.
+        placement: how many, and the engines of the first.
+        made: what they make.
+        watchers: told in this process; whatever `proceed` raises ends the learners.
+
+    Returns:
+        What the first of them returns.
+
+    Raises:
+        UserError: what a learner says, or that their processes ended again and again.
+    """
+    lost, done = 0, -1
+    while True:
+        heard = _Heard(watchers)
+        try:
+            return _one_group(where, placement, made, heard)
+        except NeedsLess as less:
+            made = replace(made, data=made.data.with_less(less))
+            warnings.warn(f"{less}; the learners are started again", stacklevel=2)
+        except Gone as error:
+            lost = lost + 1 if heard.began == done else 1
+            done = heard.began
+            if lost > RESTARTS:
+                raise UserError(f"learners: a process was gone {lost} times ({first_line(error)})") from None
+            warnings.warn(f"learners: {first_line(error)}; they are started again", stacklevel=2)
+
+
+@dataclass
+class _Heard:
+    """The watchers, and the round that a group began with."""
+
+    watchers: Watchers
+    began: int = -1
+
+    def letters(self, letters: Sequence[tuple[str, tuple[Any, ...]]]) -> None:
+        """Tell the watchers."""
+        for kind, content in letters:
+            if kind == "resumed":
+                (self.began,) = content
+            getattr(self.watchers, kind)(*content)
+
+
+def _one_group(where: Cluster, placement: PlacementSettings, made: Joint[Any], heard: _Heard) -> Any:
+    """Start the learners, listen until all are done or one is not, and end them."""
+    count = placement.learners
+    resources = where.of_each_learner(placement)
+    threads = None
+    if where.address is None and not resources["num_gpus"]:
+        threads = max(1, torch.get_num_threads() // count)
+    mailbox = cluster.start(Mailbox, {"num_cpus": 0, "num_gpus": 0})
+    learners = [cluster.start(HostedLearner, resources) for _ in range(count)]
+    try:
+        address = cluster.answer(learners[0].listen.remote())
+        asked = [
+            learner.learn.remote(made, Seat(number, count, address, threads), (where, placement), mailbox)
+            for number, learner in enumerate(learners)
+        ]
+        waiting = asked
+        while waiting:
+            finished, waiting = cluster.finished(waiting, LISTEN_SECONDS)
+            heard.letters(cluster.answer(mailbox.take.remote()))
+            heard.watchers.proceed()
+            for reference in finished:
+                _raise_first(reference, waiting)
+        heard.letters(cluster.answer(mailbox.take.remote()))
+        return cluster.answer(asked[0])
+    finally:
+        for actor in (*learners, mailbox):
+            cluster.end(actor)
+
+
+def _raise_first(reference: Any, others: Sequence[Any]) -> None:
+    """Raise the error of a learner that has one: that another is gone, where that is why."""
+    try:
+        cluster.answer(reference)
+    except (Gone, KeyboardInterrupt):
+        raise
+    except Exception as error:
+        until = time.monotonic() + GRACE_SECONDS
+        left = list(others)
+        while left and (remaining := until - time.monotonic()) > 0:
+            ended, left = cluster.finished(left, remaining)
+            for other in ended:
+                try:
+                    cluster.answer(other)
+                except Gone:
+                    raise
+                except Exception:
+                    continue
+        raise error
+
+
+def _to(mailbox: Any) -> Watchers:
+    """Watchers that write letters."""
+    return Watchers(
+        metrics=lambda number, values: mailbox.put.remote("metrics", number, values),
+        samples=lambda number, rows: mailbox.put.remote("samples", number, rows),
+        resumed=lambda rounds: mailbox.put.remote("resumed", rounds),
+    )

@@ -1,0 +1,195 @@
+"""A policy measured with the recipe's evaluation settings, by evaluations and reviews by people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from models.engine.engine import Engine, EngineSettings, Sampling
+from models.episodes.play import EpisodeSettings
+from models.errors import UserError
+from models.evaluation.evaluate import STAGES, evaluate
+from models.evaluation.records import Completion, PromptRecord
+from models.evaluation.strategy import Spent, Strategic, Strategy
+from models.loop.attempt import Grade, Verify
+from models.loop.read_problems import LengthSections, longest_sequence
+from models.loop.rollout import Problem
+from models.loop.slots import Reward
+from models.policy.aspects import InUse
+from models.policy.base_folder import check_base_folder
+from models.policy.use import read_use
+from models.recipe.sections import of
+from models.rewards.exact_answer import by_answer
+from models.text.encoding import Codec
+from tasks.compute.open_learner import ScorerSections, reward_scorer
+from tasks.compute.run_tokens import RunTokens
+from tasks.compute.shared_engine import lent_engine
+from tasks.registered.policy import PolicyFiles
+from tasks.registered.reward_model import RewardModelFiles
+from tasks.runner.progress import stages
+
+
+class EvaluationSections(LengthSections, ScorerSections):
+    """What every evaluation depends on, beside rows, policy and reward model."""
+
+    policy: InUse = of("used_policy")
+    engine: EngineSettings
+    temperature: float = of("evaluation.temperature")
+    top_p: float = of("evaluation.top_p")
+    evaluation_seed: int = of("evaluation.seed")
+    samples: int = of("evaluation.samples")
+    episodes: EpisodeSettings | None = of("rollouts.episodes")
+    verifier: Reward | None
+    """Decides what is right; None: the problems' answers do."""
+
+    @property
+    def verify(self) -> Verify:
+        """The rule that decides."""
+        return by_answer if self.verifier is None else self.verifier.right
+
+    @property
+    def grade(self) -> Grade | None:
+        """The rule that measures in part; None: there is none."""
+        return self.verifier.grade if self.verifier is not None and self.verifier.grades else None
+
+
+def answers(
+    name: str,
+    home: Path,
+    policy: PolicyFiles,
+    recipe: EvaluationSections,
+    tokens: RunTokens,
+    problems: Sequence[Problem],
+    rewarded: RewardModelFiles | None,
+    strategy: Strategy | None = None,
+    partner: PolicyFiles | None = None,
+) -> tuple[list[PromptRecord], Spent]:
+    """What a policy answers to each problem, [problems], lengths in its own tokens; and what a strategy took for it.
+
+    Args:
+        name: of the step, for its progress.
+        home: the state folder.
+        policy: what is measured.
+        recipe: says how.
+        tokens: the policy's tokenizer and the run's.
+        problems: with prompts in the policy's tokens.
+        rewarded: reward model that scores the completions; None: nothing does.
+        strategy: makes the turns; None: they are the policy's own.
+        partner: speaks for the seats of others; None: whoever the recipe says.
+
+    Raises:
+        UserError: the recipe's environment has no seat for the partner.
+    """
+    sampling = Sampling(
+        max_tokens=recipe.longest_measured or recipe.longest_drawn,
+        temperature=recipe.temperature,
+        top_p=recipe.top_p,
+        samples=recipe.samples,
+    )
+    after_prompt, spent, codec = read_use(policy.folder).after_prompt, Spent(), tokens.own
+    room = room_of(policy, recipe, strategy.extra_tokens if strategy else 0)
+    episodes = recipe.episodes
+    if strategy is not None and episodes is not None:
+        episodes = replace(episodes, waves=True)  # a turn that takes several calls is none that an engine writes alone
+    if partner is not None:
+        episodes = _beside(episodes, partner)
+    with stages(name, ("engine", *STAGES)) as begin:
+        begin("engine")
+        with measuring_engine(policy, recipe, codec, room) as engine:
+            drawn: Engine = engine
+            if strategy is not None:
+                drawn = strategic = Strategic(engine, codec, strategy, room)
+                spent = strategic.policy.spent
+            scorer = tokens.scorer(reward_scorer(rewarded, recipe, home, tokens.run), problems)
+            seed = recipe.evaluation_seed
+            where = policy.folder  # of the frozen model that it was trained beside
+            rules = (episodes, where, recipe.verify, recipe.grade)
+            made = evaluate(drawn, codec, problems, sampling, seed, scorer, begin, after_prompt, *rules)
+    return made, spent
+
+
+def with_start_nats(
+    records: Sequence[PromptRecord],
+    problems: Sequence[Problem],
+    start: PolicyFiles,
+    recipe: EvaluationSections,
+    codec: Codec,
+) -> list[PromptRecord]:
+    """The records with how much each completion surprises the policy from which the training started.
+
+    Args:
+        records: answers in one turn, [problems].
+        problems: what was answered.
+        start: the policy from which the training started.
+        recipe: says how policies are measured.
+        codec: the tokenizer of `start`.
+    """
+    after_prompt = read_use(start.folder).after_prompt
+    prompts = [(*ids, *after_prompt) for ids in codec.prompts([problem.prompt for problem in problems])]
+    answered = [
+        (prompt, completion)
+        for prompt, record in zip(prompts, records, strict=True)
+        for completion in (record.greedy, *record.samples)
+    ]
+    rows = codec.completions([completion.text for _, completion in answered])
+    rows = [ids if completion.finished else ids[:-1] for ids, (_, completion) in zip(rows, answered, strict=True)]
+    with measuring_engine(start, recipe, codec) as engine:
+        scores = engine.score([prompt for prompt, _ in answered], rows)
+    nats = iter([-sum(of_tokens) / max(1, len(of_tokens)) for of_tokens in scores])
+
+    def measured(completion: Completion) -> Completion:
+        return replace(completion, start_nats=next(nats))
+
+    return [
+        replace(record, greedy=measured(record.greedy), samples=tuple(map(measured, record.samples)))
+        for record in records
+    ]
+
+
+def _beside(episodes: EpisodeSettings | None, partner: PolicyFiles) -> EpisodeSettings:
+    environment = episodes.environment.beside(partner.folder) if episodes is not None else None
+    if episodes is None or environment is None:
+        named = f"environment {episodes.environment.name}" if episodes is not None else "a recipe of one turn"
+        raise UserError(f"strategy.partners: {named} has no seat for a partner; environments table and partner have")
+    return replace(episodes, environment=environment)
+
+
+def room_of(policy: PolicyFiles, recipe: EvaluationSections, extra: int = 0) -> int:
+    """Tokens of the recipe's longest prompt and completion together, and so many more as the policy has room for.
+
+    Args:
+        policy: what is sampled from.
+        recipe: says how.
+        extra: tokens that are wanted beyond.
+    """
+    longest = longest_sequence(recipe)
+    if recipe.policy.room is not None:
+        return longest
+    longest += len(read_use(policy.folder).after_prompt)
+    positions, _ = check_base_folder(policy.folder) if extra else (None, [])
+    return max(longest, min(longest + extra, positions or longest + extra))
+
+
+@contextmanager
+def measuring_engine(
+    policy: PolicyFiles, recipe: EvaluationSections, codec: Codec, longest: int | None = None
+) -> Iterator[Engine]:
+    """An engine on a policy, wide enough for the recipe's longest prompt and completion.
+
+    Args:
+        policy: what is sampled from.
+        recipe: says how.
+        codec: the policy's own tokenizer.
+        longest: tokens that a prompt and its completion may have together; None: as many as the recipe's have.
+    """
+    longest = room_of(policy, recipe) if longest is None else longest
+    with lent_engine(
+        policy.folder,
+        recipe.engine,
+        longest=longest,
+        end=codec.ends,
+        trust_remote_code=recipe.policy.trust_remote_code,
+    ) as engine:
+        yield engine

@@ -1,0 +1,111 @@
+"""What the loop needs opened: the learner in the precision of this machine, the engine, the reward model's scorer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from models.engine.engine import Engine, EngineSettings
+from models.loop import build
+from models.loop.judge import Role
+from models.loop.learner import Learner
+from models.loop.read_problems import PromptSections, longest_in_training
+from models.loop.rollout import Problem
+from models.loop.schedule import ScheduleSettings
+from models.loop.slots import Advantage, Reference, Reward, Rollouts
+from models.policy.aspects import InUse
+from models.policy.build import PolicySettings
+from models.recipe.sections import Sections, of
+from models.reward_model.scorer import open_scorer
+from models.text.encoding import Codec
+from tasks.compute.precision import Precision, learner_autocast
+from tasks.compute.shared_engine import lent_engine
+from tasks.registered.reward_model import RewardModelFiles
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+
+class LearnerSections(Sections):
+    """What a learner is built from, beside the policy's weights."""
+
+    seed: int
+    policy: PolicySettings
+    rollouts: Rollouts
+    rewards: list[Reward]
+    advantage: Advantage
+    reference: Reference
+
+
+class EngineSections(PromptSections):
+    """What the engine of a training is opened with."""
+
+    engine: EngineSettings
+
+
+class ScorerSections(Sections):
+    """How the reward model reads."""
+
+    policy: InUse = of("used_policy")
+    score_precision: Precision | None = of("scoring_precision")
+    score_budget: int | None = of("reward_model.fit.token_budget")
+
+
+def build_learner(
+    policy: PreTrainedModel,
+    recipe: LearnerSections,
+    settings: ScheduleSettings,
+    home: Path,
+    run_id: str | None,
+    frozen: Mapping[Role, Path] | None = None,
+) -> Learner:
+    """The policy with its optimiser, and the reference and the companions that the recipe asks for."""
+    return build.build_learner(
+        policy,
+        recipe,
+        settings,
+        lambda model: learner_autocast(recipe.policy.precision, model, home, run_id),
+        frozen=frozen,
+    )
+
+
+def engine_for(
+    folder: Path, recipe: EngineSections, codec: Codec, autocast: torch.dtype | None, problems: Sequence[Problem]
+) -> AbstractContextManager[Engine]:
+    """The recipe's engine on the weights of `folder`, in the learner's precision unless the recipe names another.
+
+    It holds the longest sequence that the recipe's source draws for `problems`. On a GPU it takes its share
+    (`engine.memory_share`) beside a learner that is there already, and keeps it for the evaluations after: these need
+    the room of the engine and less than the learner leaves.
+    """
+    return lent_engine(
+        folder,
+        recipe.engine,
+        longest=longest_in_training(problems, codec, recipe),
+        end=codec.ends,
+        dtype=autocast or torch.float32,
+        trust_remote_code=recipe.policy.trust_remote_code,
+    )
+
+
+def reward_scorer(rewarded: RewardModelFiles | None, recipe: ScorerSections, home: Path, codec: Codec) -> Any:
+    """A function that scores whole sequences with a reward model; None where there is none.
+
+    Whichever end token a completion has, the score is read at the one that the reward model was fitted with.
+    """
+    if rewarded is None:
+        return None
+    budget, precision = recipe.score_budget, recipe.score_precision
+    assert budget is not None and precision is not None, "a reward model was fitted"
+    trusted = recipe.policy.trust_remote_code
+    return open_scorer(
+        rewarded.folder,
+        codec,
+        token_budget=budget,
+        autocast_for=lambda model: learner_autocast(precision, model, home, None),
+        trust_remote_code=trusted,
+    )

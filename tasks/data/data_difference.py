@@ -1,0 +1,133 @@
+"""Which rows of the data differ between two versions or runs, from the files that their hashes pin."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import get_args
+
+from models.datasets.row_diff import Mark, Place, SplitDifference, read_marks, row_differences
+from models.datasets.schema import Kind, Split, file_name, table_pieces
+from tasks.tracking.summaries import DataLink
+from tasks.data.versions import fetch_by_hash
+
+
+@dataclass(frozen=True)
+class DataDifference:
+    """How two versions of the data differ."""
+
+    before: str
+    """Hash of the older prepared data; empty where none is on record."""
+    after: str
+    """Of the newer."""
+    raw: tuple[tuple[str, str, str], ...] = ()
+    """Path, older and newer hash of raw data that differ; empty where one of the two did not read it."""
+    splits: tuple[SplitDifference, ...] = ()
+    """Of the files whose hashes differ."""
+    unread: tuple[str, ...] = ()
+    """Files whose rows cannot be compared, and why."""
+
+    @property
+    def same(self) -> bool:
+        """Whether both read the same rows, as far as is known."""
+        return not self.unread and all(split.same for split in self.splits)
+
+
+@dataclass
+class PreparedFiles:
+    """The prepared files of one version, each fetched when it is asked for."""
+
+    root: Path
+    """The repository."""
+    folder: Path
+    """Where they are put."""
+    hashes: Mapping[Place, str]
+    fetched: dict[Place, bool] = field(default_factory=dict)
+
+    def has(self, place: Place) -> bool:
+        """Whether the file is there, in `folder` from now on."""
+        if place not in self.fetched:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            target = self.folder / file_name(*place)
+            self.fetched[place] = place in self.hashes and fetch_by_hash(self.root, self.hashes[place], target)
+        return self.fetched[place]
+
+    def marks(self, place: Place) -> list[Mark]:
+        """The marks of the rows of a file that is there."""
+        return list(read_marks(self.folder, *place))
+
+    def rows(self, place: Place, ids: Collection[str]) -> dict[str, dict[str, str]]:
+        """Id -> row, as text, of those of a file that is there."""
+        wanted = set(ids)
+        pieces = table_pieces(self.folder, *place) if wanted else ()
+        return {
+            str(row["id"]): {key: str(value) for key, value in row.items()}
+            for piece in pieces
+            for row in piece.to_pylist()
+            if str(row["id"]) in wanted
+        }
+
+
+def place_of(source: str) -> Place | None:
+    """Kind and split of a prepared file's path; None where it is none."""
+    kind, _, split = PurePosixPath(source).stem.rpartition("_")
+    if kind in get_args(Kind) and split in get_args(Split):
+        return kind, split  # type: ignore[return-value]
+    return None
+
+
+def prepared_hashes(links: Collection[DataLink]) -> dict[Place, str]:
+    """Kind and split -> DVC's md5 of the prepared files that a flow read."""
+    places = {place_of(link.source): link.digest for link in links if link.source.endswith(".parquet")}
+    return {place: digest for place, digest in places.items() if place is not None}
+
+
+def data_difference(
+    before: Collection[DataLink], after: Collection[DataLink], old: PreparedFiles, new: PreparedFiles
+) -> DataDifference:
+    """How the data that two flows read differ.
+
+    Args:
+        before: what the older flow read.
+        after: what the newer one read.
+        old: the files of the older.
+        new: the files of the newer.
+
+    Raises:
+        UserError: the working directory is no clone, or a file is no data set's.
+    """
+    places = [place for place in dict.fromkeys([*old.hashes, *new.hashes]) if _differs(old, new, place)]
+    unread = []
+    for place in places:
+        for which, files in (("older", old), ("newer", new)):
+            if place in files.hashes and not files.has(place):
+                unread.append(
+                    f"{file_name(*place)} of the {which} ({files.hashes[place]}) is neither in DVC's cache nor in the "
+                    "remote"
+                )
+    readable = [place for place in places if all(place not in files.hashes or files.has(place) for files in (old, new))]
+    differences = row_differences(
+        {place: old.marks(place) for place in readable if place in old.hashes},
+        {place: new.marks(place) for place in readable if place in new.hashes},
+    )
+    return DataDifference(
+        _whole(before), _whole(after), _raw(before, after), tuple(differences.values()), tuple(unread)
+    )
+
+
+def _differs(old: PreparedFiles, new: PreparedFiles, place: Place) -> bool:
+    return old.hashes.get(place) != new.hashes.get(place)
+
+
+def _whole(links: Collection[DataLink]) -> str:
+    return next((link.digest for link in links if link.context == "prepared"), "")
+
+
+def _raw(before: Collection[DataLink], after: Collection[DataLink]) -> tuple[tuple[str, str, str], ...]:
+    old, new = ({link.source: link.digest for link in links if link.context == "raw"} for links in (before, after))
+    return tuple(
+        (path, old.get(path, ""), new.get(path, ""))
+        for path in dict.fromkeys([*old, *new])
+        if old.get(path) != new.get(path)
+    )

@@ -1,0 +1,101 @@
+"""The `dvc` command line of this very interpreter, run in a repository: one at a time, errors as one line."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+
+import models
+from models.datasets.params import ERROR_PREFIX
+from models.errors import UserError
+from tasks.data import dvc_remote
+from tasks.runner.deadline import TookTooLong
+
+Report = Callable[[str], None]
+
+HINTS = (
+    *("To track the changes", "git add ", "To enable auto staging", "dvc config core.autostage", "Use `dvc push`"),
+    *("> ", "Generating lock file", "Updating lock file"),
+)
+"""What DVC says about the next git command and its own files; of no use to somebody who runs a recipe."""
+
+
+@contextmanager
+def alone(root: Path) -> Iterator[int]:
+    """Waits for other processes that prepare data here, and gives the file descriptor that keeps them waiting.
+
+    DVC itself gives up at once where another one runs the same stage. It inherits the descriptor, so that the next run
+    also waits for a DVC whose own caller was killed.
+    """
+    path = root / ".dvc" / "tmp" / "rewardflow.lock"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield file.fileno()
+
+
+def _environment() -> dict[str, str]:
+    """For DVC and its stages: this interpreter is `python`, the package can be imported, nothing calls home."""
+    here = dict(os.environ)
+    package = str(Path(models.__path__[0]).parent)
+    here["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), here.get("PATH", os.defpath)])
+    here["PYTHONPATH"] = os.pathsep.join(filter(None, [package, here.get("PYTHONPATH")]))
+    here["PYTHONUNBUFFERED"] = "1"
+    for key, value in (
+        ("DVC_NO_ANALYTICS", "1"),
+        ("AWS_REQUEST_CHECKSUM_CALCULATION", "when_required"),
+        ("AWS_RESPONSE_CHECKSUM_VALIDATION", "when_required"),
+    ):
+        here.setdefault(key, value)
+    return here
+
+
+def run_dvc(root: Path, arguments: list[str], report: Report, lock: int) -> None:
+    """Runs a DVC command, handing on its lines; a failure becomes a UserError of one line."""
+    lines: list[str] = []
+    with (
+        dvc_remote.on_the_command_line(arguments) as (words, settings),
+        subprocess.Popen(
+            [sys.executable, "-m", "dvc", "--wait-for-lock", *words],
+            cwd=root,
+            env=_environment() | settings,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            pass_fds=[lock],
+        ) as process,
+    ):
+        assert process.stdout is not None
+        try:
+            for line in process.stdout:
+                lines.append(line.strip())
+                failure = line.startswith((ERROR_PREFIX, "ERROR: failed to reproduce"))  # becomes the UserError
+                if line.strip() and not failure and not line.strip().startswith(HINTS):
+                    report(line.rstrip())
+        except TookTooLong:
+            # A Ctrl-C they have seen themselves, a time-out they have not: DVC and the stage that it runs.
+            stages = psutil.Process(process.pid).children(recursive=True)
+            process.terminate()
+            for stage in stages:
+                stage.terminate()
+            raise
+    if process.returncode:
+        raise UserError(_reason(arguments[0], lines, process.returncode))
+
+
+def _reason(command: str, lines: list[str], status: int) -> str:
+    """The one line that says why: what a stage said of the data, else DVC's first error, else the exit status."""
+    for line in reversed(lines):
+        if line.startswith(ERROR_PREFIX):
+            return line.removeprefix(ERROR_PREFIX)
+    first = next((line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")), None)
+    return f"dvc {command}: {first or f'ended with exit status {status}'}"

@@ -1,0 +1,399 @@
+"""Validation of prepared data: every file is held against its suite, failing rows are set aside, the rest is written.
+
+Every file `KIND_SPLIT.parquet` of a folder is held against the suite `data/expectations/KIND.yaml`. What comes out, all
+under one folder:
+
+    data_docs/index.html    the report, one page: every file, every expectation, failing values
+    quarantine.parquet      the rows that failed, with the reason
+    clean/                  the rest, under the same names; only where few enough failed, and then complete
+
+Files are read in pieces, three times: for what rows are compared with, for the checks, and to be written. Of a row only
+the hash of its id and the places where it fails are kept. A validation that was killed continues after its last piece.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from models.atomic_write import replace_file, replace_folder
+from models.datasets import quarantine, repeated_problems
+from models.datasets.prepare import notes_of
+from models.datasets.quarantine import EXAMPLES, Failed, FileFailures, counts_by_reason, row_name, why_stop
+from models.datasets.repeated_problems import first_of_repeated
+from models.datasets.row_checks import CheckAnswers, CountTokens, Facts, ParseAnswer, computed_columns, facts_of
+from models.datasets.row_checks import neighbours_of as neighbours_among
+from models.datasets.row_groups import row_groups
+from models.datasets.schema import (
+    COLUMNS,
+    MANIFEST,
+    SYSTEM,
+    Kind,
+    Split,
+    arrow_schema,
+    available,
+    file_name,
+    open_parquet,
+    read_manifest,
+    unreadable_parquet,
+)
+from models.datasets.suites import Check, Suite, read_suite
+from models.datasets.validation import ValidationReport, ValidationSettings
+from models.errors import UserError
+from tasks.data import expectations
+from tasks.pages.data_docs import MOST_VALUES, FileFindings, Finding, page
+from tasks.data.expectations import Expectations, Failing, Outcome
+from tasks.data.piece_verdicts import PieceVerdicts, Verdict
+
+SUITES = Path(__file__).resolve().parents[2] / "data" / "expectations"
+"""The suites that stand in the project."""
+PIECE_ROWS = 1 << 16
+"""Rows that are looked at together."""
+Advance = Callable[[int], None]
+"""Called with the rows that were checked since the last call."""
+
+
+def unseen(rows: int) -> None:
+    """Progress that nobody looks at."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file of a prepared data set."""
+
+    path: Path
+    kind: Kind
+    split: Split
+    rows: int
+    schema: pa.Schema
+
+    @property
+    def name(self) -> str:
+        """Its name, without the folder."""
+        return self.path.name
+
+    def pieces(self, columns: Sequence[str] | None = None) -> Iterator[tuple[int, pa.Table]]:
+        """Its rows in order, with the place of the first of each piece; nothing is cast, nulls stay.
+
+        Args:
+            columns: which; None: all of its kind, and its system messages where it has any.
+
+        Raises:
+            UserError: the file cannot be read.
+        """
+        start, wanted = 0, list(columns or self.schema.names)
+        try:
+            for batch in pq.ParquetFile(self.path).iter_batches(PIECE_ROWS, columns=wanted):
+                table = pa.Table.from_batches([batch]).select(wanted)
+                yield start, table
+                start += table.num_rows
+        except (pa.ArrowException, OSError) as error:
+            raise unreadable_parquet(self.path, error) from error
+
+
+@dataclass
+class _Record:
+    """What a check has said of a file so far."""
+
+    check: Check
+    held: bool = True
+    failing: list[NDArray[np.int64]] = field(default_factory=list)
+    shown: list[Failing] = field(default_factory=list)
+    observed: str = ""
+
+    def add(self, outcome: Outcome) -> None:
+        self.held &= outcome.held
+        self.failing.append(np.array([failing.row for failing in outcome.failing], dtype=np.int64))
+        self.shown += outcome.failing[: max(0, MOST_VALUES - len(self.shown))]
+        self.observed = outcome.observed or self.observed
+
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        """Places of the rows that fail."""
+        return np.concatenate([np.empty(0, np.int64), *self.failing])
+
+
+@dataclass(frozen=True)
+class _Findings:
+    """What the checks of one file found."""
+
+    findings: FileFindings
+    failures: FileFailures
+    warnings: list[str]
+    stops: list[str]
+    """Critical checks of the file as a whole that do not hold: no row can be set aside for them."""
+
+
+def validate(
+    folder: Path,
+    settings: ValidationSettings,
+    count_tokens: CountTokens,
+    parse_answer: ParseAnswer,
+    out: Path,
+    suites: Path = SUITES,
+    advance: Advance = unseen,
+    pieces: Path | None = None,
+    held_out: Sequence[Path] = (),
+    count_prompts: CountTokens | None = None,
+    check_answers: CheckAnswers | None = None,
+) -> ValidationReport:
+    """Hold prepared data against its suites, set failing rows aside and write the rest.
+
+    Args:
+        folder: prepared data, `KIND_SPLIT.parquet` files.
+        settings: the bounds of the checks.
+        count_tokens: tokens of each of some texts.
+        parse_answer: the answer that a completion states, or None.
+        out: folder for what comes out. An earlier validation's output in it is replaced.
+        suites: folder with a suite for each kind.
+        advance: called with the rows that were checked.
+        pieces: folder in which it is kept how far it is: what is found there, left by a validation of the same that was
+            killed, is not looked at again. Removed in the end. None: nothing is kept.
+        count_prompts: tokens of each prompt with what the recipe writes around it; None: as of any text.
+        held_out: other prepared data, none of whose prompts may stand in the rows that are trained or validated on.
+        check_answers: what the recipe's verifier finds of the expected answers.
+
+    Raises:
+        UserError: files are unreadable, empty or lack a column; or more rows of some failed than
+            `settings.quarantine_share` lets pass (the report and the quarantine are then there, `clean/` is not).
+            The one line names every such file.
+    """
+    sources = sources_of(folder)
+    others = [source for other in held_out for source in sources_of(other)]
+    read = {kind: read_suite(suites, kind) for kind in {source.kind for source in sources}}
+    for name in ("clean", "data_docs"):
+        shutil.rmtree(out / name, ignore_errors=True)
+    (out / "quarantine.parquet").unlink(missing_ok=True)
+    out.mkdir(parents=True, exist_ok=True)
+
+    neighbours = neighbours_among(_IdsAndPrompts(sources, others), settings.ngram)
+    context = expectations.open_context()
+    checked: list[_Findings] = []
+    for source in sources:
+        facts = _facts(source)
+
+        def look(start: int, frame: pd.DataFrame, source: Source = source, facts: Facts = facts) -> pd.DataFrame:
+            reading = count_tokens, parse_answer, count_prompts, check_answers
+            computed = computed_columns(source.split, frame, neighbours, facts, *reading)
+            return pd.concat([frame, computed], axis="columns").assign(row=np.arange(start, start + len(frame)))
+
+        def checker(part: str, checks: Sequence[Check], file: str = source.name) -> Expectations:
+            return Expectations(context, folder.name, file, part, checks, settings)
+
+        checked.append(_check(source, read[source.kind], look, checker, advance, PieceVerdicts(pieces)))
+    docs = out / "data_docs" / "index.html"
+    docs.parent.mkdir()
+    docs.write_text(page(folder.name, [file.findings for file in checked], settings.model_dump()), encoding="utf-8")
+
+    failures = {file.failures.file: file.failures for file in checked}
+    stops = [stop for file in checked for stop in file.stops]
+    stops += why_stop(list(failures.values()), settings.quarantine_share)
+    if pieces is not None:
+        shutil.rmtree(pieces, ignore_errors=True)
+    _write_quarantine(sources, failures, out / "quarantine.parquet")
+    if stops:
+        raise UserError(*stops, f"failing rows are in {out / 'quarantine.parquet'}, the report is {docs}")
+    _write_clean(folder, sources, failures, out / "clean")
+    set_aside = {name: len(of_file.rows) for name, of_file in failures.items()}
+    return ValidationReport(
+        passed=not any(set_aside.values()),
+        rows=sum(source.rows for source in sources),
+        quarantined=sum(set_aside.values()),
+        by_reason=counts_by_reason(failures.values()),
+        by_file={source.name: (source.rows, set_aside[source.name]) for source in sources},
+        warnings=[warning for file in checked for warning in file.warnings],
+        notes=notes_of(read_manifest(folder)) if (folder / MANIFEST).is_file() else [],
+        expectations=sum(len(file.findings.findings) for file in checked),
+        docs=str(docs),
+        clean=str(out / "clean"),
+        quarantine=str(out / "quarantine.parquet"),
+    )
+
+
+def sources_of(folder: Path) -> list[Source]:
+    """The files of a prepared data set, or one error that names every file without readable rows."""
+    sources: list[Source] = []
+    faults: list[str] = []
+    for kind, splits in available(folder).items():
+        for split in splits:
+            try:
+                sources.append(_source(folder / file_name(kind, split), kind, split))
+            except UserError as error:
+                faults.append(str(error))
+    if faults:
+        raise UserError(*faults)
+    if not sources:
+        raise UserError(
+            f"{folder}: no prepared data: files are named KIND_SPLIT.parquet, such as problems_train.parquet"
+        )
+    return sources
+
+
+def _source(path: Path, kind: Kind, split: Split) -> Source:
+    """A file whose columns are there. What is not even text or a number stops here."""
+    parquet = open_parquet(path)
+    schema, wished = parquet.schema_arrow, arrow_schema(kind, system=SYSTEM in parquet.schema_arrow.names)
+    for column in COLUMNS[kind]:
+        if column not in schema.names:
+            raise UserError(f"{path}: no column '{column}' (it has {', '.join(schema.names)})")
+    if parquet.metadata.num_rows == 0:
+        raise UserError(f"{path}: the {split} split of {kind} is empty")
+    for wanted in wished:
+        given = schema.field(wanted.name).type
+        fits = (
+            pa.types.is_integer(given)
+            if pa.types.is_integer(wanted.type)
+            else given in (pa.string(), pa.large_string())
+        )
+        if not fits:
+            raise UserError(f"{path}: column '{wanted.name}' holds {given}, not {wanted.type}")
+    return Source(path, kind, split, parquet.metadata.num_rows, wished)
+
+
+@dataclass(frozen=True)
+class _IdsAndPrompts:
+    """What rows of other files are compared with, in pieces; it can be gone through again."""
+
+    sources: Sequence[Source]
+    held_out: Sequence[Source] = ()
+    """Of other data sets: no id of theirs is compared."""
+
+    def __iter__(self) -> Iterator[tuple[str, pd.DataFrame]]:
+        for source in self.sources:
+            for _, table in source.pieces(("id", "prompt")):
+                yield source.split, table.to_pandas()
+        for source in self.held_out:
+            for _, table in source.pieces(("prompt",)):
+                yield "gate", table.to_pandas().assign(id="")
+
+
+def _facts(source: Source) -> Facts:
+    columns = [name for name in ("answer", "level", "flaw") if name in COLUMNS[source.kind]]
+    facts = facts_of(table.to_pandas() for _, table in source.pieces(columns))
+    if source.kind != "problems" or source.split != "gate":
+        return facts
+    repeated = first_of_repeated(lambda: (table.to_pandas() for _, table in source.pieces(repeated_problems.COLUMNS)))
+    return replace(facts, first_of_repeated=repeated)
+
+
+def _check(
+    source: Source,
+    suite: Suite,
+    look: Callable[[int, pd.DataFrame], pd.DataFrame],
+    checker: Callable[[str, Sequence[Check]], Expectations],
+    advance: Advance,
+    verdicts: PieceVerdicts,
+) -> _Findings:
+    """Run the checks of one file: those of rows piece by piece, the others at its end on the columns they need.
+
+    Args:
+        source: the file.
+        suite: of its kind.
+        look: place and rows of a piece -> the same with computed columns and `row`.
+        checker: makes what runs some checks.
+        advance: is told how far it is.
+        verdicts: those of the pieces that were looked at already.
+    """
+    records: list[_Record] = []
+    of_rows: Expectations | None = None
+    kept: dict[str, list[pd.Series]] = {}
+    names: list[str] = []
+    for number, (start, table) in enumerate(source.pieces()):
+        verdict = verdicts.read(source.name, number)
+        whole = look(start, table.to_pandas()) if verdict is None else verdict.columns
+        if of_rows is None:
+            names = list(whole.columns) if verdict is None else verdict.names
+            records = [_Record(check) for check in suite.for_file(source.split, names)]
+            by_row = [record for record in records if expectations.looks_at_rows(record.check)]
+            among_all = [record for record in records if not expectations.looks_at_rows(record.check)]
+            of_rows = checker("rows", [record.check for record in by_row])
+            needed = {record.check.checked for record in among_all}
+            if any(expectations.names_rows(record.check) for record in among_all):
+                needed.add("id")
+            kept = {name: [] for name in names if name in needed}
+        if verdict is None:
+            verdict = Verdict(names, of_rows.run(whole), whole[list(kept)])
+            verdicts.write(source.name, number, verdict)
+        for record, outcome in zip(by_row, verdict.outcomes, strict=True):
+            record.add(outcome)
+        for name, pieces in kept.items():
+            pieces.append(verdict.columns[name])
+        advance(table.num_rows)
+    # a check of the table sees every column's name and as many rows as there are; what it does not need holds nothing
+    nothing = pd.Series(np.zeros(source.rows, dtype=np.int8))
+    columns = {name: pd.concat(kept[name], ignore_index=True) if name in kept else nothing for name in names}
+    rows = pd.DataFrame(columns | {"row": np.arange(source.rows)})
+    of_all = checker("all", [record.check for record in among_all])
+    for record, outcome in zip(among_all, of_all.run(rows), strict=True):
+        record.add(outcome)
+    return _findings_of(source, records)
+
+
+def _findings_of(source: Source, records: Sequence[_Record]) -> _Findings:
+    failed: dict[tuple[str, str], list[_Record]] = {}
+    warnings: list[str] = []
+    stops: list[str] = []
+    for record in records:
+        if record.held:
+            continue
+        check, rows = record.check, len(record.rows)
+        observed = f"observed {record.observed}"
+        if check.severity == "warning":
+            seen = f"in {rows} rows" if rows else observed
+            warnings.append(f"{source.name}: column '{check.column}': {check.reason} ({seen})")
+        elif rows:
+            failed.setdefault((check.column, check.reason), []).append(record)
+        else:
+            stops.append(f"{source.name}: column '{check.column}': {check.reason} ({observed})")
+    findings = tuple(
+        Finding(record.check, record.held, tuple(record.shown), len(record.rows), record.observed) for record in records
+    )
+    failures = FileFailures(
+        source.name,
+        source.rows,
+        tuple(_failed(column, reason, of_reason) for (column, reason), of_reason in sorted(failed.items())),
+    )
+    return _Findings(FileFindings(source.name, source.rows, findings), failures, warnings, stops)
+
+
+def _failed(column: str, reason: str, records: Sequence[_Record]) -> Failed:
+    rows = np.unique(np.concatenate([record.rows for record in records]))
+    ids = {failing.row: failing.id for record in records for failing in record.shown}
+    return Failed(column, reason, rows, tuple(row_name(ids.get(int(row)), int(row)) for row in rows[:EXAMPLES]))
+
+
+def _write_quarantine(sources: Sequence[Source], failures: Mapping[str, FileFailures], path: Path) -> None:
+    schema = pa.schema([(name, pa.string()) for name in quarantine.COLUMNS])
+    with replace_file(path) as beside, row_groups(beside, schema) as groups:
+        for source in sorted(sources, key=lambda source: source.name):
+            of_file = failures[source.name]
+            for start, table in source.pieces() if of_file.failed else ():
+                lines = list(quarantine.quarantined(of_file, table.to_pandas(), start))
+                groups.add(pa.Table.from_pylist(lines, schema=schema))
+
+
+def _write_clean(folder: Path, sources: Sequence[Source], failures: Mapping[str, FileFailures], clean: Path) -> None:
+    """Write the sound rows and their manifest; the folder appears when it is whole."""
+    left = {source.name: source.rows - len(failures[source.name].rows) for source in sources}
+    for source in sources:
+        if not left[source.name]:
+            raise UserError(f"{source.path}: no row passed its checks")
+    with replace_folder(clean) as partial:
+        for source in sources:
+            sound = np.ones(source.rows, dtype=bool)
+            sound[failures[source.name].rows] = False
+            with row_groups(partial / source.name, source.schema) as groups:
+                for start, table in source.pieces():
+                    groups.add(table.filter(pa.array(sound[start : start + table.num_rows])).cast(source.schema))
+        if (folder / MANIFEST).is_file():
+            manifest = read_manifest(folder) | {"rows": left}
+            (partial / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")

@@ -1,0 +1,90 @@
+"""A person's word on a candidate that waits, given on MLflow's page: a tag on its version.
+
+    approve = ann: samples read, no complaints
+    reject  = bob: answers in the wrong language
+
+The registry is what counts. Whoever calls `answer`, after a webhook or once a minute, looks at what stands there, so
+a call that is lost or comes twice does no harm. A word that is carried out goes into the audit log and its tag is
+taken away; one that cannot be is answered by a tag beside it, and not tried again until it changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from models.errors import UserError
+from tasks.gate import approval
+from tasks.tracking import lock, registry, store, tags
+
+WORDS: Mapping[str, Callable[..., object]] = {"approve": approval.approve, "reject": approval.reject}
+"""Key of the tag -> what it asks for."""
+PAGE = "on MLflow's page"
+LONGEST = 1000
+"""Characters of a problem that are shown."""
+
+
+@dataclass(frozen=True)
+class Word:
+    """What a person wrote on a version."""
+
+    key: str
+    """Of the tag."""
+    by: str
+    why: str
+
+
+def answer() -> list[str]:
+    """Carry out what people wrote on versions of policies that wait. Returns what was done, a sentence each.
+
+    Raises:
+        UserError: the registry cannot be read or written.
+    """
+    said = []
+    for name in registry.policy_names():
+        for info in registry.versions(name):
+            if WORDS.keys() & info.tags.keys() and approval.waits(info):
+                said.append(_answer(info))
+    return [sentence for sentence in said if sentence]
+
+
+def word_of(written: Mapping[str, str]) -> Word:
+    """The word that the tags of a version are.
+
+    Args:
+        written: tags `approve` and `reject`, those that there are.
+
+    Raises:
+        UserError: both, or no `NAME: REASON`.
+    """
+    if len(written) > 1:
+        raise UserError("both approve and reject are set: take one of them away")
+    (key, value), *_ = written.items()
+    by, colon, why = (part.strip() for part in value.partition(":"))
+    if not (by and colon and why):
+        raise UserError(f"{key}: {value!r} has no name or no reason; write `NAME: REASON`")
+    return Word(key, by, why)
+
+
+def _answer(info: registry.VersionInfo) -> str:
+    """Do what the tags of a version ask for, or write beside them why not. "" where that stands there already."""
+    written = {key: value for key, value in info.tags.items() if key in WORDS}
+    asked = "; ".join(f"{key} = {value}" for key, value in sorted(written.items()))
+    if info.tags.get(tags.PROBLEM, "").endswith(f"({asked})"):
+        return ""
+    named = f"{info.name} version {info.version}"
+    try:
+        word = word_of(written)
+        WORDS[word.key](info.name, info.version, by=f"{word.by}, {PAGE}", why=word.why)
+    except lock.Held:
+        return ""  # next time
+    except UserError as error:
+        now = registry.version_info(info.name, info.version)
+        if not approval.waits(now) or registry.CHAMPION in now.aliases:
+            return ""  # another process was quicker
+        problem = f"{str(error)[:LONGEST]} ({asked})"
+        store.patiently(store.client().set_model_version_tag, info.name, str(info.version), tags.PROBLEM, problem)
+        return f"{named}: {error}"
+    for key in (*written, tags.PROBLEM):
+        registry.delete_version_tag(info, key)
+    return f"{named}: {word.key} by {word.by}, {PAGE}: {word.why}"

@@ -1,0 +1,206 @@
+"""The champion of a night beside the champion that was judged: does it answer worse, and are its inputs still those?
+
+What it answered and what its problems were like when it was judged lie with the evaluation that its version names.
+What cannot be compared is said and never taken for a change.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from models.datasets.row_diff import same_rows
+from models.errors import UserError
+from models.evaluation.drift import Drift, DriftSettings, drifts
+from models.evaluation.flips import flips
+from models.evaluation.metrics import prompt_values
+from models.evaluation.paired_change import MetricChange
+from models.evaluation.records import PromptRecord
+from models.evaluation.samples import Numbers, Sample, from_json
+from models.evaluation.since_judged import change_since_judged, is_worse
+from models.evaluation.table import read_records
+from models.recipe.sections import Sections, of
+from tasks.data.data_difference import PreparedFiles, place_of, prepared_hashes
+from tasks.data.input_summary import INPUTS
+from tasks.data.versions import DataVersion
+from tasks.pages import drift_page, plots
+from tasks.pages.description import cell
+from tasks.registered.evaluation_difference import SHOWN, read_answers
+from tasks.runner.step import StepResult
+from tasks.tracking import records, registry, tags
+from tasks.tracking.recorded import Recorded, of_version, read_text
+from tasks.tracking.verdict_text import is_share, points
+
+MEASURED_ALIKE = ("evaluation.temperature", "evaluation.top_p", "evaluation.max_tokens", "rollouts.max_tokens")
+"""Settings without which a number of one evaluation is none of the other."""
+REWARD_SCORE = "reward_score"
+PAGE = "drift/champion.html"
+"""Artifact of the nightly run."""
+
+
+class WatchSections(Sections):
+    """What decides of what people are told."""
+
+    drift: DriftSettings
+    metric: str = of("gate.metric")
+
+
+@dataclass(frozen=True)
+class Tonight:
+    """What a night has measured."""
+
+    evaluation: StepResult
+    version: DataVersion
+    params: Mapping[str, str]
+    """The recipe, key by key."""
+    reward_model: str
+    """NAME/VERSION of the one that scored, empty where there was none."""
+
+
+@dataclass(frozen=True)
+class Watched:
+    """What a night has shown of a champion."""
+
+    metric: str
+    change: MetricChange | None = None
+    """Of the metric, since it was judged; None where it could not be compared."""
+    problems: int = 0
+    """That were compared."""
+    drifts: tuple[Drift, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What was not compared, or not as usual, and why."""
+
+    @property
+    def worse(self) -> str:
+        """In a few words how it got worse; empty where it did not."""
+        if self.change is None or not is_worse(self.change):
+            return ""
+        how = "the same problems" if self.change.paired else "not paired, the problems are others"
+        unit = " points" if is_share(self.metric) else ""
+        fell = f"{self.metric.replace('_', ' ')} {points(self.change.change, self.metric)}{unit}"
+        return f"{fell} since it was judged ({self.problems} problems, {how})"
+
+    @property
+    def drifted(self) -> str:
+        """The features that drifted, in a few words; empty where none did."""
+        features = [drift for drift in self.drifts if drift.state == "drifted"]
+        return ", ".join(f"{drift.name.replace('_', ' ')} (PSI {drift.index:.2f})" for drift in features)
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """As they stand on the nightly run."""
+        numbers = {f"drift/{drift.name}": drift.index for drift in self.drifts}
+        numbers |= {f"drift/{drift.name}_p": drift.p_value for drift in self.drifts}
+        if self.change is not None:
+            moved, name = self.change.change, f"since_judged/{self.metric}"
+            numbers |= {name: moved.estimate, f"{name}_low": moved.low, f"{name}_high": moved.high}
+        return numbers
+
+
+def watch_champion(
+    run_id: str, champion: registry.VersionInfo, recipe: WatchSections, tonight: Tonight, root: Path
+) -> Watched:
+    """Hold a night's evaluation against the one that the champion was judged with, and leave page and numbers.
+
+    Args:
+        run_id: the nightly run.
+        champion: whose evaluation it is.
+        root: the repository, whose DVC finds the older rows.
+    """
+    try:
+        watched = compared(of_version(champion), recipe, tonight, root)
+    except UserError as error:
+        watched = Watched(recipe.metric, notes=(str(error),))
+    records.log_metrics(run_id, watched.metrics)
+    figure = plots.drift(watched.drifts) if watched.drifts else None
+    if figure is not None:
+        records.log_figure(run_id, "plots/drift.png", figure)
+    title = f"{champion.name} version {champion.version} since it was judged"
+    records.log_text(run_id, PAGE, drift_page.page(title, watched, recipe.drift, figure))
+    return watched
+
+
+def lines(watched: Watched) -> str:
+    """What a night has shown, in Markdown, for the run's description."""
+    said = [
+        f"✘ worse: {watched.worse}" if watched.worse else "",
+        f"✘ drifted: {watched.drifted}" if watched.drifted else "",
+        *watched.notes,
+    ]
+    return "\n".join(f"- {cell(line)}" for line in [*filter(None, said), f"the page is the artifact {PAGE}"])
+
+
+def compared(before: Recorded, recipe: WatchSections, tonight: Tonight, root: Path) -> Watched:
+    """What a night shows of a champion, by what is on record of it.
+
+    Raises:
+        UserError: what is on record is broken.
+    """
+    judged = read_answers(before)
+    if judged is None:
+        return Watched(recipe.metric, notes=("what it answered when it was judged is not on record",))
+    now = read_records(Path(tonight.evaluation.folder) / "records.parquet")
+    notes: list[str] = []
+    change, problems = _change(before, judged, now, recipe, tonight, root, notes)
+    old = _inputs(read_text(before.evaluation, f"evaluation/{INPUTS}"), judged)
+    new = _inputs((Path(tonight.evaluation.folder) / INPUTS).read_text(encoding="utf-8"), now)
+    if len(old) <= 1:
+        notes.append("what its inputs were like is not on record: it was judged before that was kept")
+    if before.facts.get(tags.REWARD_MODEL_VERSION, "") != tonight.reward_model:
+        old.pop(REWARD_SCORE, None)
+        notes.append("the reward model that it learned from did not score tonight: no reward score is compared")
+    return Watched(recipe.metric, change, problems, tuple(drifts(old, new, recipe.drift)), tuple(notes))
+
+
+def _change(
+    before: Recorded,
+    judged: Sequence[PromptRecord],
+    now: Sequence[PromptRecord],
+    recipe: WatchSections,
+    tonight: Tonight,
+    root: Path,
+    notes: list[str],
+) -> tuple[MetricChange | None, int]:
+    """How its answers changed, and over how many problems of tonight."""
+    other = [key for key in MEASURED_ALIKE if before.params.get(key) != tonight.params.get(key)]
+    if other:
+        notes.append(f"its answers are not compared: {', '.join(other)} is another than when it was judged")
+        return None, 0
+    _, pairs = flips(judged, now, _same_problems(before, tonight.version, root))
+    try:
+        change = change_since_judged(recipe.metric, judged, now, pairs, recipe.drift.confidence)
+    except UserError as error:  # such as pass_at_8 of an evaluation with four samples
+        notes.append(f"its answers are not compared: {error}")
+        return None, 0
+    if change is None:
+        notes.append("there are too few problems to compare its answers")
+        return None, 0
+    if not change.paired:
+        notes.append(f"{len(pairs)} of {len(now)} problems are those that it was judged on: the interval is not paired")
+    elif len(pairs) < max(len(judged), len(now)):
+        notes.append(f"compared on the {len(pairs)} problems that both evaluations have")
+    return change, len(pairs) if change.paired else len(now)
+
+
+def _same_problems(before: Recorded, version: DataVersion, root: Path) -> dict[str, str] | None:
+    """Newer id -> older id of the held-out problems that are the same to the answer; None where all are."""
+    places = {place_of(path): digest for path, digest in version.files.items() if path.endswith(".parquet")}
+    hashes = {place: digest for place, digest in places.items() if place is not None}
+    older = prepared_hashes(before.data)
+    if older.get(SHOWN) == hashes.get(SHOWN):
+        return None
+    with tempfile.TemporaryDirectory() as beside:
+        files = [PreparedFiles(root, Path(beside) / name, known) for name, known in (("old", older), ("new", hashes))]
+        if not all(side.has(SHOWN) for side in files):
+            return {}
+        old, new = (side.marks(SHOWN) for side in files)
+    return same_rows(old, new)
+
+
+def _inputs(text: str, answers: Sequence[PromptRecord]) -> dict[str, Sample]:
+    """Feature -> sample: what was kept of the inputs, and the mean reward score of each prompt's samples, as the
+    samples of a prompt are not independent."""
+    scores = Numbers.of(prompt_values(answers, REWARD_SCORE))
+    return {**(from_json(text) if text else {}), REWARD_SCORE: scores}

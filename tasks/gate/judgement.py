@@ -1,0 +1,154 @@
+"""The gate's judgement of one policy against another: the look is counted, the verdict becomes a decision and numbers.
+
+A candidate is judged so (steps/promote.py), and a champion that somebody set by hand (steps/judge_champion.py).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from models.evaluation.gate import GateSettings, Verdict, judge
+from models.evaluation.held_out import HeldOutAnswers
+from models.evaluation.records import PromptRecord
+from models.evaluation.table import read_records
+from models.recipe.schema import RewardModelSection
+from models.recipe.sections import Sections
+from tasks.runner.step import StepResult
+from tasks.tracking.looks import take_look
+from tasks.tracking.verdict_record import Decision, Reason, VerdictRecord
+
+
+@dataclass(frozen=True)
+class OnGate:
+    """A policy as the gate reads it."""
+
+    gate: StepResult
+    """Its evaluation on the gate's problems."""
+    held_out: Mapping[str, StepResult] = field(default_factory=dict)
+    """Name of a held-out set -> its evaluation on the problems of it."""
+
+
+class JudgementSections(Sections):
+    """What a verdict depends on, beside the evaluations."""
+
+    name: str
+    gate: GateSettings
+    reward_model: RewardModelSection | None
+    promote_unpinned: bool
+
+
+def judged(
+    name: str,
+    recipe: JudgementSections,
+    candidate: OnGate,
+    baseline: OnGate,
+    anchor: OnGate | str,
+    weights: str,
+) -> Verdict:
+    """Spend a look at the gate's problems on two evaluations of them.
+
+    Args:
+        name: registered model, where the looks are counted.
+        anchor: evaluations of the anchor, or why there are none.
+        weights: what is looked at; the same against the same as at the last look, and that look goes on.
+    """
+    compared = f"{weights} against {baseline.gate.links['model_id']}"
+    split, sketch = candidate.gate.links["gate_split"], candidate.gate.links["gate_sketch"]
+    look = take_look(name, split, sketch, compared, recipe.gate)
+    return judge(
+        _records(candidate.gate),
+        _records(baseline.gate),
+        recipe.gate,
+        anchor=anchor if isinstance(anchor, str) else _records(anchor.gate),
+        look=look,
+        reward_model=recipe.reward_model is not None,
+        held_out={
+            held: HeldOutAnswers(
+                _records(candidate.held_out[held]),
+                _records(baseline.held_out[held]),
+                None if isinstance(anchor, str) else _records(anchor.held_out[held]),
+            )
+            for held in candidate.held_out
+        },
+    )
+
+
+def decide(
+    verdict: Verdict,
+    settings: GateSettings,
+    champion: int | None,
+    *,
+    approval: bool = False,
+    failed_training: str = "",
+    unpinned: str = "",
+) -> VerdictRecord:
+    """Decide on a candidate from the gate's verdict.
+
+    Args:
+        settings: of the gate.
+        champion: version that the candidate was compared with; None: the base model.
+        approval: whether a person must approve a promotion.
+        failed_training: why its training was stopped; "" if it was not. It is refused whatever an earlier checkpoint is
+            worth.
+        unpinned: why no commit contains the run's code and data; "" if one does, or if the recipe allows it.
+    """
+    decision: Decision
+    reason: Reason
+    failed = [check for check in verdict.checks if check.failed]
+    if failed_training:
+        decision, reason = "refused", "training_failed"
+    elif failed:
+        is_worse = failed[0].name == "better" and math.isfinite(failed[0].value)
+        decision, reason = ("kept", "not_better") if is_worse else ("refused", "guard_failed")
+    elif unpinned:
+        decision, reason = "refused", "not_pinned"
+    else:
+        decision, reason = "waiting" if approval else "promoted", "better"
+    return VerdictRecord(
+        decision=decision,
+        reason=reason,
+        metric=settings.metric,
+        champion=champion,
+        difference=verdict.difference,
+        confidence=settings.confidence,
+        checks=verdict.checks,
+        detectable=verdict.detectable,
+        look=verdict.look,
+        cause=failed_training or (unpinned if reason == "not_pinned" else ""),
+    )
+
+
+def is_lifted(record: VerdictRecord, approval: bool, unpinned: str) -> bool:
+    """Return whether a better candidate was held back only for a reason that no longer holds.
+
+    Args:
+        approval: whether a person must approve a promotion now.
+        unpinned: why no commit contains the run's code and data now; "" if one does, or if the recipe allows it.
+    """
+    if record.decision == "waiting":
+        return not approval
+    return record.decision == "refused" and record.reason == "not_pinned" and not unpinned
+
+
+def numbers(verdict: Verdict) -> dict[str, float]:
+    """The verdict as metrics of a run; what is not finite is left out."""
+    look = verdict.look
+    measured = {
+        "gate/difference": verdict.difference.estimate,
+        "gate/difference_low": verdict.difference.low,
+        "gate/difference_high": verdict.difference.high,
+        "gate/detectable_difference": verdict.detectable,
+        "gate/look": float(look.number),
+        "gate/alpha": look.alpha,
+        "gate/error_budget_left": look.left,
+    }
+    applied = [check for check in verdict.checks if check.state != "not_applicable"]
+    passed = {f"gate/{check.name}_passed": float(not check.failed) for check in applied}
+    return {key: value for key, value in measured.items() if math.isfinite(value)} | passed
+
+
+def _records(evaluation: StepResult) -> list[PromptRecord]:
+    return read_records(Path(evaluation.folder) / "records.parquet")

@@ -1,0 +1,1 @@
+"""The machine, environment, clock and code version of a process."""

@@ -1,0 +1,185 @@
+"""Which code a run is of: the commit that is checked out, and whether that commit holds all of it.
+
+A part or a recipe that lies in no commit yet changes what a run does as much as an edited one, so untracked files of
+the folders that make up the project count too. What git ignores does not. The commit is the working directory's; the
+code that runs may lie elsewhere (an editable installation of another clone), and so may the recipe: then they are held
+by it only where it has them to the byte.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+FOLDERS = ("flows", "tasks", "models", "recipes", "data")
+"""Where a file in no commit makes a run another one."""
+ELSEWHERE = (":(exclude)data/sources", ":(exclude)data/raw")
+"""Data: whether a commit holds them is asked of their version (tasks/data/versions.py)."""
+FILES = ("dvc.yaml", "dvc.lock", "params.yaml", "pyproject.toml", "cpu.lock", "cuda.lock")
+"""What else decides what a run does, at the root."""
+PACKAGE = Path(__file__).resolve().parents[2]
+"""Where the code that runs lies."""
+RUNNING = ("flows", "tasks", "models", "data/expectations")
+"""What of it decides what a run does."""
+NO_COMMIT = "no commit"
+NO_REPOSITORY = "no git repository"
+DIRTY = "-dirty"
+
+
+@dataclass(frozen=True)
+class CodeVersion:
+    """The code of a working directory."""
+
+    commit: str
+    """NO_COMMIT outside of a repository, before its first commit, and where git refuses the folder."""
+    changed: tuple[str, ...] = ()
+    """Files of the project that the commit does not hold as they are: edited, deleted, or in no commit."""
+    doubts: tuple[str, ...] = ()
+    """Other reasons why the commit does not hold what runs, each in a few words."""
+    without: str = ""
+    """The reason for a missing commit, in a few words; "" where there is a commit."""
+
+    @property
+    def name(self) -> str:
+        """The commit, with DIRTY behind it where it does not hold all."""
+        return f"{self.commit}{DIRTY}" if self.changed or self.doubts else self.commit
+
+    @property
+    def unpinned(self) -> str:
+        """Why no commit holds this code, in a few words; "" where one does."""
+        if self.commit == NO_COMMIT:
+            return f"the code is in no commit ({self.without})"
+        edited = f"commit {self.commit[:8]} does not hold the code as it is: {_some(self.changed)}"
+        return "; ".join([*([edited] if self.changed else []), *self.doubts])
+
+
+def code_version(root: Path) -> CodeVersion:
+    """The version of the code in the repository `root`."""
+    commit = git_output(root, "rev-parse", "--verify", "--quiet", "HEAD").strip()
+    if not commit:
+        return CodeVersion(NO_COMMIT, without=without_commit(root))
+    listed, failed = ask_git(
+        root,
+        "status",
+        "--porcelain=v1",
+        "-z",
+        "--no-renames",
+        "--untracked-files=all",
+        "--",
+        *FOLDERS,
+        *FILES,
+        *ELSEWHERE,
+    )
+    if failed:
+        return CodeVersion(commit, doubts=(f"what commit {commit[:8]} holds is unknown, {failed}",))
+    return CodeVersion(commit, tuple(sorted(_printable(entry[3:]) for entry in listed.split("\0") if entry)))
+
+
+def running_version(root: Path, *recipes: Path, given: Sequence[Path] = (), package: Path = PACKAGE) -> CodeVersion:
+    """The version of what runs in the repository `root`: its files, the code of `package`, the recipes.
+
+    Args:
+        root: the repository whose commit goes on record.
+        recipes: the recipes' files.
+        given: files of a person's own that they name.
+        package: where the code that runs lies.
+    """
+    version = code_version(root)
+    if version.commit == NO_COMMIT:
+        return version
+    doubts = list(version.doubts)
+    if package != root.resolve() and (differing := _not_in_commit(root, package)):
+        doubts.append(
+            f"what runs is the code of {package}, which commit {version.commit[:8]} does not hold: {_some(differing)}"
+        )
+    named = [*(("recipe", file) for file in recipes), *(("file", file) for file in given)]
+    for kind, file in named:
+        inside = file.resolve()
+        if not inside.is_relative_to(root.resolve()):
+            doubts.append(f"the {kind} {file} lies outside of the repository")
+        elif (name := inside.relative_to(root.resolve()).as_posix()) not in version.changed:
+            held = _blobs(root, name).get(name)
+            if held is None or held != _blob(inside, held):
+                doubts.append(f"commit {version.commit[:8]} does not hold the {kind} {file} as it is")
+    return replace(version, doubts=tuple(doubts))
+
+
+def without_commit(root: Path) -> str:
+    """Give the reason why git has no commit of `root`, in a few words, and a remedy where git refuses the folder."""
+    _, failed = ask_git(root, "rev-parse", "--git-dir")
+    if not failed:
+        return "no commit was made in the git repository yet"
+    why = failed.partition("fatal: ")[2] or failed
+    if why.startswith("not a git repository"):
+        return NO_REPOSITORY
+    mend = ""
+    if "dubious ownership" in why:  # of another user, as in a container that runs under another user id
+        mend = f"; if you trust it: git config --global --add safe.directory {root.resolve()}"
+    return f"git refuses it: {why}{mend}"
+
+
+def git_output(root: Path, *arguments: str) -> str:
+    """What a git command prints; "" where it fails, as it does outside of a repository or before the first commit."""
+    return ask_git(root, *arguments)[0]
+
+
+def ask_git(root: Path, *arguments: str) -> tuple[str, str]:
+    """What a git command prints, and "" or why it failed, in git's words. Bytes that are no UTF-8 become surrogates."""
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(root), *arguments],
+            capture_output=True,
+            encoding="utf-8",
+            errors="surrogateescape",
+            env={**os.environ, "LC_ALL": "C.UTF-8"},  # its reasons are read
+        )
+    except OSError as error:  # git is not installed
+        return "", f"git {arguments[0]}: {error.strerror}"
+    if done.returncode == 0:
+        return done.stdout, ""
+    said = (done.stderr or done.stdout).strip().splitlines() or [f"exit status {done.returncode}"]
+    return "", f"git {arguments[0]}: {_printable(said[0])}"
+
+
+def _not_in_commit(root: Path, package: Path) -> list[str]:
+    """Files of the code in `package` that the commit of `root` holds otherwise or not at all, and what it has more."""
+    held = {name: blob for name, blob in _blobs(root, *RUNNING).items() if _is_code(name)}
+    there = {
+        file.relative_to(package).as_posix(): file
+        for folder in RUNNING
+        for file in (package / folder).rglob("*")
+        if file.is_file() and _is_code(file.relative_to(package).as_posix())
+    }
+    differing = [name for name, file in there.items() if name not in held or _blob(file, held[name]) != held[name]]
+    return sorted(_printable(name) for name in {*differing, *(held.keys() - there.keys())})
+
+
+def _is_code(name: str) -> bool:
+    return name.endswith(".py") or name.startswith("data/expectations/")
+
+
+def _blobs(root: Path, *paths: str) -> dict[str, str]:
+    """Path from `root` -> git's hash of its content, of all files of the commit below `paths`."""
+    listed = git_output(root, "ls-tree", "-r", "-z", "HEAD", "--", *paths)
+    entries = [entry.partition("\t") for entry in listed.split("\0") if entry]
+    return {name: facts.split()[2] for facts, _, name in entries}
+
+
+def _blob(file: Path, like: str) -> str:
+    """git's hash of a file's content, by the algorithm of the hash `like`."""
+    content = file.read_bytes()
+    return hashlib.new("sha1" if len(like) == 40 else "sha256", b"blob %d\0%b" % (len(content), content)).hexdigest()
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+def _printable(text: str) -> str:
+    """`text` with what is no character, or none that is seen, written as an escape: it goes into one line."""
+    escaped = text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in escaped)

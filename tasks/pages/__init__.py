@@ -1,0 +1,1 @@
+"""Pages, names and figures of runs and versions: plain data to text."""

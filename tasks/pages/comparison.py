@@ -1,0 +1,79 @@
+"""What a comparison of methods leaves on its MLflow run: numbers, a table, a plot, and a description to read first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from models.evaluation.aggregate import Standing
+from models.evaluation.bootstrap import Interval
+from tasks.pages import plots, run_names
+from tasks.pages.description import cell, section, table
+from tasks.tracking import records, runs
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a training of a method was given, and what it cost, the mean over its seeds."""
+
+    rounds: int
+    completions: int
+    """Sampled or read, of all rounds; see models.recipe.comparison."""
+    updates: int
+    """Optimiser steps."""
+    seconds: float
+    """Of the loop."""
+    tokens: float
+    """Of completions that the loop worked on."""
+
+
+def comparison_rows(standings: Sequence[Standing], costs: Sequence[Cost]) -> list[dict[str, object]]:
+    """One row a method, for a table."""
+    return [
+        {
+            "method": standing.method,
+            "interquartile mean": f"{standing.middle:.3f}",
+            "beats the first": "" if standing.improvement is None else f"{standing.improvement:.2f}",
+            "seeds": " ".join(f"{score:.3f}" for score in standing.scores),
+            "rounds": cost.rounds,
+            "completions": cost.completions,
+            "updates": cost.updates,
+            "seconds": round(cost.seconds, 1),
+            "tokens": round(cost.tokens),
+        }
+        for standing, cost in zip(standings, costs, strict=True)
+    ]
+
+
+def _with_ends(name: str, interval: Interval) -> dict[str, float]:
+    return {name: interval.estimate, f"{name}_low": interval.low, f"{name}_high": interval.high}
+
+
+def write_comparison(
+    run_id: str, metric: str, standings: Sequence[Standing], costs: Sequence[Cost], lost: Sequence[str] = ()
+) -> None:
+    """Record a comparison on its run.
+
+    Args:
+        lost: the trainings that did not learn, one line each.
+    """
+    rows = comparison_rows(standings, costs)
+    for standing in standings:
+        metrics = _with_ends(f"{standing.method}/iqm", standing.middle)
+        if standing.improvement is not None:
+            metrics |= _with_ends(f"{standing.method}/probability_of_improvement", standing.improvement)
+        records.log_metrics(run_id, metrics)
+    records.log_table(run_id, "comparison.json", rows)
+    records.log_figure(run_id, "plots/comparison.png", plots.comparison(standings, metric))
+    head = list(rows[0])
+    body = table(head, [[cell(str(row[key])) for key in head] for row in rows])
+    best = max(standings, key=lambda standing: standing.middle.estimate)
+    runs.rename(run_id, run_names.compared(best.method, len(standings) - 1, best.middle, metric))
+    records.describe(
+        run_id,
+        f"## {cell(best.method)} has the highest interquartile mean of {cell(metric)}\n\n"
+        + "".join(f"- ✘ {cell(line)}\n" for line in lost)
+        + ("\n" if lost else "")
+        + section(f"{len(standings)} methods, {len(standings[0].scores)} seeds each, 95 % bootstrap intervals", body)
+        + "\n",
+    )

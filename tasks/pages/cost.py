@@ -1,0 +1,125 @@
+"""What a step or a run cost: hours of processors and of GPUs, and tokens.
+
+Processor hours are those of this process and of all that it started. GPU hours are those for which a GPU's place was
+held, busy or not, as others had to wait. A result that is taken from an earlier run costs nothing again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import psutil
+
+from tasks.compute.gpu_place import place_is_held
+
+if TYPE_CHECKING:
+    from tasks.tracking.journal import Row
+
+HOUR = 3600.0
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Of a step, or of several."""
+
+    processor_hours: float = 0.0
+    gpu_hours: float = 0.0
+    tokens_sampled: int = 0
+    """Of completions that a policy generated."""
+    tokens_trained_on: int = 0
+    """Of prompts and completions, in every pass of the updates of reinforcement learning."""
+
+    def metrics(self) -> dict[str, float]:
+        """As metrics of a run."""
+        return {f"cost/{name}": float(value) for name, value in asdict(self).items()}
+
+
+class WithCost(Protocol):
+    """A result of a step."""
+
+    @property
+    def cost(self) -> Cost: ...
+    @property
+    def reused(self) -> bool: ...
+
+
+class Meter:
+    """Measures from its making on."""
+
+    def __init__(self) -> None:
+        self._began, self._processors = time.perf_counter(), _processor_seconds()
+
+    def cost(self, gpus: float, tokens: Cost | None = None) -> Cost:
+        """What was spent up to now.
+
+        Args:
+            gpus: that the place stands for.
+            tokens: known apart; None: there were none.
+        """
+        tokens = tokens or Cost()
+        held = time.perf_counter() - self._began if place_is_held() else 0.0
+        return Cost(
+            # Those of a process that somebody else waited for are lost, and time does not run backwards.
+            processor_hours=max(0.0, _processor_seconds() - self._processors) / HOUR,
+            gpu_hours=gpus * held / HOUR,
+            tokens_sampled=tokens.tokens_sampled,
+            tokens_trained_on=tokens.tokens_trained_on,
+        )
+
+
+def of_rounds(rows: Iterable[Row]) -> Cost:
+    """Tokens of the rounds of a journal, those before an interruption too."""
+    sampled = trained = 0.0
+    for row in rows:
+        sampled += _tokens(row.metrics, "generate")
+        trained += _tokens(row.metrics, "learn")
+    return Cost(tokens_sampled=round(sampled), tokens_trained_on=round(trained))
+
+
+def together(costs: Iterable[Cost]) -> Cost:
+    """The sum."""
+    listed = list(costs)
+    return Cost(
+        processor_hours=sum(cost.processor_hours for cost in listed),
+        gpu_hours=sum(cost.gpu_hours for cost in listed),
+        tokens_sampled=sum(cost.tokens_sampled for cost in listed),
+        tokens_trained_on=sum(cost.tokens_trained_on for cost in listed),
+    )
+
+
+def of_steps(steps: Iterable[WithCost]) -> tuple[Cost, Cost]:
+    """What the steps of a run cost: those that were made now, and those whose earlier results were taken."""
+    listed = list(steps)
+    return together(s.cost for s in listed if not s.reused), together(s.cost for s in listed if s.reused)
+
+
+def said(cost: Cost) -> str:
+    """In words: `0.31 processor hours, 1,204,331 tokens sampled, 2,093,112 trained on`."""
+    parts = [f"{cost.processor_hours:.2f} processor hours"]
+    if cost.gpu_hours:
+        parts.append(f"{cost.gpu_hours:.2f} GPU hours")
+    if cost.tokens_sampled:
+        parts.append(f"{cost.tokens_sampled:,} tokens sampled")
+    if cost.tokens_trained_on:
+        parts.append(f"{cost.tokens_trained_on:,} trained on")
+    return ", ".join(parts)
+
+
+def _tokens(metrics: Mapping[str, float], stage: str) -> float:
+    return metrics.get(f"speed/{stage}", 0.0) * metrics.get(f"seconds/{stage}", 0.0)
+
+
+def _processor_seconds() -> float:
+    """Of this process and of all below it, ended or not."""
+    own = psutil.Process()
+    seconds = 0.0
+    for process in [own, *own.children(recursive=True)]:
+        try:
+            times = process.cpu_times()
+        except psutil.Error:  # it has just ended, and counts with who waited for it
+            continue
+        seconds += times.user + times.system + times.children_user + times.children_system
+    return seconds

@@ -1,0 +1,169 @@
+"""The card of an exported model: README.md as the Hugging Face Hub reads it, from plain data to text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import yaml
+
+from models.bases.catalogue import entry_with
+from models.bases.source import Source
+from models.evaluation.bootstrap import Interval
+from models.policy.use import Use
+from models.text.prompt_form import PLACE, PromptForm
+from tasks.pages.description import CheckLike, cell, code, fenced, gate_table, number, section, table
+
+Chat = Literal["own", "plain", "none"]
+"""What a chat with an exported policy is: under the template that it was trained with, the plain prompts that it was
+trained on, or nothing that a template could write."""
+NOT_STATED = "not-stated"
+"""Name of the licence of a model whose licence nobody gave."""
+
+
+@dataclass(frozen=True)
+class Card:
+    """What a card tells."""
+
+    name: str
+    """Of the registered model."""
+    version: int
+    aliases: tuple[str, ...]
+    licence: str
+    """Identifier as the Hub has it, such as apache-2.0; empty if the export states none."""
+    source: Source | None
+    """Source of the base model; None if its folder has no record of one."""
+    licence_file: str
+    """Name of the file with the licence of the base model; empty if there is none."""
+    base: str
+    """Hub id or folder that the policy began as; empty where it was made from its size."""
+    data: Sequence[Sequence[str]]
+    """Name, role, hash and rows of what it learned from and was judged on."""
+    origin: Mapping[str, str]
+    """Commit, recipe, seed and the like, by name; empty values are left out."""
+    recipe: str
+    """The whole recipe, YAML; empty where it is not on record."""
+    evaluated_on: str
+    """What the metrics are of."""
+    metrics: Mapping[str, Interval]
+    verdict: str
+    """Of the gate; empty where it never judged."""
+    compared: str
+    """What it was held against, and the difference with its interval."""
+    checks: Sequence[CheckLike]
+    approval: Mapping[str, str]
+    """Who made it champion, when and why, and what a person said of it."""
+    use: Use
+    form: PromptForm
+    """Text around every prompt in training and evaluation."""
+    chat: Chat
+    served_name: str
+
+
+def model_card(card: Card, folder: str) -> str:
+    """The card.
+
+    Args:
+        card: what it tells.
+        folder: as commands name the exported folder.
+    """
+    head = yaml.safe_dump(_front_matter(card), sort_keys=False, allow_unicode=True)
+    judged = "\n\n".join(filter(None, (cell(card.verdict), cell(card.compared), gate_table(card.checks))))
+    aliases = f" ({', '.join(card.aliases)})" if card.aliases else ""
+    parts = (
+        f"---\n{head}---",
+        f"# {card.name} version {card.version}{aliases}",
+        "A policy that Rewardflow fine-tuned by reinforcement learning.",
+        section("Use", _use(card, folder)),
+        section("Evaluation", _evaluation(card)),
+        section("Gate", judged or "No gate has judged this version."),
+        section("Approval", _facts(card.approval) or "Nobody made it champion."),
+        section("Data", table(["data", "role", "hash", "rows"], [[cell(text) for text in row] for row in card.data])),
+        section("Where it comes from", _facts(card.origin)),
+        section("Recipe", fenced(card.recipe.rstrip(), "yaml") if card.recipe else ""),
+        section("Licence", _licence(card)),
+    )
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def serve_commands(folder: str, served_name: str) -> tuple[str, str]:
+    """How vLLM serves an exported folder: on a GPU, and on a CPU."""
+    return (
+        f"vllm serve {folder} --served-model-name {served_name}",
+        f"python -m vllm.entrypoints.openai.api_server --model {folder} --served-model-name {served_name} "
+        "--dtype float32",
+    )
+
+
+def _front_matter(card: Card) -> dict[str, object]:
+    licence = card.licence or (card.source.licence if card.source else "")
+    facts: dict[str, object] = {"license": licence or "other"}
+    if not licence:
+        facts["license_name"] = NOT_STATED
+    facts |= {"library_name": "transformers", "pipeline_tag": "text-generation"}
+    facts["tags"] = ["rewardflow", "reinforcement-learning"]
+    if card.base.count("/") == 1 and not card.base.startswith((".", "/", "~")):
+        facts["base_model"] = card.base.partition("@")[0]
+    elif card.source is not None and (entry := entry_with(card.source.gguf_sha256)) is not None:
+        facts["base_model"] = f"{entry.publisher}/{entry.title}"
+    if card.metrics:
+        measured = [
+            {"type": name, "name": name, "value": round(value.estimate, 6)} for name, value in card.metrics.items()
+        ]
+        result = {
+            "task": {"type": "text-generation"},
+            "dataset": {"type": "other", "name": card.evaluated_on},
+            "metrics": measured,
+        }
+        facts["model-index"] = [{"name": f"{card.name} version {card.version}", "results": [result]}]
+    return facts
+
+
+def _use(card: Card, folder: str) -> str:
+    gpu, cpu = serve_commands(folder, card.served_name)
+    loading = (
+        "from transformers import AutoModelForCausalLM, AutoTokenizer\n"
+        f'model, tokenizer = (kind.from_pretrained("{folder}") for kind in (AutoModelForCausalLM, AutoTokenizer))'
+    )
+    notes = []
+    if card.chat == "plain":
+        notes.append("It was trained on plain prompts. A chat of one user message is such a prompt, token by token "
+                     "(`chat_template.jinja`); more messages are refused.")  # fmt: skip
+    elif card.chat == "none":
+        notes.append(
+            "It was trained on plain prompts, which no chat template can write: send text to `/v1/completions`."
+        )
+    if card.form.system:
+        notes.append("Begin every chat with this system message: the policy was trained and measured with it before "
+                     f"each prompt that had none of its own.\n\n{fenced(card.form.system, 'text')}")  # fmt: skip
+    if card.form.template != PLACE:
+        notes.append(f"Write every prompt in this text, in the place of `{PLACE}`: the policy was trained and measured "
+                     f"so.\n\n{fenced(card.form.template, 'text')}")  # fmt: skip
+    if card.use.after_prompt:
+        notes.append(f"Put {code(card.use.text)} behind every prompt: the policy was measured so.")
+    if card.use.gated or card.use.mask_top_p < 1:
+        notes.append("Its completions are drawn with a second model that lies in this folder (`use.json`), which vLLM "
+                     "and transformers by themselves do not do: what they draw is another policy.")  # fmt: skip
+    return "\n\n".join([fenced(f"{gpu}\n# on a CPU:\n{cpu}", "bash"), fenced(loading, "python"), *notes])
+
+
+def _evaluation(card: Card) -> str:
+    if not card.metrics:
+        return "No evaluation is on record."
+    rows = [[cell(name), number(value)] for name, value in card.metrics.items()]
+    said = f"On {cell(card.evaluated_on)}, with 95 % bootstrap intervals over prompts."
+    return f"{said}\n\n{table(['metric', 'value'], rows)}"
+
+
+def _licence(card: Card) -> str:
+    if card.licence:
+        return f"{code(card.licence)}, as stated at the export."
+    text = f" The text is in {code(card.licence_file)}." if card.licence_file else ""
+    if card.source is not None and card.source.licence:
+        return f"{code(card.source.licence)}, the licence of the base model {cell(card.source.name)}.{text}"
+    return f"Not stated. Publish this model under one that its base model and data allow (`license` above).{text}"
+
+
+def _facts(facts: Mapping[str, str]) -> str:
+    return "\n".join(f"- {cell(key)}: {cell(value)}" for key, value in facts.items() if value)

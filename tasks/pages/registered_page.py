@@ -1,0 +1,25 @@
+"""Write the page of a registered version, rendered from what is on record of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tasks.pages.version_page import version_page
+from tasks.tracking import registry, tags
+from tasks.tracking.verdict_record import PageFacts, read_hand_judgement, read_page, read_verdict
+
+
+def annotate(info: registry.VersionInfo, facts: Mapping[str, str], *, origin: Mapping[str, str] | None = None) -> None:
+    """Add facts to a version and render its page again.
+
+    Args:
+        facts: the new facts; they replace those of the same names.
+        origin: name -> recipe, data, run and the like, where the page is to show another origin.
+    """
+    page = PageFacts(origin=dict(origin)) if origin is not None else read_page(info)
+    stored = {tags.PAGE: page.model_dump_json(), **facts}
+    registry.annotate(info.name, info.version, stored)
+    now = registry.version_info(info.name, info.version)
+    reproduced = registry.facts_of(now).get(tags.REPRODUCED, "")
+    text = version_page(info.uri, page, read_verdict(now), read_hand_judgement(now), reproduced)
+    registry.annotate(info.name, info.version, description=text)

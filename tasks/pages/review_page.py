@@ -1,0 +1,59 @@
+"""The page of what people said of two versions: who is preferred, how far they agree, and every answer."""
+
+from __future__ import annotations
+
+import math
+
+from tasks.pages.html_page import escaped, table, whole_page
+from tasks.people.people_say import Row, Said
+
+
+def review_page(what: Said) -> str:
+    """One HTML file; completions and comments stand in it as text."""
+    facts = table(["question", "answer"], [[name, answer] for name, answer in review_lines(what)])
+    rows = sorted(what.rows, key=lambda row: (str(row["problem"]), str(row["date"])))
+    answers = "".join(_answer(row) for row in rows)
+    lead = "What people preferred, blind to which version wrote what."
+    return whole_page(f"{what.model}: {what.title}, by people", lead, f"{facts}<h2>Answers</h2>{answers}")
+
+
+def review_lines(what: Said) -> list[tuple[str, str]]:
+    """What the answers come to, question and answer."""
+    people = sorted({str(row["reviewer"]) for row in what.rows})
+    counts = [(name, sum(row["preferred"] == name for row in what.rows)) for name in _LABELS]
+    lines = [
+        ("answers", f"{len(what.rows)} by {len(people)}: {', '.join(people) or 'nobody yet'}"),
+        ("of these", ", ".join(f"{count} {_LABELS[name]}" for name, count in counts)),
+    ]
+    if what.preferred is not None:
+        low, high = what.preferred.low, what.preferred.high
+        lines.append(
+            (
+                "candidate preferred",
+                f"{what.preferred.estimate:.0%} [{low:.0%}, {high:.0%}] of the prompts that were decided",
+            )
+        )
+        lines.append(("what stood first", f"preferred in {what.first:.0%}"))
+    if what.agreement.questions:
+        alpha = "not defined, all said the same" if math.isnan(what.agreement.alpha) else f"{what.agreement.alpha:.2f}"
+        lines.append(("agreement", f"{what.agreement.share:.0%} of two answers to one prompt are the same"))
+        lines.append(("Krippendorff's alpha", f"{alpha}, over {what.agreement.questions} prompts"))
+    else:
+        lines.append(("agreement", "not known: no prompt has answers of two reviewers"))
+    return lines
+
+
+_LABELS = {"candidate": "for the candidate", "champion": "for the champion", "equal": "equal", "both bad": "both bad"}
+
+
+def _answer(row: Row) -> str:
+    texts = (
+        [("better", row["chosen"]), ("worse", row["rejected"])]
+        if "chosen" in row
+        else [("candidate", row["candidate"]), ("champion", row["champion"])]
+    )
+    blocks = "".join(f"<p>{name}</p><pre>{escaped(str(text))}</pre>" for name, text in texts)
+    comment = f"<p>{escaped(str(row['comment']))}</p>" if row["comment"] else ""
+    head = f"{row['problem']}: {_LABELS[str(row['preferred'])]}, {row['reviewer']}, {row['date']}"
+    prompt = f"<pre>{escaped(str(row['prompt']))}</pre>"
+    return f"<details><summary>{escaped(head)}</summary>{prompt}{blocks}{comment}</details>"

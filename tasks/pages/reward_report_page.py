@@ -1,0 +1,121 @@
+"""A report on a reward model as people read it: the page of its run, and the same numbers as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+
+from models.evaluation.bootstrap import Interval
+from models.judges.report import JudgeReport
+from models.reward_model.calibration import PairReport
+from models.reward_model.step_accuracy import FirstErrors
+from models.reward_model.suffixes import Suffix
+from models.reward_model.trust import PolicyReport
+from tasks.pages.description import cell, code, table
+
+
+@dataclass
+class Measured:
+    """What was measured of a reward model."""
+
+    pairs: PairReport | None = None
+    """Held-out preferences; None where the data have none."""
+    policies: dict[str, PolicyReport] = field(default_factory=dict)
+    """Name of a policy -> what its samples say; the first is the policy that is to be trained."""
+    moved: dict[str, float] = field(default_factory=dict)
+    """Change that leaves the truth -> how far it moves the score, in standard deviations of the scores."""
+    first_errors: FirstErrors | None = None
+    """Of a process reward model: how often the first wrong step of the first policy's samples is named."""
+    judge: JudgeReport | None = None
+    """Of the recipe's judge: what it makes of a right and a wrong sample; None where it was not asked."""
+    suffix: Suffix | None = None
+    suffix_text: str = ""
+    agreement: dict[str, float] = field(default_factory=dict)
+    """Other reward model -> share of pairs of samples that both order alike."""
+
+    def metrics(self) -> dict[str, float]:
+        """The numbers by name, flat: those of the first policy without its name, of the others behind theirs."""
+        named = self.pairs.metrics() if self.pairs is not None else {}
+        for number, report in enumerate(self.policies.values()):
+            where = f"policy_{number}/" if number else ""
+            named |= {f"{where}{name}": value for name, value in report.metrics().items()}
+        named |= {f"moved/{change}": far for change, far in self.moved.items()}
+        if self.first_errors is not None:
+            errors = self.first_errors
+            shares = {"f1": errors.f1, "erroneous": errors.erroneous, "correct": errors.correct}
+            named |= {f"first_errors/{name}": share for name, share in shares.items() if share == share}
+        if self.judge is not None:
+            named |= {f"judge/{name}": value for name, value in self.judge.metrics().items()}
+        if self.suffix is not None:
+            named |= {"suffix/gain": self.suffix.gain, "suffix/fooled": self.suffix.fooled}
+        named |= {f"agreement_{number}": share for number, share in enumerate(self.agreement.values())}
+        return named
+
+
+def as_json(measured: Measured, against: Sequence[str]) -> str:
+    """All of it, with what speaks against the reward model."""
+    return json.dumps({"against": list(against), **asdict(measured)}, indent=1, default=float)
+
+
+def page(measured: Measured, against: Sequence[str]) -> str:
+    """The page of the step's run."""
+    verdict = (
+        "\n".join(f"- {cell(line)}" for line in against) if against else "Nothing that was asked speaks against it."
+    )
+    parts = ["## Can this reward model be trusted?", verdict]
+    if measured.pairs is not None:
+        pairs = measured.pairs
+        parts.append(
+            f"Held-out pairs: {pairs.pairs:,}, ordered rightly {_share(pairs.accuracy)}, calibration error "
+            f"{pairs.calibration_error:.3f}."
+        )
+    rows = [
+        [
+            cell(name), str(report.prompts), _share(report.separation), _share(report.one_against_many),
+            f"{report.best_of[1].estimate:.1%}", f"{report.best_of[max(report.best_of)].estimate:.1%}",
+            f"{report.any_of[max(report.any_of)]:.1%}", f"{report.rank_correlation:+.2f}", f"{report.length_bias:+.2f}",
+        ]
+        for name, report in measured.policies.items()
+    ]  # fmt: skip
+    most = max(max(report.best_of) for report in measured.policies.values())
+    heads = ["policy", "prompts", "separation", "one against many", "a sample", f"best of {most} by score",
+             "by truth", "rank correlation", "length bias"]  # fmt: skip
+    parts.append(table(heads, rows))
+    lines = [
+        f"- {code(change)} moves the score by {far:+.2f} standard deviations" for change, far in measured.moved.items()
+    ]
+    if measured.first_errors is not None:
+        errors = measured.first_errors
+        lines.append(
+            f"- the first wrong step is named in {errors.erroneous:.1%} of the samples that have one, and none in "
+            f"{errors.correct:.1%} of the others: F1 {errors.f1:.1%}"
+        )
+    if measured.judge is not None:
+        judge = measured.judge
+        lines.append(
+            f"- of {judge.pairs:,} pairs of a right and a wrong sample the judge prefers the right one "
+            f"{_judged(judge.accuracy)} and the first {_judged(judge.first_place)} (one half: no position bias); both "
+            f"orders agree in {judge.agreed:.1%}, {judge.unread:.1%} of its answers hold no verdict"
+        )
+    if measured.suffix is not None:
+        lines.append(
+            f"- the suffix {code(measured.suffix_text)} adds {measured.suffix.gain:+.2f} to wrong answers and lifts "
+            f"{measured.suffix.fooled:.1%} of them above a right one"
+        )
+    lines += [
+        f"- {cell(other)} orders {share:.1%} of the pairs of samples alike"
+        for other, share in measured.agreement.items()
+    ]
+    parts.append("\n".join(lines))
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _judged(interval: Interval | None) -> str:
+    return "in no pair" if interval is None else f"{interval:.1%}"
+
+
+def _share(interval: Interval | None) -> str:
+    if interval is None:
+        return "no prompt with right and wrong samples"
+    return f"{interval:.1%}"

@@ -1,0 +1,128 @@
+"""Ask people which of two versions answers better: pairs of their answers become a queue on MLflow's review page.
+
+What was asked, and whose answer stood first, is an artifact of the candidate's run.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+
+from models.errors import UserError, shortened
+from tasks.people.blind_pairs import AnswerPair, Review, candidate_first, pair_trace
+from tasks.tracking import records, review_queues, runs, store, tags
+from tasks.tracking.recorded import Recorded, of_version, read_text
+from tasks.tracking.registry import VersionInfo
+
+FOLDER = "review"
+"""Folder of a run's artifacts about what people were asked and said."""
+_REVIEWER = re.compile(r"[a-z0-9][a-z0-9._@+-]{0,62}")
+_ANYBODY = "anybody"
+"""Whose pairs those are that anybody may answer, where a name is needed."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A review as it stands in MLflow."""
+
+    review: Review
+    page: str
+    """Path below the server's address."""
+    new: bool
+    """Whether it was not there before."""
+
+
+def ask(
+    candidate: VersionInfo, champion: VersionInfo, draw: Callable[[], Sequence[AnswerPair]], reviewers: Sequence[str]
+) -> list[Asked]:
+    """Make a queue for each reviewer, or one for anybody; a queue that is there already stays as it is.
+
+    Each reviewer gets traces of their own, so that nobody sees what another one said.
+
+    Args:
+        candidate: a version.
+        champion: the version that it is compared with, of the same registered model.
+        draw: gives the pairs; asked for where a queue is not there yet.
+        reviewers: logins, in small letters as MLflow keeps them; none for one queue that anybody may answer.
+
+    Raises:
+        UserError: it is one version, or a reviewer's name is none; and what `draw` raises.
+    """
+    if candidate.version == champion.version:
+        raise UserError(f"version {candidate.version} is held against itself; name another one with --against")
+    people = [_name(reviewer) for reviewer in reviewers] or [""]
+    ours = of_version(candidate)
+    with store.exclusive("review"):
+        pairs: Sequence[AnswerPair] = ()
+        asked = []
+        for person in dict.fromkeys(people):
+            file = f"{FOLDER}/{candidate.version}-against-{champion.version}/{person or _ANYBODY}.json"
+            known = read_text(ours.run, file)
+            if known:
+                review = read_review(known)
+            else:
+                pairs = pairs or draw()
+                review = _make(ours, champion.version, file, person, pairs)
+            asked.append(Asked(review, review_queues.page_of_queue(ours.run, review.queue), new=not known))
+    return asked
+
+
+def reviews_of(run_id: str) -> list[Review]:
+    """What people were asked about the version that a flow's run made, in the order of asking."""
+    return [read_review(text) for file in _files(run_id) if (text := read_text(run_id, file))]
+
+
+def read_review(text: str) -> Review:
+    """A review as it was written to its run.
+
+    Raises:
+        UserError: it is none.
+    """
+    try:
+        entries = json.loads(text)
+        pairs = {trace: AnswerPair(**pair) for trace, pair in entries["pairs"].items()}
+        return Review(**{**entries, "pairs": pairs})
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise UserError(f"an artifact below {FOLDER}/ is no list of pairs ({error})") from error
+
+
+def _name(reviewer: str) -> str:
+    name = reviewer.strip().lower()
+    if not _REVIEWER.fullmatch(name) or name == _ANYBODY:
+        raise UserError(f"reviewer {shortened(reviewer)!r} is no login: letters, digits and . _ @ + - after the first")
+    return name
+
+
+def _make(ours: Recorded, champion: int, file: str, reviewer: str, pairs: Sequence[AnswerPair]) -> Review:
+    """A queue in MLflow and, once it is whole, the artifact that says what is in it."""
+    assert ours.version is not None
+    number = len(_files(ours.run))
+    planned = Review(
+        model=ours.version.name,
+        candidate=ours.version.version,
+        champion=champion,
+        data=ours.params.get("data.name", "data"),
+        reviewer=reviewer,
+        queue="",
+        pairs={},
+        candidate_first={},
+    )
+    name = planned.title + (f", {reviewer}" if reviewer else "")
+    made = review_queues.make_queue(ours.run, name, reviewer, [pair_trace(pair, number, file) for pair in pairs])
+    by_trace = dict(zip(made.traces, pairs, strict=True))
+    review = replace(
+        planned,
+        queue=made.id,
+        pairs=by_trace,
+        candidate_first={trace: candidate_first(pair.problem, number) for trace, pair in by_trace.items()},
+    )
+    records.log_text(ours.run, file, json.dumps(asdict(review), ensure_ascii=False, indent=1))
+    runs.set_tags(ours.run, {tags.REVIEWS: json.dumps([*_files(ours.run), file])})
+    return review
+
+
+def _files(run_id: str) -> list[str]:
+    known = store.patiently(store.client().get_run, run_id).data.tags.get(tags.REVIEWS, "[]")
+    return [str(file) for file in json.loads(known)]

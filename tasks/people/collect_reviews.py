@@ -1,0 +1,113 @@
+"""Collect what people answered: rows that DVC pins, and a page and numbers on the run of the version they judged."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from models.atomic_write import write_file
+from models.datasets.settings import DataSettings
+from models.datasets.strict_json import JsonError, parse_json
+from models.errors import UserError
+from tasks.data.add_data import add
+from tasks.data.data_sources import RAW
+from tasks.data.dvc_command import Report
+from tasks.data.versions import DataVersion, current, pull, repository
+from tasks.pages.review_page import review_page
+from tasks.people.ask_people import FOLDER, reviews_of
+from tasks.people.people_say import DECIDED, UNDECIDED, Row, Said, as_files, merged, metrics_of, rows_of, said
+from tasks.tracking import records, review_queues
+from tasks.tracking.recorded import of_version
+from tasks.tracking.registry import VersionInfo
+
+
+@dataclass(frozen=True)
+class Collected:
+    """What was collected."""
+
+    name: str
+    """Of the data set."""
+    version: DataVersion | None
+    """None where nobody preferred anything yet: then there is nothing to learn from."""
+    rows: Sequence[Row]
+    """All rows of the data set, those of earlier collections too."""
+    new: int
+    """Rows that were not there before, or said something else."""
+    said: Sequence[Said]
+    """Of each two versions."""
+
+
+def collect(newest: VersionInfo, root: Path, name: str = "", report: Report = print) -> Collected:
+    """Read all answers about a policy's versions, write them down where they say something new, and show them.
+
+    Args:
+        newest: a version of the policy.
+        root: the repository.
+        name: of the data set; "" for that of the policy's data with `-reviewed` behind it.
+        report: given each line that DVC prints.
+
+    Raises:
+        UserError: nobody was asked anything, or git or DVC say no; what was there before stays.
+    """
+    root = repository(root)
+    reviews = [
+        (run, review)
+        for run in review_queues.runs_with_reviews(of_version(newest).run)
+        for review in reviews_of(run)
+        if review.model == newest.name
+    ]
+    if not reviews:
+        raise UserError(f"nobody was asked about {newest.name} yet; `rewardflow review queue` does")
+    name = name or f"{reviews[-1][1].data}-reviewed"
+    before = _rows_before(root, name, report)
+    fresh = [row for run, review in reviews for row in rows_of(review, review_queues.answers(run, list(review.pairs)))]
+    rows = merged(before, fresh)
+    outcome = []
+    compared = defaultdict(list)
+    for run, review in reviews:
+        compared[run, review.candidate, review.champion].append(review)
+    for (run, _, _), some in compared.items():
+        traces = {trace for review in some for trace in review.pairs}
+        outcome.append(said(some[0], [row for row in rows if row["trace"] in traces]))
+        _show(run, outcome[-1])
+    files = as_files(rows)
+    version = _pinned(root, name, files, rows != before, report) if DECIDED in files else None
+    return Collected(name, version, rows, sum(row not in before for row in rows), outcome)
+
+
+def _pinned(root: Path, name: str, files: dict[str, str], changed: bool, report: Report) -> DataVersion:
+    if not changed and (root / RAW / f"{name}.dvc").is_file():
+        known = current(name, root)
+        if not known.unpinned:
+            return known
+    with tempfile.TemporaryDirectory() as beside:
+        for file, text in files.items():
+            write_file(Path(beside) / file, text)
+        settings = DataSettings(name=name, path=(Path(beside),), format="kinds")
+        return add(settings, root, report)[0]
+
+
+def _rows_before(root: Path, name: str, report: Report) -> list[Row]:
+    """The rows of an earlier collection; fetched where only their pin is there."""
+    folder = root / RAW / name
+    if (root / RAW / f"{name}.dvc").is_file() and not folder.is_dir():
+        pull(root, name, report=report)
+    rows: list[Row] = []
+    for file in (folder / DECIDED, folder / UNDECIDED):
+        for number, line in enumerate(file.read_text(encoding="utf-8").splitlines() if file.is_file() else [], 1):
+            try:
+                row = parse_json(line)
+            except JsonError as error:
+                raise UserError(f"{file}, line {number}: {error.reason}") from None
+            if not isinstance(row, dict) or not {"trace", "reviewer", "date", "preferred"} <= row.keys():
+                raise UserError(f"{file}, line {number}: no row that `rewardflow review collect` wrote")
+            rows.append(row)
+    return merged(rows, [])
+
+
+def _show(run: str, what: Said) -> None:
+    records.log_text(run, f"{FOLDER}/{what.candidate}-against-{what.champion}.html", review_page(what))
+    records.log_metrics(run, metrics_of(what))

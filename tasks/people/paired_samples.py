@@ -1,0 +1,99 @@
+"""What two versions answer to the same training prompts, sampled for people to compare.
+
+Training prompts, for a reward model is to learn from what people say: pairs on held-out prompts would be taken out of
+its training again, and must be.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from models.datasets.row_diff import Place
+from models.engine.engine import Sampling
+from models.errors import UserError
+from models.evaluation.evaluate import evaluate
+from models.evaluation.records import PromptRecord
+from models.loop.rollout import Problem
+from models.policy.folder import check_model_folder
+from models.policy.use import read_use
+from tasks.compute.measuring import EvaluationSections, measuring_engine
+from tasks.compute.run_tokens import RunTokens
+from tasks.compute.shared_engine import engine_place
+from tasks.data.data_difference import PreparedFiles, prepared_hashes
+from tasks.pages.completion_traces import drawn
+from tasks.people.blind_pairs import AnswerPair, answer_pairs
+from tasks.registered.policy import PolicyFiles, registered_policy
+from tasks.registered.recorded_recipe import read_asked
+from tasks.tracking.recorded import of_version
+from tasks.tracking.registry import VersionInfo
+
+TRAINING: Place = ("problems", "train")
+SAMPLES = 4
+"""Completions of each prompt; the first two that differ are compared."""
+_CHOSEN_FROM = 64
+"""Of so many prompts for each pair, evenly spaced in the data, those that are asked about are drawn."""
+
+
+def sampled_pairs(candidate: VersionInfo, champion: VersionInfo, most: int, root: Path) -> list[AnswerPair]:
+    """Sample from both versions with the candidate's recipe, and pair what differs.
+
+    Args:
+        candidate: says which prompts, by the data that it learned from.
+        champion: what it is compared with.
+        most: pairs.
+        root: the repository, whose DVC finds the prompts.
+
+    Raises:
+        UserError: recipe, prompts or weights are not to be had, or the two answer everything alike.
+    """
+    ours = of_version(candidate)
+    recipe, _ = read_asked(ours)
+    sections = EvaluationSections(recipe)
+    policies = [registered_policy(version) for version in (champion, candidate)]
+    with tempfile.TemporaryDirectory() as beside:
+        data = PreparedFiles(root, Path(beside), prepared_hashes(ours.data))
+        if not data.has(TRAINING):
+            raise UserError(f"the training prompts of {ours.label} are neither in DVC's cache nor in the remote")
+        run = policies[-1].folder
+        chosen: set[str] = set()
+        answered: list[list[PromptRecord]] = []
+        for policy in policies:
+            tokens = RunTokens.read(policy.folder, run, sections)
+            problems = tokens.problems(Path(beside), "train", sections, most * _CHOSEN_FROM)
+            if not chosen:
+                problems.sort(key=lambda problem: drawn(f"{candidate.name}/{candidate.version}", problem.id))
+                chosen = {problem.id for problem in problems[: 2 * most]}
+            asked = [problem for problem in problems if problem.id in chosen]
+            answered.append(_answers(policy, tokens, asked, sections))
+        rows = data.rows(TRAINING, chosen)
+    by_id = {record.id: record for record in answered[0]}
+    pairs = answer_pairs([(by_id[record.id], record) for record in answered[1]], rows, most)
+    if not pairs:
+        raise UserError(f"versions {candidate.version} and {champion.version} answer every prompt alike")
+    return pairs
+
+
+def _answers(
+    policy: PolicyFiles, tokens: RunTokens, problems: Sequence[Problem], recipe: EvaluationSections
+) -> list[PromptRecord]:
+    check_model_folder(policy.folder)
+    sampling = Sampling(
+        max_tokens=recipe.longest_drawn, temperature=recipe.temperature, top_p=recipe.top_p, samples=SAMPLES
+    )
+    after, seed = read_use(policy.folder).after_prompt, recipe.evaluation_seed
+    with engine_place(), measuring_engine(policy, recipe, tokens.own) as engine:
+        return evaluate(
+            engine,
+            tokens.own,
+            problems,
+            sampling,
+            seed,
+            None,
+            lambda stage: None,
+            after,
+            recipe.episodes,
+            policy.folder,
+            recipe.verify,
+        )

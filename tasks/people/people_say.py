@@ -1,0 +1,138 @@
+"""What people answered, as data: preference pairs, one row an answer, and how far the reviewers agree. Pure functions.
+
+    preferences_reviewed.jsonl    one of the two is better: what a reward model may learn from
+    undecided.jsonl               equal, or both bad: kept, and no pair
+
+Rows that were collected once stay, whatever becomes of their run; a person's later answer about the same pair takes the
+place of the earlier one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from models.evaluation.agreement import Agreement, agreement
+from models.evaluation.bootstrap import Interval, bootstrap_mean
+from tasks.people.blind_pairs import Review
+from tasks.tracking.review_queues import Answer
+
+DECIDED, UNDECIDED = "preferences_reviewed.jsonl", "undecided.jsonl"
+"""Files of the rows."""
+POLICIES = ("candidate", "champion")
+"""What can be preferred; `equal` and `both bad` are the other answers."""
+
+Row = dict[str, str | int]
+
+
+@dataclass(frozen=True)
+class Said:
+    """What people said of two versions."""
+
+    title: str
+    model: str
+    candidate: int
+    champion: int
+    rows: Sequence[Row]
+    agreement: Agreement
+    preferred: Interval | None
+    """Share of the prompts on which the candidate is preferred, of those that were decided; None without any."""
+    first: float
+    """Share of the decisions for what stood first: far from a half, reviewers judge by the place. NaN without any."""
+
+
+def rows_of(review: Review, answers: Iterable[Answer]) -> list[Row]:
+    """One row an answer, as it is written down.
+
+    Args:
+        review: what was asked.
+        answers: what was answered, about its traces and maybe others.
+    """
+    rows = []
+    for answer in answers:
+        if answer.trace not in review.pairs:
+            continue
+        pair = review.pairs[answer.trace]
+        texts = {"candidate": pair.candidate, "champion": pair.champion}
+        shown = POLICIES if review.candidate_first[answer.trace] else POLICIES[::-1]
+        meant = {"first": shown[0], "second": shown[1]}.get(answer.value, answer.value)
+        row: Row = {"prompt": pair.prompt}
+        if meant in POLICIES:
+            row |= {"chosen": texts[meant], "rejected": texts[POLICIES[meant == "candidate"]]}
+        else:
+            row |= texts
+        row |= {
+            "level": pair.level,
+            "split": "train",  # as its prompt is; together with data that hold it out, it is left out
+            "preferred": meant,
+            "place": answer.value,
+            "reviewer": answer.reviewer or review.reviewer or "anybody",
+            "date": answer.at.isoformat(timespec="seconds"),
+            "comment": answer.comment,
+            "problem": pair.problem,
+            "versions": f"{review.model}/{review.candidate} against {review.champion}",
+            "trace": answer.trace,
+        }
+        rows.append(row)
+    return rows
+
+
+def merged(before: Iterable[Row], new: Iterable[Row]) -> list[Row]:
+    """All rows, each person's last answer about each trace, oldest first."""
+    last: dict[tuple[str, str], Row] = {}
+    for row in [*before, *new]:
+        last[str(row["trace"]), str(row["reviewer"])] = row
+    return sorted(last.values(), key=lambda row: (str(row["date"]), str(row["trace"]), str(row["reviewer"])))
+
+
+def as_files(rows: Sequence[Row]) -> dict[str, str]:
+    """File name -> its lines; a file without a row is left out."""
+    kinds = {
+        DECIDED: [row for row in rows if row["preferred"] in POLICIES],
+        UNDECIDED: [row for row in rows if row["preferred"] not in POLICIES],
+    }
+    return {
+        name: "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in of_kind)
+        for name, of_kind in kinds.items()
+        if of_kind
+    }
+
+
+def said(review: Review, rows: Sequence[Row]) -> Said:
+    """What the answers about two versions come to.
+
+    Args:
+        review: of these versions, one of several maybe.
+        rows: all of their rows.
+    """
+    by_problem: dict[str, dict[str, str]] = defaultdict(dict)
+    decided: dict[str, list[float]] = defaultdict(list)
+    for row in rows:
+        by_problem[str(row["problem"])][str(row["reviewer"])] = str(row["preferred"])
+        if row["preferred"] in POLICIES:
+            decided[str(row["problem"])].append(float(row["preferred"] == "candidate"))
+    means = [sum(values) / len(values) for values in decided.values()]
+    places = [float(row["place"] == "first") for row in rows if row["preferred"] in POLICIES]
+    return Said(
+        title=review.title,
+        model=review.model,
+        candidate=review.candidate,
+        champion=review.champion,
+        rows=rows,
+        agreement=agreement(list(labels.values()) for labels in by_problem.values()),
+        preferred=bootstrap_mean(means) if means else None,
+        first=sum(places) / len(places) if places else float("nan"),
+    )
+
+
+def metrics_of(what: Said) -> Mapping[str, float]:
+    """The numbers for the candidate's run; those that are not known are NaN."""
+    return {
+        "review/answers": float(len(what.rows)),
+        "review/agreement": what.agreement.share,
+        "review/alpha": what.agreement.alpha,
+        "review/candidate_preferred": what.preferred.estimate if what.preferred else float("nan"),
+        "review/first_preferred": what.first,
+    }

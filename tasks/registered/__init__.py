@@ -1,0 +1,1 @@
+"""Registered models: their files, export, reproduction and differences."""

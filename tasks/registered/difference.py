@@ -1,0 +1,123 @@
+"""What differs between two model versions or runs: code, data, recipe, packages, machine, metrics, answers.
+
+All of it is read from the tracking store and, by their hashes, from DVC's cache or remote; nothing is run or changed.
+What is not known is said and left out. The gate's problems are for the verdict alone: of their rows only ids are told,
+and their answers stand nowhere.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from tasks.data.data_difference import DataDifference, PreparedFiles, data_difference, prepared_hashes
+from tasks.host.code_version import FILES, FOLDERS, ask_git
+from tasks.host.machine import MACHINE, PACKAGES, read_machine, read_packages
+from tasks.registered.evaluation_difference import EvaluationDifference, evaluation_difference
+from tasks.tracking import tags
+from tasks.tracking.recorded import Recorded, read_text
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A named value that differs; empty where it is not there."""
+
+    name: str
+    before: str
+    after: str
+
+
+@dataclass(frozen=True)
+class CodeDifference:
+    """The code of both."""
+
+    before: str
+    """Commit, with "-dirty" behind it where it does not hold all."""
+    after: str
+    ahead: int | None = None
+    """Commits that the newer has and the older has not; None where this clone does not have both."""
+    behind: int | None = None
+    """The other way round."""
+    files: tuple[str, ...] = ()
+    """What of the project differs between the two commits."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """All that differs."""
+
+    before: str
+    """What the older is called."""
+    after: str
+    code: CodeDifference
+    data: DataDifference
+    recipe: tuple[Setting, ...]
+    packages: tuple[Setting, ...]
+    machine: tuple[Setting, ...]
+    evaluation: EvaluationDifference
+    notes: tuple[str, ...]
+    """What else could not be compared, and why."""
+
+
+def difference(before: Recorded, after: Recorded, root: Path) -> Difference:
+    """How `after` differs from `before`.
+
+    Args:
+        before: the older.
+        after: the newer.
+        root: the repository, whose DVC finds the data.
+
+    Raises:
+        UserError: the working directory is no clone where data differ, or what is on record is broken.
+    """
+    notes: list[str] = []
+
+    def around(what: str, path: str, read: Callable[[str], dict[str, str]]) -> tuple[Setting, ...]:
+        old, new = read(read_text(before.trained_in, path)), read(read_text(after.trained_in, path))
+        for side, facts in ((before, old), (after, new)):
+            if not facts:
+                notes.append(f"the {what} of {side.label} is not on record")
+        return differing(old, new) if old and new else ()
+
+    with tempfile.TemporaryDirectory() as beside:
+        old_files = PreparedFiles(root, Path(beside) / "old", prepared_hashes(before.data))
+        new_files = PreparedFiles(root, Path(beside) / "new", prepared_hashes(after.data))
+        return Difference(
+            before=before.label,
+            after=after.label,
+            code=code_difference(before.facts.get(tags.GIT_COMMIT, ""), after.facts.get(tags.GIT_COMMIT, ""), root),
+            data=data_difference(before.data, after.data, old_files, new_files),
+            recipe=differing(before.params, after.params),
+            packages=around("list of packages", PACKAGES, read_packages),
+            machine=around("machine", MACHINE, read_machine),
+            evaluation=evaluation_difference(before, after, old_files, new_files),
+            notes=tuple(notes),
+        )
+
+
+def as_json(said: Difference) -> str:
+    """All of it; what is left out nowhere is cut short."""
+    return json.dumps(asdict(said), indent=1, ensure_ascii=False)
+
+
+def differing(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[Setting, ...]:
+    """The keys whose values differ, or that one of the two alone has, in order of name."""
+    return tuple(
+        Setting(name, before.get(name, ""), after.get(name, ""))
+        for name in sorted(before.keys() | after.keys())
+        if before.get(name) != after.get(name)
+    )
+
+
+def code_difference(before: str, after: str, root: Path) -> CodeDifference:
+    """How two commits, each as on record, differ in the repository `root`."""
+    old, new = (name.removesuffix("-dirty") for name in (before, after))
+    counted, unknown = ask_git(root, "rev-list", "--left-right", "--count", f"{old}...{new}", "--")
+    if unknown or not old or not new:
+        return CodeDifference(before, after)
+    behind, ahead = (int(number) for number in counted.split())
+    named, _ = ask_git(root, "diff", "--name-only", "-z", old, new, "--", *FOLDERS, *FILES)
+    return CodeDifference(before, after, ahead, behind, tuple(filter(None, named.split("\0"))))

@@ -1,0 +1,209 @@
+"""A registered policy as a folder that stands by itself: weights in safetensors, tokenizer, a card that says all."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from models.atomic_write import replace_folder, write_file
+from models.bases.source import licence_file, read_source
+from models.errors import UserError
+from models.evaluation.paired_change import metric_intervals
+from models.policy.folder import check_model_folder, hash_folder
+from models.policy.use import read_use
+from models.text.chat_template import write_plain_template
+from models.text.end_ids import ends_of_folder
+from models.text.prompt_form import PromptForm
+from models.text.unwritten import write_tags
+from tasks.pages.model_card import Card, Chat, model_card
+from tasks.registered.evaluation_difference import metric_names, read_answers
+from tasks.registered.files import registered_files
+from tasks.registered.recorded_recipe import WHOLE
+from tasks.tracking import registry, tags
+from tasks.tracking.recorded import Recorded, read_text
+from tasks.tracking.registry import VersionInfo
+from tasks.tracking.verdict_record import verdict_of
+from tasks.tracking.verdict_text import ruling_text, verdict_text
+
+CARD = "README.md"
+SERVING = "serving"
+"""Folder of the state folder from which versions are served."""
+MAKING, USING = ".lock", ".use"
+"""Locks that lie beside each folder there: of who makes it, and of all who serve from it. `rewardflow gc` leaves them:
+a lock whose file is gone holds nobody off."""
+
+
+def export(said: Recorded, target: Path, licence: str = "") -> None:
+    """Write a version's model folder with its card to `target`: whole or not at all.
+
+    Args:
+        said: what is on record of the version.
+        target: a folder that is not there yet, or empty.
+        licence: identifier as the Hub has it; empty where nobody says.
+
+    Raises:
+        UserError: the folder holds something, what is asked for is no policy's version, its files are gone or are no
+            longer what was registered.
+    """
+    require_empty(target)
+    version = said.version
+    if version is None:
+        raise UserError(f"{said.label} is no version; `rewardflow models` lists what can be exported")
+    original, _ = registered_files(version)
+    check_model_folder(original)
+    architectures = json.loads((original / "config.json").read_text(encoding="utf-8")).get("architectures") or [""]
+    if any("SequenceClassification" in name for name in architectures):
+        raise UserError(f"{said.label} is a reward model; policies are exported")
+    try:
+        with replace_folder(target.absolute()) as beside:
+            shutil.copytree(original, beside, copy_function=shutil.copyfile, dirs_exist_ok=True)  # as others may read
+            chat = _settle_chat(said, beside)
+            trusted = bool(recipe_of(said).get("policy", {}).get("trust_remote_code"))
+            write_tags(beside, ends_of_folder(beside), trust_remote_code=trusted)
+            text = model_card(card_of(said, version, original, licence, chat), f"./{target.name}")
+            (beside / CARD).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"{target}: cannot be written ({error.strerror})") from None
+
+
+@contextmanager
+def served_folder(said: Recorded, home: Path) -> Iterator[Path]:
+    """The exported folder from which a version is served, in the state folder `home`: made once, and taken again while
+    it is whole; `rewardflow gc` takes what was not served for long, and nothing that is being served.
+
+    Raises:
+        UserError: see `export`.
+    """
+    version = said.version
+    weights = said.facts.get(tags.WEIGHTS_SHA256) or (hash_folder(registry.fetch(version.uri)) if version else "")
+    folder = home / SERVING / f"{weights[:16]}-v{version.version if version else 0}"
+    seal = folder.with_suffix(".sha256")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with folder.with_suffix(USING).open("a+") as use:
+        fcntl.flock(use, fcntl.LOCK_SH)
+        with folder.with_suffix(MAKING).open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # two commands that serve one version have one folder
+            if folder.is_dir() and seal.is_file() and seal.read_text(encoding="utf-8") == hash_folder(folder):
+                for used in (folder, seal):
+                    os.utime(used)
+            else:
+                shutil.rmtree(folder, ignore_errors=True)
+                export(said, folder)
+                write_file(seal, hash_folder(folder))
+        yield folder
+
+
+@contextmanager
+def unused(place: Path) -> Iterator[bool]:
+    """Whether nobody serves from a folder below `serving/`, or from the one that a seal there is of; where that is so,
+    who begins to waits meanwhile."""
+    lock = place.with_suffix(USING)
+    if not lock.is_file():  # nobody did since it was made
+        yield True
+        return
+    try:
+        use = lock.open("r+")
+    except OSError:  # nothing here is ours to remove
+        yield False
+        return
+    with use:
+        try:
+            fcntl.flock(use, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
+
+
+def recipe_of(said: Recorded) -> dict[str, Any]:
+    """The whole recipe of a version; empty where it is not on record."""
+    whole = read_text(said.run, WHOLE)
+    return dict(json.loads(whole)) if whole else {}
+
+
+def _settle_chat(said: Recorded, folder: Path) -> Chat:
+    """Give a policy that was trained on plain prompts a chat template that writes them, and say what a chat is."""
+    policy = recipe_of(said).get("policy")
+    if policy is None or policy.get("chat"):
+        return "own"
+    use, trusted = read_use(folder), bool(policy.get("trust_remote_code"))
+    return "plain" if write_plain_template(folder, use.after_prompt, use.text, trust_remote_code=trusted) else "none"
+
+
+def require_empty(target: Path) -> None:
+    """Make sure that `target` is not there or an empty folder. Raises UserError."""
+    if target.is_dir() and not any(target.iterdir()):
+        return
+    if target.exists() or target.is_symlink():
+        what = "holds something already" if target.is_dir() else "is no folder"
+        raise UserError(f"{target}: {what}; name a folder that is not there yet, or an empty one")
+
+
+def served_name(version: VersionInfo) -> str:
+    """What vLLM calls a version that it serves."""
+    return f"{version.name}-v{version.version}"
+
+
+def card_of(said: Recorded, version: VersionInfo, folder: Path, licence: str, chat: Chat) -> Card:
+    """What the card of a version tells.
+
+    Args:
+        said: what is on record of it.
+        version: the version.
+        folder: its model folder.
+        licence: see `export`.
+        chat: what a chat with it is.
+    """
+    facts, answers, recipe = said.facts, read_answers(said), recipe_of(said)
+    verdict = verdict_of(facts)
+    shown = {
+        "recipe": facts.get(tags.RECIPE, ""),
+        "recipe sha256": facts.get(tags.RECIPE_SHA256, ""),
+        "commit": facts.get(tags.GIT_COMMIT, ""),
+        "not pinned": facts.get(tags.UNPINNED, ""),
+        "data revision": facts.get(tags.DATA_REVISION, ""),
+        "seed": facts.get(tags.SEED, ""),
+        "reward model": facts.get(tags.REWARD_MODEL_VERSION, ""),
+        "trained on from": facts.get(tags.BASE_VERSION, ""),
+        "base model": facts.get(tags.BASE_SOURCE, ""),
+        "weights sha256": facts.get(tags.WEIGHTS_SHA256, ""),
+        "MLflow run": said.run,
+        "address": version.uri,
+    }
+    return Card(
+        name=version.name,
+        version=version.version,
+        aliases=tuple(sorted(version.aliases)),
+        licence=licence,
+        source=read_source(folder),
+        licence_file=text.name if (text := licence_file(folder)) else "",
+        base=recipe.get("policy", {}).get("base") or "",
+        data=[
+            [link.name, link.context, link.digest, f"{link.rows:,}" if link.rows is not None else ""]
+            for link in said.data
+        ],
+        origin=shown,
+        recipe=yaml.safe_dump(recipe, sort_keys=False, allow_unicode=True) if recipe else "",
+        evaluated_on=f"{len(answers):,} held-out problems" if answers else "",
+        metrics=metric_intervals(metric_names(said.metrics, answers), answers) if answers else {},
+        verdict=verdict_text(verdict) if verdict is not None else "",
+        compared=": ".join(filter(None, (facts.get(tags.COMPARED_WITH, ""), facts.get(tags.IMPROVEMENT, "")))),
+        checks=verdict.checks if verdict is not None else (),
+        approval={
+            "champion since": facts.get(tags.PROMOTED_AT, ""),
+            "made champion by": facts.get(tags.PROMOTED_BY, ""),
+            "ruling": ruling_text(verdict.ruling) if verdict is not None and verdict.ruling is not None else "",
+        },
+        use=read_use(folder),
+        form=PromptForm.of(recipe.get("policy", {}).get("system"), recipe.get("data", {}).get("template")),
+        chat=chat,
+        served_name=served_name(version),
+    )

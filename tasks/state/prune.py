@@ -1,0 +1,203 @@
+"""What the state folder holds that nothing needs any more, and its removal.
+
+A step's outputs stay where a registered version came from them (by itself or through a result that was reused), where
+they were made or last used within the retention time, where the next run of a recipe can resume from them, and where
+their run is not in the tracking store in use, which therefore cannot know who needs them. So does a model that
+was logged. What a champion, of today or before, came from always stays. Runs and registered versions are never touched.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from models.atomic_write import leftovers
+from models.bases.catalogue import entry_with
+from models.bases.store import FOLDER as BASES
+from tasks.registered.export import MAKING, SERVING, USING, unused
+from tasks.runner.results import CHECKPOINTS, RESULT, runs_of
+from tasks.runner.step import reference_folder, token_folder
+from tasks.state.cut_off import awaited_folders
+from tasks.tracking import needs, registry
+from tasks.tracking.needs import Need, Unregistered
+
+NO_STEPS = ("tokens", "reference", "precision")
+"""Folders of the store that are no step's."""
+
+
+@dataclass(frozen=True)
+class Held:
+    """Something on the disk, and whether it goes."""
+
+    what: str
+    """Path below the state folder, or the name of a model."""
+    place: Path | None
+    """Where it lies; None for a model on a server."""
+    bytes: int
+    used: datetime
+    """When it was last written or taken."""
+    why: str
+    """Why it stays, or why it may go."""
+    goes: bool
+    model: Unregistered | None = None
+
+
+def plan(home: Path, keep_days: float, refused: bool = False) -> list[Held]:
+    """All that gc looks at in the state folder `home`, and what is to become of it.
+
+    Args:
+        keep_days: what was used within so many days stays.
+        refused: the outputs behind versions that have no alias and never were champion may go too, when they are old;
+            the versions themselves stay in the registry, with their weights.
+    """
+    cutoff = datetime.now(tz=UTC) - timedelta(days=keep_days)
+    needed = needs.needed_runs()
+    awaited = awaited_folders(home)
+    held = [_step(home, folder, needed, cutoff, refused, folder in awaited) for folder in _step_folders(home)]
+    staying = {
+        run_id for entry in held if not entry.goes and entry.place is not None for run_id in runs_of(entry.place)
+    }
+    held += [_model(model, home, needed, staying, cutoff, refused) for model in needs.unregistered_models()]
+    for folder in (token_folder(home), reference_folder(home)):
+        held += [_plain(home, entry, cutoff, "made again when it is needed") for entry in _entries(folder)]
+    downloads = _entries(registry.download_folder(home))
+    held += [_plain(home, entry, cutoff, "downloaded again when it is needed") for entry in downloads]
+    held += [_base(home, entry, cutoff) for entry in _entries(home / BASES) if not entry.name.startswith(".")]
+    held += [_served(home, entry, cutoff) for entry in _entries(home / SERVING) if entry.suffix not in (MAKING, USING)]
+    held += [_plain(home, entry, None, "left by a process that was killed") for entry in _leftovers(home)]
+    return held
+
+
+def remove(home: Path, held: Sequence[Held]) -> int:
+    """Remove what goes, but for what is served since. Returns the bytes that were freed; call it while no run uses the
+    state folder."""
+    freed = 0
+    for entry in held:
+        if not entry.goes:
+            continue
+        with _free(home, entry) as free:
+            if free:
+                _remove(entry)
+                freed += entry.bytes
+    return freed
+
+
+def _free(home: Path, entry: Held) -> AbstractContextManager[bool]:
+    """Whether nobody serves from it; nobody begins to meanwhile."""
+    if entry.place is None or entry.place.parent != home / SERVING:
+        return nullcontext(True)
+    return unused(entry.place)
+
+
+def _remove(entry: Held) -> None:
+    if entry.model is not None:
+        needs.delete_model(entry.model)
+    elif entry.place is not None and entry.place.is_dir():
+        (entry.place / RESULT).unlink(missing_ok=True)  # first: what is left of a removal that was killed is no result
+        shutil.rmtree(entry.place)
+    elif entry.place is not None:
+        entry.place.unlink()
+
+
+def _step(home: Path, folder: Path, needed: dict[str, Need], cutoff: datetime, refused: bool, awaited: bool) -> Held:
+    made_by = runs_of(folder)
+    used, size = _last_change(folder), _size(folder)
+    needing = sorted((needed[run_id] for run_id in made_by if run_id in needed), key=lambda need: not need.lasting)
+    goes = False
+    unfinished = not (folder / RESULT).is_file() and (folder / CHECKPOINTS).is_dir()
+    if unfinished and (awaited or used > cutoff):
+        why = "checkpoints of a run that can go on"
+    elif needing and (needing[0].lasting or not refused):
+        why = needing[0].why
+    elif used > cutoff:
+        why = "used within the retention time"
+    elif made_by and not needs.is_ours(made_by[0]):
+        why = "its run is not in the tracking store in use"
+    else:
+        goes, why = True, f"only {needing[0].why} needs it" if needing else "nothing needs it"
+        if unfinished:
+            why = "checkpoints of a stopped run that no recipe resumes from"
+    return Held(str(folder.relative_to(home)), folder, size, used, why, goes)
+
+
+def _model(
+    model: Unregistered, home: Path, needed: dict[str, Need], staying: set[str], cutoff: datetime, refused: bool
+) -> Held:
+    folder = registry.local_folder(model.location)
+    goes = False
+    if model.run_id in needed and (needed[model.run_id].lasting or not refused):
+        why = needed[model.run_id].why
+    elif model.run_id in staying:
+        why = "the outputs of its step stay"
+    elif model.created > cutoff:
+        why = "used within the retention time"
+    elif not model.made_here:
+        why = "made with another state folder of this server, or by an earlier version"
+    else:
+        goes, why = True, "nothing needs it"
+    return Held(
+        f"model {model.name} {model.model_id[:10]}",
+        folder,
+        _size(folder) if folder else 0,
+        model.created,
+        why,
+        goes,
+        model,
+    )
+
+
+def _plain(home: Path, entry: Path, cutoff: datetime | None, why: str) -> Held:
+    used = _last_change(entry)
+    goes = cutoff is None or used <= cutoff
+    return Held(
+        str(entry.relative_to(home)), entry, _size(entry), used, why if goes else "used within the retention time", goes
+    )
+
+
+def _served(home: Path, entry: Path, cutoff: datetime) -> Held:
+    """Something below `serving/`."""
+    said = _plain(home, entry, cutoff, "exported again when it is served")
+    with unused(entry) as free:
+        return said if free else replace(said, goes=False, why="it is being served")
+
+
+def _base(home: Path, entry: Path, cutoff: datetime) -> Held:
+    """A converted base model: one of the catalogue stays, one of a GGUF file is converted again from that file."""
+    if entry_with(entry.name) is None:
+        return _plain(home, entry, cutoff, "converted again from its GGUF file when it is needed")
+    return replace(_plain(home, entry, cutoff, ""), goes=False, why="added with `rewardflow base add`")
+
+
+def _step_folders(home: Path) -> list[Path]:
+    return [
+        folder
+        for step in _entries(home / "store")
+        if step.is_dir() and step.name not in NO_STEPS
+        for folder in _entries(step)
+        if folder.is_dir() and not folder.name.startswith(".")
+    ]
+
+
+def _leftovers(home: Path) -> list[Path]:
+    """What lies under a name that a removal, the logging of a model or a write gives on the way."""
+    return sorted([*home.glob("store/*/.*.gone"), *home.glob("logging-*"), *leftovers(home, deep=False),
+                   *leftovers(home / BASES, deep=False)])  # fmt: skip
+
+
+def _entries(folder: Path) -> list[Path]:
+    return sorted(folder.iterdir()) if folder.is_dir() else []
+
+
+def _size(place: Path) -> int:
+    """Bytes on the disk; a file with several names counts for a part at each of them."""
+    files = (file.lstat() for file in (place, *place.rglob("*")) if not file.is_dir() and file.exists())
+    return sum(file.st_size // file.st_nlink for file in files)
+
+
+def _last_change(place: Path) -> datetime:
+    newest = max(entry.lstat().st_mtime for entry in (place, *place.rglob("*")))
+    return datetime.fromtimestamp(newest, tz=UTC)
