@@ -62,7 +62,7 @@ def test_every_broken_wall_is_noticed(copy: Path) -> None:
     """Each in a file of its own, all in one look: reading the imports of three layers takes seconds."""
     broken = {
         "models.stray_a -> tasks": "import tasks",
-        "tasks.stray_a -> flows.runtime.environment": "from flows import environment",
+        "tasks.stray_a -> flows.runtime.environment": "from flows.runtime import environment",
         "models.stray_b -> prefect": "import prefect",
         "tasks.stray_b -> mlflow": "from mlflow import MlflowClient",
         "flows.stray_a -> boto3": "import boto3",
