@@ -190,7 +190,7 @@ def test_a_command_that_is_killed_leaves_no_server(tmp_path: Path) -> None:
 
 
 def handled(code: str) -> subprocess.CompletedProcess[str]:
-    program = f"import os, signal, time\nfrom tasks import interrupt\ninterrupt.install()\n{code}"
+    program = f"import os, signal, time\nfrom tasks.runner import interrupt\ninterrupt.install()\n{code}"
     return subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60)
 
 

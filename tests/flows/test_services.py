@@ -196,7 +196,7 @@ def users(services: Place, tmp_path_factory: pytest.TempPathFactory) -> dict[str
             for words in (["add", "dvc.lock"], [*who, "commit", "-q", "-m", "data"]):
                 subprocess.run(["git", *words], cwd=first, check=True)
             subprocess.run(["git", "clone", "-q", str(first), str(clone)], check=True)
-            pull = "from pathlib import Path; from tasks import versions; versions.pull(Path('.'), 'arithmetic')"
+            pull = "from pathlib import Path; from tasks.data import versions; versions.pull(Path('.'), 'arithmetic')"
             subprocess.run([sys.executable, "-c", pull], cwd=clone, env=environment, check=True, capture_output=True)
         ended = subprocess.run(
             command("run", "tiny", "--set", f"seed={seed}"),
