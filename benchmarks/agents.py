@@ -26,6 +26,7 @@ from benchmarks.league_training import COMMON, train
 from benchmarks.warm_starts import Work
 from models.datasets.built_in import BUILT_IN
 from models.errors import UserError
+from models.recipe.find import method_files
 from models.recipe.load import digest, load_recipe, plain
 
 RESULTS = ROOT / "benchmarks" / "results" / "agents.parquet"
@@ -38,7 +39,7 @@ POINTS = 3
 
 def entrants() -> list[str]:
     """Names of the recipes of the family that train a policy on data which are made here."""
-    recipes: list[Any] = [load_recipe(file) for file in sorted((ROOT / "recipes").glob("*.yaml"))]
+    recipes: list[Any] = [load_recipe(file) for file in method_files(ROOT / "recipes")]
     return [
         recipe.name
         for recipe in recipes

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from benchmarks.league_page import line, reason
-from benchmarks.league_records import ROOT, Result
+from benchmarks.league_records import Result
+from models.recipe.find import find_recipe
 from models.recipe.load import load_recipe
 
 HEAD = """# Agents: what each recipe learned
@@ -30,7 +31,7 @@ def page(names: Sequence[str], results: Sequence[Result]) -> str:
     text = [HEAD, f"| {' | '.join(COLUMNS)} |", "| --- " * len(COLUMNS) + "|"]
     behind, failed, missing = [], [], []
     for name in names:
-        recipe = load_recipe(ROOT / "recipes" / f"{name}.yaml")
+        recipe = load_recipe(name)
         own = [result for result in results if result.recipe == name and result.curve]
         failed += [result for result in results if result.recipe == name and result.failed]
         if not own:
@@ -39,7 +40,7 @@ def page(names: Sequence[str], results: Sequence[Result]) -> str:
         row = line(own)
         text.append(_row(name, recipe, own))
         if row.verdict not in ("above", "above, paired"):
-            said = reason((ROOT / "recipes" / f"{name}.yaml").read_text())
+            said = reason(find_recipe(name).read_text())
             behind.append(f"- {name} ({row.verdict}): {said or 'its recipe does not say.'}")
     if behind:
         text += ["", "## Not above, and why", "", *behind]
@@ -56,7 +57,7 @@ def _row(name: str, recipe: Any, own: Sequence[Result]) -> str:
     gain = f"{row.gain:+.1%}"
     shares = [f"{each:.1%}" for each in (row.start, row.end)]
     cells = (
-        f"[{name}](../recipes/{name}.yaml)", paper, recipe.data.name, *shares, gain, row.verdict, str(len(own)),
+        f"[{name}](../{find_recipe(name)})", paper, recipe.data.name, *shares, gain, row.verdict, str(len(own)),
         f"{row.completions:,}", f"{row.seconds:.0f}",
     )  # fmt: skip
     return f"| {' | '.join(cells)} |"

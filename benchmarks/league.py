@@ -31,7 +31,7 @@ from benchmarks.league_records import RESULTS, ROOT, SEARCHED, Result, code_dige
 from benchmarks.league_training import BUDGET, POINTS, league_overrides, league_recipe, train
 from benchmarks.warm_starts import TASK, Work
 from models.errors import UserError
-from models.recipe.find import find_recipe
+from models.recipe.find import find_recipe, method_files
 from models.recipe.layers import read_layers
 from models.recipe.load import digest, load_recipe
 
@@ -63,7 +63,7 @@ class Job:
 
 def entrants() -> list[str]:
     """Names of the recipes that train a policy on the league's task."""
-    recipes: list[Any] = [load_recipe(file) for file in sorted((ROOT / "recipes").glob("*.yaml"))]
+    recipes: list[Any] = [load_recipe(file) for file in method_files(ROOT / "recipes")]
     return [recipe.name for recipe in recipes if recipe.schedule is not None and recipe.data.name == TASK]
 
 
@@ -181,7 +181,7 @@ def search(names: Sequence[str], work: Path, results: Path, workers: int, tell: 
         scores = {rate: result.curve[-1].accuracy if result.curve else -1.0 for rate, result in ends.items()}
         winner = max(scores, key=lambda rate: scores[rate])
         shown = ", ".join(f"{score:.1%} at {rate:.5f}" for rate, score in scores.items())
-        lines.append(f"{name}: {winner:.5f} ({shown}); write it into recipes/{name}.yaml if it is not there")
+        lines.append(f"{name}: {winner:.5f} ({shown}); write it into {find_recipe(name)} if it is not there")
         tell(lines[-1])
     return "\n".join(lines)
 
@@ -237,7 +237,7 @@ def main() -> int:
     shown = [result for job in jobs for result in held if (result.recipe, result.seed) == (job.recipe, job.seed)]
     wanted = {(job.recipe, job.seed): digest_of(job) for job in jobs}
     shown = [result for result in shown if result.counts(wanted[result.recipe, result.seed], code)]
-    recipes = {name: (ROOT / "recipes" / f"{name}.yaml").read_text() for name in names}
+    recipes = {name: find_recipe(name).read_text() for name in names}
     text = page(shown, len(jobs), code_digest(), recipes)
     place = options.page or (None if options.only else PAGE)  # the guide's page is of all recipes
     if place is None:

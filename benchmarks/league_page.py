@@ -9,6 +9,7 @@ from itertools import takewhile
 
 from benchmarks.league_records import Result
 from models.evaluation.bootstrap import Interval, bootstrap_mean, paired_bootstrap
+from models.recipe.find import find_recipe
 
 HEAD = """# The league
 
@@ -157,7 +158,7 @@ def _row(line: Line) -> str:
     entropy = "" if line.entropy is None else f"{line.entropy:.3f}"
     gain = f"{line.gain:+.1%}"
     cells = (
-        f"[{line.recipe}](../recipes/{line.recipe}.yaml)", _interval(line.start), f"{line.best:.1%}",
+        f"[{line.recipe}](../{find_recipe(line.recipe)})", _interval(line.start), f"{line.best:.1%}",
         _interval(line.end), ", ".join(f"{share:.1%}" for share in line.by_seed), gain, f"{line.drop:.1%}",
         line.verdict, f"{line.greedy:.1%}", f"{line.tokens:.1f}", entropy, f"{line.learning_rate:g}",
         f"{line.seconds:.0f}",

@@ -128,7 +128,7 @@ class Dying(TransformersEngine):
 
 def main(name: str, start: Path, checkpoints: Path, calls: int) -> None:
     """Train a few rounds of a recipe, and leave the weights and what was told of the rounds beside the checkpoints."""
-    file = ROOT / "recipes" / f"{name}.yaml"
+    (file,) = (ROOT / "recipes").rglob(f"{name}.yaml")
     recipe: Any = load_recipe(file, [*smoke_overrides(load_recipe(file)), "policy.base=null", "policy.lora=null"])
     codec = Codec(load_tokenizer(start))
     settings = replace(recipe.schedule, rounds=4, checkpoint_every=1, token_budget=4096)

@@ -1,4 +1,4 @@
-"""Which file a recipe's name means. It imports nothing large: a misspelt name is told at once."""
+"""Find the file of a recipe by its name. Nothing large is imported, so that a misspelt name is reported at once."""
 
 from __future__ import annotations
 
@@ -8,13 +8,21 @@ from pathlib import Path
 from models.errors import UserError, shortened
 
 FOLDER = Path("recipes")
-"""Where `rewardflow run NAME` and `extends: NAME` look: in it, then in its folders, such as recipes/real/."""
+"""Where `rewardflow run NAME` and `extends: NAME` look: in it, then in its folders, one for each family."""
+REAL = "real"
+"""Folder of the recipes that need a pretrained model."""
 
 
 def recipe_names() -> list[str]:
     """Names of all recipes in recipes/ and below, the uppermost first; none where there is no such folder."""
     files = sorted(FOLDER.rglob("*.yaml"), key=lambda file: (len(file.parts), file))
     return list(dict.fromkeys(file.stem for file in files))
+
+
+def method_files(folder: Path = FOLDER) -> list[Path]:
+    """Return the files of all recipes of methods, by name: those in real/ need a pretrained model and are left out."""
+    files = (file for file in folder.rglob("*.yaml") if file.relative_to(folder).parts[0] != REAL)
+    return sorted(files, key=lambda file: file.stem)
 
 
 def find_recipe(path: str | Path) -> Path:

@@ -10,7 +10,7 @@ from pathlib import Path
 from models.errors import UserError
 from models.evaluation.strategy import Strategy
 from models.parts import SLOTS, parts
-from models.recipe.find import FOLDER
+from models.recipe.find import FOLDER, REAL
 from models.recipe.load import load_recipe
 
 
@@ -19,7 +19,7 @@ class Method:
     """One recipe, or one strategy, as a line of a table."""
 
     name: str
-    """As `rewardflow run` takes it: below recipes/, without its ending; of a strategy as `rewardflow evaluate` does."""
+    """As `rewardflow run` takes it; of a strategy as `rewardflow evaluate` takes it."""
     family: str
     paper: str
     """Title of the source paper, with its number in the catalogue where it has one."""
@@ -37,8 +37,7 @@ def methods(folder: Path = FOLDER) -> list[Method]:
     Raises:
         UserError: one of them is no recipe, or there are none.
     """
-    files = sorted(folder.rglob("*.yaml"))
-    listed = [_method(file, file.relative_to(folder).with_suffix("").as_posix()) for file in files]
+    listed = [_method(file, file.relative_to(folder)) for file in sorted(folder.rglob("*.yaml"))]
     if not listed:
         raise UserError(f"{folder}/: no recipes here; call this where the folder {folder}/ lies, in the repository")
     return sorted(listed, key=lambda method: (method.family or "~", method.name))
@@ -74,7 +73,9 @@ def of_family(listed: Sequence[Method], family: str) -> list[Method]:
     return chosen
 
 
-def _method(file: Path, name: str) -> Method:
+def _method(file: Path, below: Path) -> Method:
+    """Read a method from its recipe; `below` is the file's path in recipes/."""
+    name = f"{REAL}/{file.stem}" if below.parts[0] == REAL else file.stem
     recipe = load_recipe(file)
     paper = recipe.source
     slots = (
@@ -90,7 +91,7 @@ def _method(file: Path, name: str) -> Method:
         paper.family,
         _title(paper.title, paper.id),
         slots if recipe.schedule is not None else (),
-        f"recipes/{name}.yaml",
+        f"recipes/{below.as_posix()}",
     )
 
 

@@ -3,7 +3,8 @@
 from benchmarks.agents import FAMILY, PAGE, RESULTS, as_trained, entrants
 from benchmarks.agents_page import page
 from benchmarks.league_page import line, reason
-from benchmarks.league_records import ROOT, Point, Result, read_all
+from benchmarks.league_records import Point, Result, read_all
+from models.recipe.find import find_recipe
 from models.recipe.load import load_recipe
 
 
@@ -39,5 +40,5 @@ def test_every_agents_recipe_that_does_not_end_above_its_start_says_why() -> Non
         own = [result for result in held if result.recipe == name]
         if own and line(own).verdict not in ("above", "above, paired"):
             behind.append(name)
-    said = [name for name in behind if reason((ROOT / "recipes" / f"{name}.yaml").read_text())]
+    said = [name for name in behind if reason(find_recipe(name).read_text())]
     assert behind == said, f"add '# League: WHY' to the head of {sorted(set(behind) - set(said))} ({FAMILY})"

@@ -10,6 +10,7 @@ from benchmarks.league_page import line, page, reason
 from benchmarks.league_records import Point, Result, read_all, write
 from benchmarks.league_training import league_recipe, rewards_of, win_rate
 from models.errors import UserError
+from models.recipe.find import find_recipe
 
 
 def point(after, shares, tokens=10.0):
@@ -125,12 +126,12 @@ def test_every_recipe_that_does_not_end_above_its_start_says_why_and_no_other_do
     names, results = entrants(), read_all(league.RESULTS)
     held = {name: [result for result in results if result.recipe == name and result.curve] for name in names}
     behind = {name for name, group in held.items() if group and line(group).verdict != "above"}
-    heads = {name: (league.ROOT / "recipes" / f"{name}.yaml").read_text() for name in names}
+    heads = {name: find_recipe(name).read_text() for name in names}
     said = {name for name, text in heads.items() if reason(text)}
     missing_line = [
-        f"recipes/{name}.yaml does not end above its start: add '# League: WHY' to its head" for name in behind - said
+        f"{find_recipe(name)} does not end above its start: add '# League: WHY' to its head" for name in behind - said
     ]
-    needless = [f"recipes/{name}.yaml ends above its start: drop '# League: ' from its head" for name in said - behind]
+    needless = [f"{find_recipe(name)} ends above its start: drop '# League: ' from its head" for name in said - behind]
     assert not missing_line + needless
 
 

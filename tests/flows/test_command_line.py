@@ -47,7 +47,11 @@ except SystemExit as end:
         (["run", "--help"], "", 0),
         (["--version"], "", 0),
         (["run", "arithmetik"], "error: arithmetik: no such recipe; did you mean recipes/arithmetic.yaml?", 1),
-        (["compare", "grpo", "ploo"], "error: ploo: no such recipe; did you mean recipes/rloo.yaml?", 1),
+        (
+            ["compare", "grpo", "ploo"],
+            "error: ploo: no such recipe; did you mean recipes/policy-gradient/rloo.yaml?",
+            1,
+        ),
         (["runs"], "", 0),
         (["models"], "", 0),
     ],

@@ -126,5 +126,5 @@ def test_a_smoke_run_goes_through_every_step_and_learns(
     steps = re.findall(r"^(\w[\w ]*?) +\d+\.\d  (?:run|reused) ", ended.stdout, flags=re.MULTILINE)
     judged = ["evaluate base", "evaluate candidate", "gate candidate", "gate base", "promote"]
     assert steps[-6:] == ["fine_tune", *judged]
-    assert (project.folder / "recipes" / f"{recipe}.yaml").is_file()
+    assert list((project.folder / "recipes").rglob(f"{recipe}.yaml"))
     assert re.search(r"^ +learn +\d+\.\d +\d+\.\d% +[1-9]", ended.stdout, flags=re.MULTILINE), ended.stdout

@@ -31,7 +31,7 @@ FEW = "--set evaluation.problems=6 --set evaluation.samples=4 --set 'evaluation.
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A policy, and a partner that says the first action of any it could."""
     folder = tmp_path_factory.mktemp("players")
-    kind = load_recipe(ROOT / "recipes" / f"{RECIPE}.yaml").policy.tokenizer
+    kind = load_recipe(RECIPE).policy.tokenizer
     own = make_scene("kuhn_poker", kind, folder / "own").start
     partner = load_causal_model(own, torch.float32)
     for parameter in partner.parameters():

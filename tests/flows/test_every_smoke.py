@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 from project import Project, environment
-from running import ROOT
 from simulator_here import skip_without_simulator
 from smokes import Smokes
 
 from models.datasets.built_in import EXTRA_SETS
+from models.recipe.find import method_files
 from models.recipe.load import load_recipe
 
 DATA = {
@@ -19,7 +19,7 @@ DATA = {
     "humaneval": {"data.path": "humaneval.jsonl"},
 }
 """Recipes that read a user's files."""
-RECIPES = sorted({file.stem for file in (ROOT / "recipes").glob("*.yaml")} - set(EXTRA_SETS))
+RECIPES = sorted({file.stem for file in method_files()} - set(EXTRA_SETS))
 
 
 @pytest.fixture(scope="module")

@@ -38,7 +38,9 @@ sys.addaudithook(seen)
 """
 
 
-@pytest.mark.parametrize("module", ["train", "compare", "refresh_data", "evaluate_champion", "runtime.console", "schedule.schedule"])
+@pytest.mark.parametrize(
+    "module", ["train", "compare", "refresh_data", "evaluate_champion", "runtime.console", "schedule.schedule"]
+)
 def test_where_prefect_lives_is_settled_before_whatever_is_imported_first_imports_prefect(module: str, tmp_path: Path):
     """By the package, so that no file of it has to set anything before its imports."""
     code = f"{LOOK}\nimport flows.{module}\nimport prefect"

@@ -37,6 +37,6 @@ def test_a_flow_in_text_adventures_ends_in_a_verdict_of_the_gate(tmp_path: Path)
     lock, pinned = ((at / "data/textworld/dvc.lock").read_text() for at in (clone, ROOT))
     assert outs(lock) == outs(pinned), "the same seeds compile to the same bytes"
     short = ("--set", "schedule.rounds=4", "--set", "engine.name=transformers")
-    ended = typed("flows.command_line", "run", "recipes/textworld.yaml", *short)
+    ended = typed("flows.command_line", "run", "recipes/agents/textworld.yaml", *short)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert "\nverdict " in ended.stdout and "Traceback" not in ended.stdout + ended.stderr

@@ -1,12 +1,12 @@
 """What a recipe may say of placement, and what is refused in one line before anything starts."""
 
 import importlib.util
-from pathlib import Path
 
 import pytest
 
 from models.errors import UserError
 from models.placement import PlacementSettings
+from models.recipe.find import method_files
 from models.recipe.load import load_recipe
 
 
@@ -16,9 +16,7 @@ def test_a_recipe_that_says_nothing_runs_in_one_process() -> None:
 
 def writes_more() -> str:
     """A recipe whose source exports."""
-    return next(
-        file.stem for file in sorted(Path("recipes").glob("*.yaml")) if load_recipe(file.stem, []).rollouts.exports
-    )
+    return next(file.stem for file in method_files() if load_recipe(file.stem, []).rollouts.exports)
 
 
 def test_what_cannot_be_placed_is_one_line_with_its_place_in_the_recipe() -> None:

@@ -7,7 +7,6 @@ model where the recipe has both. Step sizes are the recipe's own times `FASTER`,
 """
 
 from dataclasses import dataclass, fields, replace
-from pathlib import Path
 
 import pytest
 import torch
@@ -33,6 +32,7 @@ from models.policy.build import load_causal_model
 from models.policy.folder import save_model_folder
 from models.policy.use import read_use
 from models.policy.weights import plain_model
+from models.recipe.find import method_files
 from models.recipe.load import load_recipe
 from models.recipe.teachers import frozen_models
 from models.reward_model.process import ProcessReading
@@ -43,7 +43,7 @@ from tasks.compute.open_learner import build_learner
 pytestmark = [pytest.mark.recipes, pytest.mark.rotating(of=10)]
 RECIPES = [
     file
-    for file in sorted((Path(__file__).resolve().parents[2] / "recipes").glob("*.yaml"))
+    for file in method_files()
     if load_recipe(file).schedule is not None and load_recipe(file).data.name not in (*TASK_SETS, *EXTRA_SETS)
 ]
 """Those on problems of one right answer; what agents learn, who have data of their own, is in docs/agents.md."""

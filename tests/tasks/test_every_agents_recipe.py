@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from agent_scenes import ROOT, Scene, make_scene, problems_of
+from agent_scenes import Scene, make_scene, problems_of
 from simulator_here import skip_without_simulator
 from tiny_worlds import make_world
 
@@ -26,6 +26,7 @@ from models.loop.rollout import Rollout
 from models.loop.slots import Reward
 from models.loop.world import World
 from models.policy.build import load_causal_model
+from models.recipe.find import method_files
 from models.recipe.load import load_recipe
 from models.recipe.smoke import smoke_overrides
 from models.recipe.teachers import frozen_models
@@ -34,7 +35,7 @@ from tasks.compute.open_learner import build_learner
 
 RECIPES = [
     file
-    for file in sorted((ROOT / "recipes").glob("*.yaml"))
+    for file in method_files()
     if load_recipe(file).schedule is not None and load_recipe(file).data.name in TASK_SETS
 ]
 ROUNDS = 2

@@ -5,7 +5,6 @@ verdict on the first word in place of the one on the answer, which so small a po
 """
 
 from dataclasses import fields, replace
-from pathlib import Path
 
 import pytest
 import torch
@@ -20,6 +19,7 @@ from models.judges.local import LocalJudge
 from models.loop.loop import Watchers, run_loop
 from models.loop.rollout import Known
 from models.loop.slots import Reward
+from models.recipe.find import method_files
 from models.recipe.load import load_recipe
 from models.recipe.teachers import frozen_models
 from models.reward_model.principles import PrincipledScorer
@@ -28,7 +28,7 @@ from tasks.compute.open_learner import build_learner
 
 RECIPES = [
     file
-    for file in sorted((Path(__file__).resolve().parents[2] / "recipes").glob("*.yaml"))
+    for file in method_files()
     if load_recipe(file).schedule is not None  # one that ends after its reward model has no loop
     # those of environments have problems of their own (test_every_agents_recipe)
     and load_recipe(file).data.name not in (*TASK_SETS, *EXTRA_SETS)

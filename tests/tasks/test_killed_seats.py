@@ -34,7 +34,7 @@ def test_a_recipe_of_several_seats_that_is_killed_in_mid_round_ends_with_the_sam
     recipe: str, calls: int, tmp_path: Path
 ) -> None:
     """By SIGKILL where an episode was to go on; bit for bit."""
-    settings = load_recipe(ROOT / "recipes" / f"{recipe}.yaml")
+    settings = load_recipe(recipe)
     start = make_scene(settings.data.name, settings.policy.tokenizer, tmp_path / "start").start
     begun = load_file(start / "model.safetensors")
     assert in_a_process(recipe, start, tmp_path / "killed", calls) == -signal.SIGKILL

@@ -28,6 +28,7 @@ from models.loop.read_demonstrations import demonstrations
 from models.loop.read_problems import PromptSections, read_problems, read_prompts, with_reference
 from models.loop.rollout import Known, Problem
 from models.loop.tally import Tally
+from models.recipe.find import find_recipe
 from models.recipe.load import load_recipe
 from models.reward_model import fit as reward_fit
 from models.reward_model.fit import PairRows, RewardModelSettings, fit_reward_model, score_pairs
@@ -81,7 +82,7 @@ def too_large(patch: pytest.MonkeyPatch) -> None:
 
 def recipe(name: str, *overrides: str) -> PromptSections:
     given = ["rollouts.max_tokens=12", "policy.size.positions=20", *overrides]
-    return PromptSections(load_recipe(ROOT / "recipes" / f"{name}.yaml", given))
+    return PromptSections(load_recipe(name, given))
 
 
 READ = {
@@ -294,7 +295,7 @@ def test_a_reward_model_fitted_to_pairs_from_the_disk_is_the_same(
 def test_a_budget_too_small_is_refused_by_the_same_line(
     data: Path, codec: CachedCodec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = load_recipe(ROOT / "recipes" / "grpo.yaml", ["rollouts.max_tokens=12", "policy.size.positions=20"])
+    made = load_recipe("grpo", ["rollouts.max_tokens=12", "policy.size.positions=20"])
     lines = []
     for _ in range(2):
         problems = read_prompts(data, codec, READ["problems"])
@@ -346,7 +347,7 @@ assert len(problems) == 30_000 and texts == sum(len(problem.prompt) for problem 
 print(isinstance(problems, Problems), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - begun)
 """
     (tmp_path / "clean").mkdir()
-    command = [sys.executable, "-c", code, str(tmp_path / "clean"), str(ROOT / "recipes" / "grpo.yaml")]
+    command = [sys.executable, "-c", code, str(tmp_path / "clean"), str(ROOT / find_recipe("grpo"))]
     made = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     assert made.returncode == 0, made.stderr
     lies, grown = made.stdout.split()

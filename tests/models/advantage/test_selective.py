@@ -210,7 +210,7 @@ def test_without_a_reference_it_says_that_it_needs_one() -> None:
 @pytest.mark.parametrize("share", ["0.0", "1.1", "-0.5"])
 def test_a_share_that_is_no_chance_above_zero_is_refused(share: str) -> None:
     with pytest.raises(UserError, match="share"):
-        load_recipe("recipes/stg.yaml", [f"advantage.share={share}"])
+        load_recipe("recipes/parameter-efficient/stg.yaml", [f"advantage.share={share}"])
 
 
 def looped(

@@ -1,7 +1,5 @@
 """What must be true of checking that a recipe's verifier accepts the answers that its data expect."""
 
-from pathlib import Path
-
 import pytest
 
 from models.errors import UserError
@@ -19,7 +17,6 @@ from models.rewards.math_verify import MathVerify
 from models.rewards.similarity import Similarity
 from models.rewards.sql import Sql
 
-RECIPES = Path(__file__).parents[3] / "recipes"
 MARKED = ["5", "#### 5", "$\\boxed{5}$", "2 + 3 = 5\n#### 5", "<answer>5</answer>", "Answer: 5", "Dr. Smith", "(1, 2)"]
 BY_WORDING = (ExactAnswer(), MathVerify(), Abstention(), Similarity(right_from=1.0))
 
@@ -110,6 +107,6 @@ def test_where_programs_run_some_rows_of_all_places_are_tried() -> None:
 def test_a_recipe_checks_answers_by_the_verifier_that_decides(
     recipe: str, verifier: str | None, by_wording: bool
 ) -> None:
-    check = load_recipe(RECIPES / f"{recipe}.yaml", []).answer_check
+    check = load_recipe(recipe, []).answer_check
     assert (check.verifier.name if check.verifier else None) == verifier
     assert check.by_wording == by_wording

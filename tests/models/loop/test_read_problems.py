@@ -49,7 +49,7 @@ def data(tmp_path: Path) -> Path:
 
 def recipe(*overrides: str) -> Any:
     given = ["rollouts.max_tokens=8", "policy.size.positions=64", *overrides]
-    return PromptSections(load_recipe(ROOT / "recipes" / "dpo.yaml", given))
+    return PromptSections(load_recipe("dpo", given))
 
 
 def test_demonstrations_of_one_prompt_are_one_problem_with_its_true_answer_and_sound_ones_have_no_flaw(
@@ -175,6 +175,4 @@ def test_the_evaluations_longest_completion_changes_no_training_prompt(data: Pat
 
 
 def problems_of(*overrides: str) -> Any:
-    return PromptSections(
-        load_recipe(ROOT / "recipes" / "grpo.yaml", ["rollouts.max_tokens=8", "policy.size.positions=64", *overrides])
-    )
+    return PromptSections(load_recipe("grpo", ["rollouts.max_tokens=8", "policy.size.positions=64", *overrides]))

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,8 +19,6 @@ from models.objective.soft_dpo import SoftDpo
 from models.recipe.load import load_recipe
 from models.recipe.schema import Recipe
 from models.rewards.win_rate import win_rates
-
-RECIPES = Path(__file__).resolve().parents[3] / "recipes"
 
 DATA = torch.tensor([0.1, 0.4, 0.2, 0.3], dtype=torch.float64)
 OPPONENT = torch.tensor([0.4, 0.1, 0.3, 0.2], dtype=torch.float64)
@@ -98,7 +95,7 @@ def spin_round(recipe: Recipe, policy: Any, reference: Any) -> Tensor:
 def test_by_the_recipe_spin_stops_at_the_data_whatever_round_it_is_because_the_opponent_is_its_reference(
     finished: int,
 ) -> None:
-    recipe = load_recipe(RECIPES / "spin.yaml")
+    recipe = load_recipe("spin")
     policy, reference = Softmax(DATA), Softmax(OPPONENT)  # the round that is over has brought the policy to the data
     assert spin_round(recipe, policy, reference).abs().max() > 1e-3  # with an older opponent it would go on
     recipe.reference.follow(reference, policy, finished)
@@ -108,7 +105,7 @@ def test_by_the_recipe_spin_stops_at_the_data_whatever_round_it_is_because_the_o
 @pytest.mark.parametrize("name", ["spin", "dno"])
 def test_a_round_of_self_play_begins_at_its_reference_and_takes_steps_away_from_it(name: str) -> None:
     """Of one step a round every margin would be zero, and the loss never more than its slope there."""
-    recipe = load_recipe(RECIPES / f"{name}.yaml")
+    recipe = load_recipe(name)
     for finished in range(12):
         policy, reference = Softmax(DATA), Softmax(OPPONENT)
         recipe.reference.follow(reference, policy, finished)

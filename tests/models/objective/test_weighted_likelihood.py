@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -21,7 +20,6 @@ from models.recipe.load import load_recipe
 from models.select.best_of_n import BestOfN
 
 LOG_PROB = torch.tensor([-1.0, -2.0, -0.3], dtype=torch.float64)
-RECIPES = Path(__file__).resolve().parents[3] / "recipes"
 
 
 def batch(advantage: Tensor, reference: Tensor | None = None) -> TokenBatch:
@@ -82,7 +80,7 @@ PROMPTS = [3, 3, 3, 3]
 
 def trained_on_by(name: str) -> tuple[Tensor, Tensor, Tensor]:
     """Places of the completions that a recipe trains on, in order, their advantages and losses without any KL."""
-    recipe = load_recipe(RECIPES / f"{name}.yaml")
+    recipe = load_recipe(name)
     metrics = {reward.label: EXACT if reward.name == "exact_answer" else SCORES.sigmoid() for reward in recipe.rewards}
     total = sum((reward.weight * metrics[reward.label] for reward in recipe.rewards), torch.zeros(len(EXACT)))
     places = torch.arange(len(EXACT), dtype=torch.float64)  # a component for the eye, which says who is who

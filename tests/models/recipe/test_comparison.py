@@ -97,7 +97,7 @@ def test_what_only_the_method_changes_may_differ(tmp_path: Path) -> None:
     ("paths", "settings", "says"),
     [
         (("grpo",), {}, "needs two recipes or more"),
-        (("grpo", "rloo", "recipes/grpo.yaml"), {}, "grpo is named twice"),
+        (("grpo", "rloo", "recipes/policy-gradient/grpo.yaml"), {}, "grpo is named twice"),
         (RUN, {"seeds": 1}, "--seeds 1: a comparison needs 2 or more"),
         (RUN, {"seeds": 10**30}, f"--seeds {10**30}: a comparison takes 1000 at most"),
         (RUN, {"budget": 10**30}, f"--budget {10**30}: at least one completion, 4294967295 at most"),

@@ -8,7 +8,7 @@ import pytest
 
 from models.errors import UserError
 from models.recipe import find
-from models.recipe.find import find_recipe
+from models.recipe.find import find_recipe, method_files
 from models.recipe.load import digest, load_recipe, plain
 from models.recipe.schema import Recipe
 
@@ -37,12 +37,12 @@ def refused(file: Path, pattern: str, overrides: Sequence[str] = ()) -> None:
     assert str(file) in str(caught.value) or "override" in str(caught.value)
 
 
-@pytest.mark.parametrize("file", sorted(RECIPES.glob("*.yaml")), ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", method_files(RECIPES), ids=lambda file: file.stem)
 def test_every_recipe_of_the_house_loads_and_is_named_after_its_file(file: Path) -> None:
     assert load_recipe(file).name == file.stem
 
 
-@pytest.mark.parametrize("file", sorted(RECIPES.glob("*.yaml")), ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", method_files(RECIPES), ids=lambda file: file.stem)
 def test_every_recipe_of_the_house_says_what_the_published_run_used_and_where_it_differs(file: Path) -> None:
     head = "".join(line for line in file.read_text().splitlines(True) if line.startswith("#"))
     assert "\n# Idea: " in head and max(map(len, head.splitlines())) <= 120, file.name

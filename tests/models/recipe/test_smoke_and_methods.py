@@ -5,12 +5,13 @@ from pathlib import Path
 import pytest
 
 from models.errors import UserError
+from models.recipe.find import find_recipe, method_files
 from models.recipe.load import load_recipe
 from models.recipe.methods import as_markdown, as_text, every_method, methods, of_family
 from models.recipe.smoke import made_small, smoke_overrides
 
 ROOT = Path(__file__).resolve().parents[3]
-RECIPES = sorted((ROOT / "recipes").glob("*.yaml"))
+RECIPES = method_files(ROOT / "recipes")
 
 
 @pytest.mark.parametrize("file", RECIPES, ids=lambda file: file.stem)
@@ -49,10 +50,9 @@ def test_the_page_of_methods_is_the_one_that_the_recipes_make() -> None:
 
 def test_every_recipe_is_listed_once_with_its_slots_and_its_paper() -> None:
     listed = methods(ROOT / "recipes")
-    every = (ROOT / "recipes").rglob("*.yaml")
-    assert sorted(method.name for method in listed) == sorted(
-        str(file.relative_to(ROOT / "recipes").with_suffix("")) for file in every
-    )
+    every = list((ROOT / "recipes").rglob("*.yaml"))
+    assert sorted(method.file for method in listed) == sorted(str(file.relative_to(ROOT)) for file in every)
+    assert {find_recipe(method.name) for method in listed} == {file.relative_to(ROOT) for file in every}
     (main,) = (method for method in listed if method.name == "arithmetic")
     assert main.slots[0] == "sample" and main.slots[4] == "grpo" and "2402.03300" in main.paper
     text = as_text(listed)
@@ -61,7 +61,7 @@ def test_every_recipe_is_listed_once_with_its_slots_and_its_paper() -> None:
 
 def test_every_recipe_says_in_its_first_line_what_it_is_and_names_its_paper() -> None:
     for method in methods(ROOT / "recipes"):
-        first = (ROOT / "recipes" / f"{method.name}.yaml").read_text().splitlines()[0]
+        first = (ROOT / method.file).read_text().splitlines()[0]
         assert first.startswith("# ") and method.paper, method.name
 
 

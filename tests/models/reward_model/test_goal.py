@@ -92,6 +92,6 @@ def test_a_reward_model_without_a_goal_is_refused_in_the_run_and_in_the_recipe()
     with pytest.raises(UserError, match=r"reward_model\.fit\.contrast\.goal"):
         GoalNearness()(make_world(scorer=lambda sequences: torch.zeros(len(sequences))), [rollout([5])])
     with pytest.raises(UserError, match=r"goal_nearness needs a goal"):
-        load_recipe("recipes/goal_rm.yaml", ["reward_model.fit.contrast=null"])
+        load_recipe("recipes/reward-modelling/goal_rm.yaml", ["reward_model.fit.contrast=null"])
     with pytest.raises(UserError, match="knows no pairs to contrast"):
-        load_recipe("recipes/goal_rm.yaml", ["reward_model.process={}"])
+        load_recipe("recipes/reward-modelling/goal_rm.yaml", ["reward_model.process={}"])

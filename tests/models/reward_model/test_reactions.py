@@ -84,9 +84,9 @@ def test_a_margin_or_a_centre_beside_reactions_is_refused() -> None:
     with pytest.raises((ValidationError, UserError, ValueError), match="level of their own"):
         RewardModelSettings(reactions=ReactionSettings(), centring=0.01)
     with pytest.raises(UserError, match="a reaction is to one completion"):
-        load_recipe("recipes/rluf.yaml", ["reward_model.strength={}"])
+        load_recipe("rluf", ["reward_model.strength={}"])
     with pytest.raises(UserError, match="parallel texts are no labelled preferences"):
-        load_recipe("recipes/plain_words.yaml", ["reward_model.fit.reactions=null", "reward_model.strength={}"])
+        load_recipe("plain_words", ["reward_model.fit.reactions=null", "reward_model.strength={}"])
 
 
 def test_a_reward_model_of_bare_texts_reads_no_prompt(tmp_path: Path) -> None:

@@ -108,7 +108,7 @@ def test_what_cannot_tell_likelihoods_is_refused_in_the_run_and_in_the_recipe() 
     with pytest.raises(UserError, match="tells no likelihoods"):
         FollowUp()(judged_by(Writing()), [rollout("3")])
     with pytest.raises(UserError, match=r"judge\.address does not tell"):
-        load_recipe("recipes/flr.yaml", ["judge={address: 'http://127.0.0.1:1/v1'}"])
+        load_recipe("recipes/implicit-reward/flr.yaml", ["judge={address: 'http://127.0.0.1:1/v1'}"])
 
 
 def test_sayings_and_places_that_are_missing_are_refused() -> None:

@@ -3,7 +3,6 @@
 import copy
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,7 +22,6 @@ from models.loop.score import score
 from models.recipe.load import load_recipe
 from models.rollouts.hindsight import Hindsight
 
-RECIPES = Path(__file__).resolve().parents[3] / "recipes"
 WORLD = make_world()
 END = CODEC.end
 BETTER, WORSE = (tuple(CODEC.completions([text])[0]) for text in ("4 + 7 #### 7", "1 #### 2"))
@@ -55,7 +53,7 @@ def test_exactly_the_tokens_of_the_answers_are_trained_on() -> None:
 
 
 def test_by_the_recipe_the_loss_is_the_likelihood_of_the_answers_given_the_feedback_and_nothing_else() -> None:
-    rollouts, recipe = chains(0.5), load_recipe(RECIPES / "chain_of_hindsight.yaml")
+    rollouts, recipe = chains(0.5), load_recipe("chain_of_hindsight")
     policy = tiny_policy()
     before = copy.deepcopy(policy.state_dict())
     learner = Learner(policy, torch.optim.SGD(policy.parameters()), None, None, None, AS_IT_IS)

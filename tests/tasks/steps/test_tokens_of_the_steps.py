@@ -51,7 +51,7 @@ def test_every_step_reads_a_prompt_as_it_is_served(chat, data):
     )
     assert served.count(tokenizer.bos_token_id) == 1 and served[0] == tokenizer.bos_token_id
     given = ["rollouts.max_tokens=8", "policy.size.positions=64"]
-    recipe = PromptSections(load_recipe(ROOT / "recipes" / "dpo.yaml", given))
+    recipe = PromptSections(load_recipe("dpo", given))
     (shown,) = demonstrations(data, codec, "train", 64).prompts
     ((pair,), _) = read_pairs(data, codec, "train", 64)
     (learned,), (held_out,) = read_prompts(data, codec, recipe), read_problems(data, codec, "validation", recipe)
@@ -63,7 +63,7 @@ def test_a_score_does_not_depend_on_which_end_a_completion_has(tmp_path):
     judge = reward_model_from_policy(tmp_path / "policy", seed=0, head_std=1.0)
     save_model_folder(judge, llama_like(), tmp_path / "reward_model")
     rewarded = RewardModelFiles(tmp_path / "reward_model", "", "")
-    recipe = ScorerSections(load_recipe(ROOT / "recipes" / "arithmetic.yaml", ["policy.precision=float32"]))
+    recipe = ScorerSections(load_recipe("arithmetic", ["policy.precision=float32"]))
     scores = reward_scorer(rewarded, recipe, tmp_path, Codec(llama_like(), also_end=(7,)))
     asked = Sequences([(3, 4), (3, 4), (3, 4)], [(5, 1), (5, 7), (5, 6)])
     ended, otherwise, cut = scores(asked).tolist()
