@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -25,18 +26,23 @@ def parts(
     wanted: Annotated[
         str, typer.Argument(metavar="[SLOT|NAME]", help="A slot, or a part to be told all about; all, if left out.")
     ] = "",
-    markdown: Annotated[bool, typer.Option("--markdown", help="As the page docs/parts.md.")] = False,
+    write: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Write a Markdown page for each slot, as in docs/parts.")
+    ] = None,
 ) -> None:
     """List what can stand in each slot of a recipe; of a part its settings, bounds, defaults, traits and source.
 
     Example: `rewardflow parts grpo`
     """
+    from models.atomic_write import write_file
     from models.parts import INSIDE, SLOTS
-    from models.recipe.catalogue import as_markdown, as_text, entries
+    from models.recipe.catalogue import as_pages, as_text, entries
 
-    chosen = entries(wanted)
-    whole = wanted != "" and wanted not in SLOTS | INSIDE
-    print(as_markdown(chosen) if markdown else as_text(chosen, whole), end="" if markdown else "\n")
+    if write is not None:
+        for name, page in as_pages().items():
+            write_file(write / name, page)
+        return
+    print(as_text(entries(wanted), wanted != "" and wanted not in SLOTS | INSIDE))
 
 
 def reference(context: typer.Context) -> None:

@@ -202,27 +202,38 @@ def _page(entry: Entry) -> str:
     return "\n".join(lines)
 
 
-def as_markdown(chosen: Sequence[Entry]) -> str:
-    """The page of the guide."""
-    lines = [
+def as_pages() -> dict[str, str]:
+    """Render the pages of the guide: file name -> Markdown, one page a slot and README.md, which lists them."""
+    every = entries()
+    pages = {}
+    index = [
         "# Parts",
         "",
-        "What can stand in each slot of a recipe. `rewardflow parts --markdown` makes this page; what the traits mean",
-        "stands in `models/loop/slots.py`. A star marks the part that is meant where a recipe names none.",
+        "A recipe names a part for each slot. Each slot has a page of its parts, with settings, bounds and defaults.",
+        "`rewardflow parts --write docs/parts` writes these pages. `models/loop/slots.py` explains the traits.",
+        "",
+        "| slot | parts | default |",
+        "| --- | --- | --- |",
     ]
-    for slot in dict.fromkeys(entry.slot for entry in chosen):
-        lines += ["", f"## {slot}"]
-        for entry in chosen:
-            if entry.slot != slot:
-                continue
-            star = " *" if entry.name == _EVERY[slot].default else ""
-            place = f"[{entry.file}](../{entry.file})"
-            lines += ["", f"### {entry.name}{star}", "", entry.summary, "", f"{place}: {entry.source}"]
-            if entry.traits:
-                lines += ["", "Traits: " + ", ".join(f"`{name}: {value}`" for name, value in entry.traits)]
-            if entry.settings:
-                lines += ["", "| setting | default | may be | meaning |", "| --- | --- | --- | --- |"]
-            for setting in entry.settings:
-                cells = (f"`{setting.key}`", f"`{setting.default}`", setting.kind, setting.meaning)
-                lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    for slot in dict.fromkeys(entry.slot for entry in every):
+        chosen = [entry for entry in every if entry.slot == slot]
+        default = _EVERY[slot].default
+        index.append(f"| [{slot}]({slot}.md) | {len(chosen)} | {f'`{default}`' if default else ''} |")
+        pages[f"{slot}.md"] = _slot_page(slot, chosen)
+    return {"README.md": "\n".join(index) + "\n", **pages}
+
+
+def _slot_page(slot: str, chosen: Sequence[Entry]) -> str:
+    lines = [f"# Parts of the slot `{slot}`", "", "A star marks the part that a recipe has if it names none."]
+    for entry in chosen:
+        star = " *" if entry.name == _EVERY[slot].default else ""
+        place = f"[{entry.file}](../../{entry.file})"
+        lines += ["", f"## {entry.name}{star}", "", entry.summary, "", f"{place}: {entry.source}"]
+        if entry.traits:
+            lines += ["", "Traits: " + ", ".join(f"`{name}: {value}`" for name, value in entry.traits)]
+        if entry.settings:
+            lines += ["", "| setting | default | may be | meaning |", "| --- | --- | --- | --- |"]
+        for setting in entry.settings:
+            cells = (f"`{setting.key}`", f"`{setting.default}`", setting.kind, setting.meaning)
+            lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join(lines) + "\n"

@@ -9,7 +9,7 @@ from pydantic import Field
 from models.bounds import Number, Positive, Temperature
 from models.errors import UserError
 from models.parts import INSIDE, SLOTS, parts
-from models.recipe.catalogue import as_markdown, as_text, entries, kind_of
+from models.recipe.catalogue import as_pages, as_text, entries, kind_of
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -58,5 +58,6 @@ def test_a_name_that_nobody_knows_is_told_with_the_nearest() -> None:
         entries("gea")
 
 
-def test_the_page_of_the_guide_is_made_from_the_parts() -> None:
-    assert (ROOT / "docs/parts.md").read_text() == as_markdown(entries()), "rewardflow parts --markdown > docs/parts.md"
+def test_the_pages_of_the_guide_are_made_from_the_parts() -> None:
+    written = {file.name: file.read_text() for file in (ROOT / "docs/parts").iterdir()}
+    assert written == as_pages(), "rewardflow parts --write docs/parts"
