@@ -223,7 +223,7 @@ def as_pages() -> dict[str, str]:
     return {"README.md": "\n".join(index) + "\n", **pages}
 
 
-def _slot_page(slot: str, chosen: Sequence[Entry]) -> str:
+def _slot_page(slot: Slot, chosen: Sequence[Entry]) -> str:
     lines = [f"# Parts of the slot `{slot}`", "", "A star marks the part that a recipe has if it names none."]
     for entry in chosen:
         star = " *" if entry.name == _EVERY[slot].default else ""
