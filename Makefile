@@ -53,10 +53,11 @@ faults: .venv/.installed postgresql ## Inject every fault into real runs and wri
 quick: .venv/.installed ## Run the core's tests: a minute
 	@$(PYTEST) -n $(WORKERS) -m quick -q
 
-lint: .venv/.installed ## Check style (ruff), types (mypy) and the walls between the layers (import-linter)
+lint: .venv/.installed ## Check style (ruff), types (mypy), the walls between the layers (import-linter) and the language
 	@echo "== ruff" && $(BIN)/ruff check . && $(BIN)/ruff format --check .
 	@echo "== mypy" && $(BIN)/mypy
 	@echo "== import-linter" && $(BIN)/lint-imports --no-logo
+	@echo "== language" && $(BIN)/python .ci/language.py
 
 browser: ## Get Debian's chromium for the test of the MLflow UI, where that is possible
 	@bash .ci/browser
