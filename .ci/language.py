@@ -85,21 +85,21 @@ def places() -> list[Place]:
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split(
         "\n"
     )
-    found: list[Place] = []
+    findings: list[Place] = []
     for name in filter(None, listed):
         if not (ROOT / name).is_file():
             continue
         if name.endswith(".py") and name.split("/")[0] in FOLDERS:
-            found += of_python(name, (ROOT / name).read_text(encoding="utf-8"))
+            findings += of_python(name, (ROOT / name).read_text(encoding="utf-8"))
         elif name.endswith(".md") and not name.startswith(GENERATED):
-            found += of_markdown(name, (ROOT / name).read_text(encoding="utf-8"))
-    return found
+            findings += of_markdown(name, (ROOT / name).read_text(encoding="utf-8"))
+    return findings
 
 
-def counts(found: list[Place]) -> dict[str, int]:
+def counts(findings: list[Place]) -> dict[str, int]:
     """Count findings by kind."""
     kinds = ("docstrings that begin with a clause", *(f"words in {where}" for where in PARTS))
-    return {kind: sum(each == kind for each, _ in found) for kind in kinds}
+    return {kind: sum(each == kind for each, _ in findings) for kind in kinds}
 
 
 def poor_subjects(subjects: list[str]) -> list[str]:
@@ -124,10 +124,10 @@ def main() -> int:
                 f"commit subject: {subject!r}: write 'area: imperative summary', {LONGEST_SUBJECT} characters at most"
             )
         return int(bool(poor))
-    found = places()
+    findings = places()
     if options.list:
-        print("\n".join(f"{place}  ({kind})" for kind, place in found))
-    counted, allowed = counts(found), json.loads(BASELINE.read_text(encoding="utf-8"))
+        print("\n".join(f"{place}  ({kind})" for kind, place in findings))
+    counted, allowed = counts(findings), json.loads(BASELINE.read_text(encoding="utf-8"))
     over = [kind for kind, count in counted.items() if count > allowed[kind]]
     for kind in over:
         print(f"{kind}: {counted[kind]}, at most {allowed[kind]}; `python .ci/language.py --list` prints the places")

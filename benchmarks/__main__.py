@@ -55,7 +55,7 @@ QUIET = {
 
 
 def main() -> int:
-    """Run what is asked for. Returns 1 where a benchmark could not be run; a line not reached is no failure."""
+    """Run the chosen benchmarks. Returns 1 if a benchmark could not be run; a missed target is not a failure."""
     options = parser().parse_args()
     settings = Settings(options.repeats, options.quick)
     out = options.out or (RESULTS / "quick" if options.quick else RESULTS)
@@ -101,10 +101,10 @@ def main() -> int:
 
 
 def run_here(name: str, settings: Settings, out: Path, beside_others: bool = False) -> None:
-    """One benchmark in this process.
+    """Run one benchmark in this process.
 
     Raises:
-        Busy: other processes took the processor and nobody said that they may; nothing is written.
+        Busy: other processes used the processor and this was not allowed; nothing is written.
     """
     from benchmarks.machine import describe
 

@@ -1,6 +1,6 @@
-"""Every recipe of the family `agents`, trained to its end on the data of its own environment, as its YAML stands.
+"""Every recipe of the family `agents`, trained to its end on the data of its own environment, with its YAML unchanged.
 
-    python -m benchmarks.agents                          # what no result answers yet, then docs/agents.md
+    python -m benchmarks.agents                          # all missing results, then docs/agents.md
     python -m benchmarks.agents --only calculator        # one of them; --seeds 3 for three trainings
     python -m benchmarks.agents --write-page             # trains nothing
 
@@ -34,11 +34,11 @@ WORK = ROOT / ".rewardflow" / "agents"
 PAGE = ROOT / "docs" / "agents.md"
 FAMILY = "agents"
 POINTS = 3
-"""Measurements of a training, beside that of its start."""
+"""Measurements of a training, in addition to that of its start."""
 
 
 def entrants() -> list[str]:
-    """Names of the recipes of the family that train a policy on data which are made here."""
+    """Return the names of the recipes of the family that train a policy on data which are made here."""
     recipes: list[Any] = [load_recipe(file) for file in method_files(ROOT / "recipes")]
     return [
         recipe.name
@@ -48,12 +48,12 @@ def entrants() -> list[str]:
 
 
 def as_trained(name: str, seed: int) -> Any:
-    """The recipe with its own schedule, in float32 and with the transformers engine."""
+    """Load the recipe with its own schedule, in float32 and with the transformers engine."""
     return load_recipe(name, (*COMMON, f"seed={seed}"))
 
 
 def run(name: str, seed: int) -> Result:
-    """Train one of them. An error is its result too."""
+    """Train a recipe. An error is recorded in the result."""
     recipe = as_trained(name, seed)
     began = time.process_time()
     curve, rounds, seconds, failed = (), [], 0.0, ""
@@ -88,13 +88,13 @@ def run(name: str, seed: int) -> Result:
 
 
 def has_result(name: str, seed: int, results: Sequence[Result]) -> bool:
-    """Return whether a training of the recipe as it stands is among the results."""
+    """Return whether a training of the current recipe is among the results."""
     wanted = digest(plain(as_trained(name, seed)))
     return any((result.recipe, result.seed) == (name, seed) and result.counts(wanted, None) for result in results)
 
 
 def main() -> int:
-    """Train what is missing and write the page. Returns 1 where a training failed."""
+    """Train what is missing and write the page. Returns 1 if a training failed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.agents", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--only", nargs="+", metavar="RECIPE", help="these recipes alone, trained anew")
     parser.add_argument("--seeds", type=int, default=1, help="trainings of each (default 1)")

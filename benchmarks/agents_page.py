@@ -22,7 +22,7 @@ COLUMNS = ("recipe", "paper", "data", "start", "end", "gain", "verdict", "seeds"
 
 
 def page(names: Sequence[str], results: Sequence[Result]) -> str:
-    """The page.
+    """Render the page.
 
     Args:
         names: of the recipes that it is about.

@@ -1,13 +1,13 @@
 """A B A B: two training runs that take turns, a step at a time, each side in a process of its own.
 
 A training run is a function that calls `beat()` after each of its steps; here it is a whole `run_loop` of this project
-or a whole `Trainer.train()` of TRL, as a user would call it. It stands still inside `beat()` until it is told to go on,
-so that only one side ever computes: in the main thread, as a user's run does (a second thread that computes has OpenMP
-workers of its own, and with more workers than cores all of them sleep between two calls: a third slower); and in a
-process of its own, so that neither side meets what the other has set up (vLLM opens a process group, which a Trainer
-would take for its own). A step's seconds are those from the release to the next beat; all before the first release and
-the warm-up steps are not counted. Before each turn the garbage is collected, and a short rest lets the other side's
-idle worker threads go to sleep.
+or a whole `Trainer.train()` of TRL, as a user would call it. It waits inside `beat()` until it is released, so that
+only one side computes at a time. It runs in the main thread, as a user's run does: a second thread that computes has
+OpenMP workers of its own, and with more workers than cores all of them sleep between two calls, which is a third
+slower. It runs in a process of its own, so that neither side meets the other's setup (vLLM opens a process group, which
+a Trainer would take for its own). A step's seconds are those from the release to the next beat; the time before the
+first release and the warm-up steps are not counted. Before each turn the garbage is collected, and a short rest lets
+the other side's idle worker threads go to sleep.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Stopped(BaseException):
 
 
 class Stepper:
-    """A training run that goes on step by step, in the thread that asks it to."""
+    """A training run that advances step by step, in the calling thread."""
 
     def __init__(self, run: Callable[[Beat], Any]) -> None:
         self._run = run
@@ -42,10 +42,10 @@ class Stepper:
         self._released = 0.0
 
     def advance(self, steps: int) -> list[float]:
-        """Go on for `steps` steps. Returns the seconds of each.
+        """Run `steps` more steps. Returns the seconds of each.
 
         Raises:
-            BaseException: whatever the run raised; RuntimeError where it ended too early.
+            BaseException: any exception of the run; RuntimeError if it ended too early.
         """
         seconds: list[float] = []
         for _ in range(steps):
@@ -71,7 +71,7 @@ class Stepper:
 
 
 Made = tuple[Stepper, dict[str, Any]]
-"""A training run and what is worth telling of it, which may grow while it runs."""
+"""A training run and its report, which may grow while it runs."""
 
 
 class Apart:
@@ -83,11 +83,11 @@ class Apart:
         self._process = spawn.Process(target=_serve, args=(theirs, make))
         self._process.start()
         theirs.close()
-        Finalize(self, self._pipe.close, exitpriority=10)  # it ends when nobody can ask any more
-        self._answer()  # what it tries while it is made must not meet the other side's work
+        Finalize(self, self._pipe.close, exitpriority=10)  # the process ends when no caller is left
+        self._answer()  # work during its setup must not overlap with the other side's
 
     def advance(self, steps: int) -> list[float]:
-        """As `Stepper.advance`.
+        """Run as `Stepper.advance`.
 
         Raises:
             RuntimeError: the run failed, with its own traceback as text.
@@ -96,7 +96,7 @@ class Apart:
         return list(self._answer())
 
     def stop(self) -> dict[str, Any]:
-        """End the run. Returns what its maker had to tell."""
+        """End the run. Returns its maker's report."""
         self._pipe.send(None)
         answer: dict[str, Any] = self._answer()
         self._process.join(timeout=60)
@@ -116,7 +116,8 @@ Side = TypeVar("Side", Stepper, Apart)
 
 
 def _serve(pipe: Connection, make: Callable[[], Made]) -> None:
-    """Life of a side's process: an order in, an answer out, until it is told to stop or nobody asks any more."""
+    """Serve a side's process: receive an order, send an answer, until the order to stop or the end of the
+    connection."""
     try:
         stepper, report = make()
         pipe.send(("made", None))
@@ -134,7 +135,7 @@ def _serve(pipe: Connection, make: Callable[[], Made]) -> None:
 def alternate(
     sides: Mapping[str, Stepper | Apart], *, warm: int, repeats: int, steps: int = 1
 ) -> dict[str, list[float]]:
-    """Seconds a step of each side, `repeats` samples each, taken in turns.
+    """Return the seconds a step of each side, `repeats` samples each, taken in turns.
 
     Args:
         warm: steps that every side takes first, uncounted.
@@ -153,8 +154,8 @@ def alternate(
 def fastest_alone(candidates: Mapping[str, Callable[[], Apart]], *, tries: int = 1) -> tuple[Apart, dict[str, Any]]:
     """Try every candidate in a process that has the machine to itself; begin the fastest again.
 
-    Where two candidates do not fit into the memory together, `fastest` cannot be used. A candidate whose process dies,
-    for example because the memory is full, is left out.
+    `fastest` cannot be used if two candidates do not fit into the memory together. A candidate whose process dies, for
+    example because the memory is full, is left out.
 
     Returns:
         The fastest, and its name with the seconds of a step of each.
@@ -182,7 +183,7 @@ def fastest(candidates: Mapping[str, Callable[[], Side]], *, tries: int = 1) -> 
     """Begin every candidate, for one warm-up step and `tries` more; keep the fastest, still running, end the others.
 
     Returns:
-        The fastest, and what it is called with the best seconds a step of each (none where there is only one).
+        The fastest, and its name with the best seconds a step of each (none if there is only one).
 
     Raises:
         RuntimeError: none of them runs.

@@ -1,15 +1,15 @@
-"""Rounds in step, one ahead and in flight, where lengths have a long tail: `schedule.async` 0 to 8 side by side,
-from 2 on with both rules for what would grow too old.
+"""Rounds in step, one ahead and in flight, with a long tail of lengths: `schedule.async` 0 to 8 side by side, from 2 on
+with both rules for rollouts that would grow too old.
 
-measured     the loop as it stands, with two engines in processes of their own (Ray) beside the learner, on this machine
-simulated    the same rules on a made-up clock (`benchmarks.simulated_rounds`), for eight engines that share nothing
-             with the learner; lengths once those that the measured run wrote, once a Pareto tail from 24 to 1,024
+    measured     the current loop, with two engines in processes of their own (Ray) next to the learner, on this machine
+    simulated    the same rules on a simulated clock (`benchmarks.simulated_rounds`), for eight engines that share
+                 nothing with the learner; lengths once from the measured run, once a Pareto tail from 24 to 1,024
 
-The policy's weights are random but for two kinds of tokens: who has begun with one goes on with it, and one kind ends
-soon, the other late. So lengths differ within a group, too. The peer of each row is `async: 0`. Where groups that grow
-too old are dropped (`too_old: drop`) rounds are also faster because the longest are left out: `dropped` and `length` in
-the details say how much of that there is; `tokens` is the ratio of trained tokens a second, which dropping does not
-flatter.
+The policy's weights are random but for two kinds of tokens: a completion continues with the kind of its first token,
+and one kind ends soon, the other late. So lengths differ within a group, too. The peer of each row is `async: 0`. If
+groups that grow too old are dropped (`too_old: drop`) rounds are also faster because the longest are left out:
+`dropped` and `length` in the details show the size of this effect; `tokens` is the ratio of trained tokens a second,
+which dropping does not improve.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ ROOM = 16
 
 @dataclass(frozen=True)
 class Rule:
-    """Which rollouts may be trained on."""
+    """Which rollouts may be trained on: their largest age, and whether older groups are dropped."""
 
     age: int
     drops: bool = False
@@ -70,7 +70,7 @@ DROPPING = tuple(Rule(age, drops=True) for age in (2, 4, 8))
 
 @dataclass(frozen=True)
 class Shape:
-    """One run."""
+    """Sizes of one run."""
 
     prompts: int
     group: int
@@ -94,7 +94,7 @@ class Even(Reward):
 
 
 def two_kinds(hidden: int, layers: int) -> torch.nn.Module:
-    """A policy that goes on with the kind of token that it began with, and ends soon or late by that."""
+    """Build a policy that continues with the kind of token that it began with, and ends soon or late by that kind."""
     model = llama(hidden=hidden, layers=layers)
     with torch.no_grad():
         kind = torch.where(torch.rand(VOCABULARY, generator=torch.Generator().manual_seed(0)) < SHARE_LATE, 1.0, -1.0)
@@ -114,7 +114,7 @@ def two_kinds(hidden: int, layers: int) -> torch.nn.Module:
 
 
 def measure(settings: Settings, name: str) -> list[Row]:
-    """A row for each rule, measured, then two times simulated."""
+    """Measure a row for each rule, then simulate each twice."""
     from tasks.compute.cluster import connected, placed_fleet
 
     shape = QUICK if settings.quick else FULL
@@ -155,20 +155,20 @@ class _Run:
     rate: float
     """Rounds a second."""
     lengths: list[tuple[int, ...]]
-    """Of the completions that were trained on, [groups][G]."""
+    """Lengths of the completions that were trained on, [groups][G]."""
     dropped: float
-    """Groups."""
+    """Number of dropped groups."""
     age: float
-    """Of the tokens that were trained on, in the mean."""
+    """Mean age of the tokens that were trained on."""
 
     @property
     def length(self) -> float:
-        """Tokens of a completion."""
+        """Mean tokens of a completion."""
         return statistics.mean(length for group in self.lengths for length in group)
 
 
 def _run(fleet: Engine, shape: Shape, rule: Rule, folder: Path) -> _Run:
-    """One training, from the beginning."""
+    """Run one training, from the beginning."""
     torch.set_num_threads(1)
     codec = Codec(word_tokenizer())
     learner = learner_of(two_kinds(64, 2), None)  # type: ignore[arg-type]
@@ -197,7 +197,7 @@ def _run(fleet: Engine, shape: Shape, rule: Rule, folder: Path) -> _Run:
 
 
 class _Noted(Even):
-    """Notes the lengths of each round, [rounds][groups][G]."""
+    """Reward that records the lengths of each round, [rounds][groups][G]."""
 
     name = "noted_even"
 
@@ -227,7 +227,7 @@ def _details(runs: Sequence[_Run], peers: Sequence[_Run]) -> dict[str, float]:
 
 
 def _simulated(what: str, lengths: Sequence[Sequence[int]], rounds: int) -> list[Row]:
-    """Rows for eight engines whose step takes 20 ms, and a learner that takes as long as they do when they are full."""
+    """Simulate rows for eight engines with steps of 20 ms, and a learner that takes as long as the full engines."""
     mean = statistics.mean(length for group in lengths for length in group)
     prompts, room = 64, 64
     learn = prompts * len(lengths[0]) * mean / (8 * room) * 0.02

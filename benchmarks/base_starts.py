@@ -1,6 +1,6 @@
 """The policy that a training of a given base begins with: the base fitted to the recipe's demonstrations.
 
-It is made as the pipeline's step `warm_start` makes it, with models/ alone.
+It is made as in the pipeline's step `warm_start`, with models/ alone.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ def start_of_base(work: Work, recipe: Any, base: Path, folder: Path) -> tuple[Pa
     """Make the policy that the recipe's rounds begin with.
 
     Args:
-        work: the data, and what was measured of precisions.
+        work: the data, and the measured precisions.
         recipe: has a warm start.
         base: the base's model folder.
         folder: where a warm-started policy is written.
 
     Returns:
-        The policy's model folder, and its loss on held-out demonstrations, nats a token; None where the data have no
+        The policy's model folder, and its loss on held-out demonstrations, nats a token; None if the data have no
         held-out demonstrations.
 
     Raises:

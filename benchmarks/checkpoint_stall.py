@@ -1,9 +1,10 @@
-"""What a checkpoint costs the training: seconds that the loop stands still for each GiB of it, and what is lost behind.
+"""Cost of a checkpoint for the training: seconds that the loop stops for each GiB, and time lost in the background.
 
 A model of some 85 million weights with AdamW's moments, one GiB, is saved between steps of plain matrix products that
-keep all cores busy, as the loop does: behind the loop's back (`models.policy.checkpoint_writer`), and at once, turn
-about. The row is the time of the call; `slower` in the details is by how much all steps until the file lay on the disk
-took longer than undisturbed ones, in seconds a GiB: writing and hashing need a core for a while.
+keep all cores busy, as the loop does. It is saved in the background (`models.policy.checkpoint_writer`) and
+synchronously, in turns. The row is the time of the call; `slower` in the details is the additional time of all steps
+until the file was on the disk, relative to undisturbed steps, in seconds a GiB: writing and hashing need a core for a
+while.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ from models.policy.checkpoint import state_of, write_checkpoint
 from models.policy.checkpoint_writer import CheckpointWriter
 
 AT_MOST = 0.3
-"""Seconds a GiB that the loop may stand still."""
+"""Largest target of the stop, seconds a GiB."""
 GIB = 2**30
 
 
 def measure(settings: Settings, name: str) -> list[Row]:
-    """One row; `ours` and `peer` are seconds a GiB of the two calls."""
+    """Measure one row; `ours` and `peer` are seconds a GiB of the two calls."""
     width, repeats = (512, 2) if settings.quick else (3072, settings.repeats)
     model = nn.Sequential(*(nn.Linear(width, width, bias=False) for _ in range(9)))
     optimiser = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
@@ -49,7 +50,7 @@ def measure(settings: Settings, name: str) -> list[Row]:
     at_once: list[float] = []
     slower: list[float] = []
     with tempfile.TemporaryDirectory() as place, CheckpointWriter(Path(place) / "behind") as writer:
-        writer.save(0, modules, moments, updates)  # the first takes memory, which later ones use again
+        writer.save(0, modules, moments, updates)  # the first allocates memory, which later ones use again
         writer.wait()
         for number in range(1, repeats + 1):
             usual = statistics.median(step() for _ in range(5))

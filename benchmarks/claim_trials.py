@@ -1,4 +1,4 @@
-"""The claims that are put to the test: for each the arms that are trained, and the effect that is read off them."""
+"""The claims that are tested: for each the arms that are trained, and the effect that is computed from them."""
 
 from __future__ import annotations
 
@@ -34,35 +34,35 @@ Effect = tuple[float, dict[str, float]]
 
 ROUNDS = 40
 PROMPTS = ("rollouts.prompts=32", "rewards=[{name: exact_answer}]")
-"""What every arm that samples has in common: 32 prompts a round, and the verifier alone."""
+"""Overrides of every arm that samples: 32 prompts a round, and the verifier alone."""
 ALL = "select=[{name: all}]"
-"""Every completion is trained on, in both arms of a claim: what one of them would drop is no part of it."""
+"""Every completion is trained on, in both arms of a claim, so that filtering does not affect the comparison."""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One claim and how it is tried."""
+    """One claim and its test."""
 
     name: str
     paper: int | str
-    """Its number in the catalogue, or its address where it has none."""
+    """Number in the catalogue, or the paper's address if it has none."""
     claim: str
     measures: str
-    """What the effect is."""
+    """Name and unit of the effect."""
     measure: Callable[[Toy, int], Effect]
     line: float = 0.0
-    """The claim says that the effect lies beyond it."""
+    """Line that the effect must exceed according to the claim."""
     larger: bool = True
-    """Above it, or below."""
+    """Whether the effect must be above the line, or below."""
 
 
 def accuracy_of(toy: Toy, arm: Arm, seed: int, rounds: int = ROUNDS, metric: str = "sampled_accuracy") -> float:
-    """A held-out metric after training an arm."""
+    """Return a held-out metric after training an arm."""
     return held_out(toy, train(toy, arm, seed, rounds), [metric])[metric]
 
 
 def contrast(arm: Arm, other: Arm, reached: Callable[[Toy, Arm, int], float]) -> Callable[..., Effect]:
-    """How much more an arm reaches than the other; `reached` trains one with a seed and measures it."""
+    """Return a measure of the lead of an arm over the other; `reached` trains one with a seed and measures it."""
 
     def measure(toy: Toy, seed: int) -> Effect:
         first, second = (reached(toy, each, seed) for each in (arm, other))
@@ -72,30 +72,30 @@ def contrast(arm: Arm, other: Arm, reached: Callable[[Toy, Arm, int], float]) ->
 
 
 def difference(arm: Arm, other: Arm, metric: str = "sampled_accuracy", rounds: int = ROUNDS) -> Callable[..., Effect]:
-    """How much more an arm reaches than the other of a held-out metric."""
+    """Return a measure of the lead of an arm over the other in a held-out metric."""
     return contrast(arm, other, lambda toy, each, seed: accuracy_of(toy, each, seed, rounds, metric))
 
 
 ONE_EACH = (*PROMPTS, "rollouts.group_size=1", ALL, "reference={name: none}")
-"""ReMax and PPO alike: every completion is learned from, once, and no reference is kept; the critic is what differs."""
+"""Settings of both ReMax and PPO: every completion is learned from, once, without a reference; the critics differ."""
 REMAX = Arm("remax", (*ONE_EACH, "advantage.kl_in_reward=0.0"))
 PPO = Arm("ppo", (*ONE_EACH, "advantage.kl_in_reward=0.0", "advantage.critic.pretraining=0", "schedule.minibatches=1",
                   "schedule.epochs=1", "advantage.critic.epochs=1", "advantage.critic.minibatches=1"))  # fmt: skip
 STAGES = ("generate", "score", "learn")
-"""What a round is made of; ReMax's greedy completions are among `generate`."""
+"""Stages of a round; ReMax's greedy completions are among `generate`."""
 
 
 def memory_of_remax(toy: Toy, seed: int) -> Effect:
-    """Bytes of models and moments that ReMax keeps, as a share of PPO's."""
+    """Measure the bytes of models and moments that ReMax keeps, as a share of PPO's."""
     kept = {arm.recipe: float(state_bytes(train(toy, arm, seed, 2).learner)) for arm in (REMAX, PPO)}
     return kept["remax"] / kept["ppo"], kept
 
 
 def time_of_remax(toy: Toy, seed: int) -> Effect:
-    """How many times as long a round of PPO takes, of as many completions to learn from: medians over rounds.
+    """Measure the ratio of PPO's time a round to ReMax's, for as many completions to learn from: medians over rounds.
 
     Steps are so small that both arms sample from the same policy to the end, and so completions of the same length;
-    they go in turns, so that a machine that is slow for a while is slow for both.
+    they run in turns, so that a machine that is slow for a while is slow for both.
     """
     rounds: dict[str, list[dict[str, float]]] = {REMAX.recipe: [], PPO.recipe: []}
     for arm in (REMAX, PPO) * 3:
@@ -113,7 +113,7 @@ def time_of_remax(toy: Toy, seed: int) -> Effect:
 
 
 def pair_accuracy(toy: Toy, trained: Trained, seed: int) -> float:
-    """Share of held-out preferences in which the policy has raised the better answer more than the worse."""
+    """Return the share of held-out preferences in which the policy has raised the better answer more than the worse."""
     rows = read_rows(toy.data, "preferences", "validation")
     prompts = trained.codec.prompts([str(row["prompt"]) for row in rows])
     margins: list[Tensor] = []
@@ -132,20 +132,20 @@ CDPO = Arm("rdpo", (*FLIPS, "objective={name: dpo, label_smoothing: 0.3}"))
 
 
 def under_flips(toy: Toy, arm: Arm, seed: int) -> float:
-    """Held-out pair accuracy after training where 30 % of the labels are flipped, with each seed others."""
+    """Return held-out pair accuracy after training with 30 % of the labels flipped, different ones for each seed."""
     flipped = replace(arm, overrides=(*arm.overrides, f"rewards.0.seed={seed}"))
     return pair_accuracy(toy, train(toy, flipped, seed, 60), seed)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Noisy(Reward):
-    """The verifier with noise on top: the same for the same text, so that training again gives the same."""
+    """The verifier with added noise: the same for the same text, so that a repeated training gives the same."""
 
     name = "exact_answer"
     spread: float
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
-        """Truth and noise, [completions]."""
+        """Return truth plus noise, [completions]."""
         seeds = [sha256(f"{rollout.problem.id} {rollout.completion}".encode()).digest()[:7] for rollout in rollouts]
         chances = [torch.Generator().manual_seed(int.from_bytes(seed, "big")) for seed in seeds]
         noise = [torch.randn((), generator=chance).item() for chance in chances]
@@ -160,19 +160,19 @@ UNFILTERED = Arm("pf_ppo", (*PROMPTS, "select=[{name: drop_flat, by: exact_answe
 
 LONG = 80
 AS_GRPO = (*PROMPTS, "rollouts.group_size=8", "rollouts.temperature=1.0", "advantage.deviation=n", "objective.kl=0.1")
-"""The reset alone is tried, with GRPO's own samples and deviation."""
+"""Only the reset is tested, with GRPO's own samples and deviation."""
 RESETS = Arm("prorl", (*AS_GRPO, "reference.every=20"))
 FROZEN = Arm("prorl", (*AS_GRPO, "reference={name: frozen}"))
 
 
 def changed_share(before: Mapping[str, Tensor], after: Mapping[str, Tensor]) -> float:
-    """Share of all weights that differ between two states of a policy by what bfloat16 would show."""
+    """Return the share of all weights that differ between two states of a policy at the resolution of bfloat16."""
     changed = changed_weights(before, after, COARSEST_STEP).values()
     return sum(int(mask.sum()) for mask in changed) / sum(mask.numel() for mask in changed)
 
 
 def sparsity(toy: Toy, seed: int) -> Effect:
-    """Share of weights that supervised learning changes less the share that RL changes, by as many updates."""
+    """Return the share of weights changed by supervised learning less the share changed by RL, in as many updates."""
     reinforced = train(toy, Arm("grpo", (*PROMPTS, "schedule.optimiser.learning_rate=0.00001")), seed, ROUNDS)
     by_rl = changed_share(reinforced.before, reinforced.learner.policy.state_dict())
     policy = load_causal_model(toy.start(seed), torch.float32)
@@ -189,7 +189,8 @@ REGRESSION = Arm("ppo_hl_gauss", (*MORE, "advantage.critic.loss=mse"))
 
 
 def steadier_critic(toy: Toy, seed: int) -> Effect:
-    """Spread of the critic's explained variance over the last half of the rounds, regression less classification."""
+    """Return the spread of the critic's explained variance in the last half of the rounds, regression less
+    classification."""
     effects = {
         name: statistics.pstdev(train(toy, arm, seed, ROUNDS).curve("critic/explained_variance")[ROUNDS // 2 :])
         for name, arm in (("regression", REGRESSION), ("classification", CLASSIFICATION))
@@ -202,7 +203,7 @@ GRPO = Arm("grpo", (*PROMPTS, ALL, "schedule.minibatches=4", "objective.kl=0.0",
 """As PACS: four steps a round, and no reference."""
 TOPR = Arm("topr", (*PROMPTS, ALL))
 ONLY_POSITIVES = Arm("topr", (*TOPR.overrides, "advantage.baseline=0.0", "rewards.0.weight=0.5"))
-"""Advantages of 0.5 and 0 in place of 0.5 and -0.5: only the wrong completions weigh otherwise."""
+"""Advantages of 0.5 and 0 instead of 0.5 and -0.5: only the weight of the wrong completions differs."""
 SHANNON = Arm("f_dpg", (*PROMPTS, "rollouts.group_size=8"))
 FORWARD = Arm("f_dpg", (*SHANNON.overrides, "objective.to=forward_kl"))
 
@@ -216,13 +217,13 @@ CLIP_COV = Arm("clip_cov", PROMPTS)
 WIDE_CLIP = Arm("clip_cov", (*PROMPTS, "objective={name: grpo, kl: 0.0, clip_low: 1.0, clip_high: 1.0}"))
 KL_COV = Arm("kl_cov", PROMPTS)
 NO_CLIP = Arm("kl_cov", (*PROMPTS, "objective={name: grpo, kl: 0.0, clip_low: null, clip_high: null}"))
-"""Each with the objective that it becomes where no token is singled out."""
+"""Each with the objective that it equals if no token is singled out."""
 FORKS = Arm("top_entropy", PROMPTS)
 EVERY_TOKEN = Arm("top_entropy", (*PROMPTS, "objective={name: grpo, kl: 0.0, clip_low: 0.2, clip_high: 0.28}"))
 
 
 def entropy_kept(toy: Toy, arm: Arm, seed: int) -> float:
-    """Entropy of the policy in the last quarter of the rounds, nats a token."""
+    """Return the entropy of the policy in the last quarter of the rounds, nats a token."""
     return statistics.fmean(train(toy, arm, seed, ROUNDS).curve("policy/entropy")[-ROUNDS // 4 :])
 
 

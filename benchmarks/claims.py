@@ -1,13 +1,13 @@
-"""Papers' claims put to the test at toy scale (`python -m benchmarks.claims`): effect, interval, verdict.
+"""Papers' claims tested at toy scale (`python -m benchmarks.claims`): effect, interval, verdict.
 
-Every claim is an effect measured once a seed: two arms from the same warm start, on the same data, compared on the
-same held-out draws, so that the seeds' effects are differences (or ratios) of pairs. The interval is Student's t over
-the seeds. A claim is `supported` where the interval lies beyond the line that the claim draws, `not supported` where
-it lies on the other side, and `inconclusive` where it holds the line. What is small here may be large elsewhere, and
-the other way round: a verdict is about this toy (benchmarks/toy.py) and its few rounds.
+Every claim is an effect measured once a seed: two arms from the same warm start, on the same data, compared on the same
+held-out draws, so that the seeds' effects are differences (or ratios) of pairs. The interval is Student's t over the
+seeds. A claim is `supported` if the interval is beyond the line that the claim sets, `not supported` if it is on the
+other side, and `inconclusive` if it contains the line. An effect that is small here may be large elsewhere, and vice
+versa: a verdict is about this toy (benchmarks/toy.py) and its few rounds.
 
-Each finding goes into the file as it is made, in place of the older one of the same name: one that is asked for with
-`--only`, and a run that is killed, leave the others as they were.
+Each finding is written to the file as it is made and replaces the older one of the same name. Findings that are not
+selected with `--only`, or not reached by a run that is killed, stay unchanged.
 """
 
 from __future__ import annotations
@@ -40,32 +40,32 @@ QUIET = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "HF_HUB_DISAB
 
 @dataclass(frozen=True)
 class Finding:
-    """One line: a claim, its effect and what follows."""
+    """One line: a claim, its effect and the verdict."""
 
     name: str
     paper: int | str
-    """Its number in the catalogue, or its address where it has none."""
+    """Number in the catalogue, or the paper's address if it has none."""
     claim: str
     measure: str
-    """What the effect is, and its unit."""
+    """Name and unit of the effect."""
     effect: float
     """Mean over the seeds."""
     low: float
     high: float
     line: float
-    """The effect must lie beyond it."""
+    """Line that the effect must exceed."""
     larger: bool
-    """Whether above it, as most claims want, or below."""
+    """Whether the effect must be above the line, as in most claims, or below."""
     verdict: Verdict
     seeds: tuple[float, ...]
-    """Effect of each seed, and so their number."""
+    """Effect of each seed; their number is the number of seeds."""
     values: dict[str, float]
     """Mean of each number behind the effect, by arm."""
     seconds: float
 
 
 def interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float]:
-    """Student's t interval of the mean of `values`, [seeds]; without any spread it is a point."""
+    """Compute Student's t interval of the mean of `values`, [seeds]; without any spread it is a point."""
     centre = statistics.fmean(values)
     error = statistics.stdev(values) / math.sqrt(len(values))
     half = float(stats.t.ppf(0.5 + confidence / 2, len(values) - 1)) * error
@@ -73,7 +73,7 @@ def interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, 
 
 
 def verdict(low: float, high: float, line: float, larger: bool) -> Verdict:
-    """What an interval says of a claim that the effect lies above (or below) a line."""
+    """Classify a claim that the effect is above (or below) a line from the confidence interval of the effect."""
     if low > line:
         return "supported" if larger else "not supported"
     if high < line:
@@ -102,7 +102,7 @@ def put_to_the_test(trial: Trial, toy: Toy, seeds: int, tell: Callable[[str], No
 
 
 def table(findings: Sequence[Finding]) -> str:
-    """One line a claim."""
+    """Format one line a claim."""
     head = ("claim", "paper", "effect", "95 % interval", "line", "verdict")
     rows = [
         (
@@ -119,7 +119,7 @@ def table(findings: Sequence[Finding]) -> str:
 
 
 def guide_rows(findings: Sequence[Mapping[str, Any]]) -> str:
-    """The table of docs/benchmarks.md from the findings of a file."""
+    """Format the table of docs/benchmarks.md from the findings of a file."""
     lines = ["| claim | paper | effect | 95 % interval | line | verdict |", "| --- " * 6 + "|"]
     lines += [
         f"| {finding['claim']} | {finding['paper']} | {finding['effect']:.3g} ({finding['measure']}) | "
@@ -131,16 +131,16 @@ def guide_rows(findings: Sequence[Mapping[str, Any]]) -> str:
 
 
 def held(file: Path) -> list[dict[str, Any]]:
-    """The findings in a file; none where there is no such file."""
+    """Return the findings in a file; none if the file does not exist."""
     findings: list[dict[str, Any]] = json.loads(file.read_text())["findings"] if file.is_file() else []
     return findings
 
 
 def record(file: Path, finding: Finding, machine: Mapping[str, Any]) -> None:
-    """Put a finding into a file, in place of the older one of its name; claims stand in the order of the trials.
+    """Put a finding into a file, where it replaces the older one of its name; claims are in the order of the trials.
 
     Args:
-        file: JSON; made where it is missing, replaced whole.
+        file: JSON; created if it is missing, replaced as a whole.
         finding: the new one.
         machine: what it was measured on.
     """
@@ -150,7 +150,7 @@ def record(file: Path, finding: Finding, machine: Mapping[str, Any]) -> None:
 
 
 def main() -> int:
-    """Run the claims that are asked for and write them."""
+    """Run the selected claims and write them."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.claims", description=__doc__.splitlines()[0])
     parser.add_argument("--only", action="append", choices=[trial.name for trial in TRIALS], help="a claim's name")
     parser.add_argument("--seeds", type=int, default=5, help="trainings of each arm (default 5, at least 2)")

@@ -1,7 +1,7 @@
-"""Seconds until the command line answers: help, a misspelt recipe, a wrong key, the list of 10,000 runs, a run again.
+"""Seconds until the command line answers: help, a misspelt recipe, a wrong key, a list of 10,000 runs, a repeated run.
 
-Each command runs in a process of its own, as a person's does. The limits are what was set out to be reached. The runs
-to list stand in a real store: one is written through MLflow, the others are copies of its rows in the database.
+Each command runs in a process of its own, as a user's does. The limits are the targets that were set. The runs to list
+are in a real store: one is written through MLflow, the others are copies of its rows in the database.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ STEPS = 2
 
 
 def measure(settings: Settings, name: str) -> list[Row]:
-    """One row a command; `ours` are wall seconds, `peer` the limit."""
+    """Measure one row a command; `ours` are wall seconds, `peer` the limit."""
     repeats = 1 if settings.quick else max(3, settings.repeats)
     with tempfile.TemporaryDirectory() as place:
         empty, full, project = Path(place) / "empty", Path(place) / "full", Path(place) / "project"
@@ -49,7 +49,7 @@ def measure(settings: Settings, name: str) -> list[Row]:
 
 
 def row(what: str, limit: float | None, repeats: int, folder: Path, home: Path, *arguments: str) -> Row:
-    """The row of one command."""
+    """Measure the row of one command."""
     taken = [seconds(arguments, folder, home) for _ in range(repeats)]
     made = compare(
         f"seconds until the command line has answered: {what}",
@@ -66,7 +66,7 @@ def row(what: str, limit: float | None, repeats: int, folder: Path, home: Path, 
 
 
 def seconds(arguments: Sequence[str], folder: Path, home: Path) -> tuple[float, float]:
-    """Wall and processor seconds of one command, its children included."""
+    """Return wall and processor seconds of one command, its children included."""
     foreign = ("PREFECT_", "MLFLOW_", "REWARDFLOW_")
     kept = {key: value for key, value in os.environ.items() if not key.startswith(foreign)}
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
@@ -81,7 +81,7 @@ def seconds(arguments: Sequence[str], folder: Path, home: Path) -> tuple[float, 
 
 
 def fill(home: Path, number: int) -> None:
-    """A state folder with `number` flow runs and their steps, each with the tags and metrics of a real one."""
+    """Fill a state folder with `number` flow runs and their steps, each with the tags and metrics of a real one."""
     store.configure(home)
     flow = runs.open_flow_run("arithmetic", "train arithmetic", {tags.RECIPE: "arithmetic", tags.SEED: "0"})
     records.log_metrics(flow, {f"verdict/number_{i}": float(i) for i in range(20)})
@@ -100,7 +100,7 @@ def fill(home: Path, number: int) -> None:
 
 
 def _copy(database: sqlite3.Connection, table: str, old: str, own: str, parents: dict[str, str]) -> None:
-    """Copy the rows of a run under a new id, started a second later for every run that is there."""
+    """Copy the rows of a run under a new id, started a second later for every existing run."""
     read = database.execute(f"SELECT * FROM {table} WHERE run_uuid = ?", (old,))
     names = [column[0] for column in read.description]
     for line in read.fetchall():

@@ -1,4 +1,4 @@
-"""Measure a policy on the held-out problems of a recipe, as the recipe's evaluation says."""
+"""Measurement of a policy on the held-out problems of a recipe, by the recipe's evaluation settings."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def held_out(recipe: Any, engine: Engine | None, codec: Codec, problems: Sequenc
     """Measure the policy that an engine runs.
 
     Args:
-        recipe: says how.
+        recipe: has the settings of the evaluation.
         engine: runs the policy.
         codec: the policy's tokenizer, as the recipe uses it.
         problems: held out, with encoded prompts.
@@ -59,8 +59,8 @@ def measuring_engine(work: Work, recipe: Any, folder: Path, codec: Codec) -> Ite
     """Open an engine on a model folder in the precision that the recipe learns in; it is closed at the end.
 
     Args:
-        work: what was measured of precisions.
-        recipe: says how.
+        work: has the measured precisions.
+        recipe: has the settings of the engine.
         folder: the policy's model folder.
         codec: its tokenizer.
     """

@@ -1,4 +1,4 @@
-"""What a training of a recipe leaves: its curve and its seconds, in a file that is whole after every stage."""
+"""Record of a training of a recipe: its curve and its seconds, in a file that is complete after every stage."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ EVERY = 10
 
 @dataclass(frozen=True)
 class Round:
-    """One round as the loop told of it."""
+    """One round as the loop reported it."""
 
     number: int
-    """From 1."""
+    """Number of the round, from 1."""
     reward: float
     """Mean over the completions, the reward model's share included."""
     accuracy: float
-    """Share of the sampled completions that the recipe's verifier holds for right."""
+    """Share of the sampled completions that the recipe's verifier accepts as right."""
     seconds: Mapping[str, float]
-    """Of each stage (`models.loop.clock`), and of the whole round."""
+    """Seconds of each stage (`models.loop.clock`), and of the whole round."""
     tokens_a_second: Mapping[str, float]
-    """By stage, counted as `models.loop.clock` says."""
+    """Tokens a second by stage, counted as in `models.loop.clock`."""
     length: float
     """Mean tokens of a completion."""
     entropy: float | None
-    """Nats a token; None where no completion was trained on."""
+    """Entropy, nats a token; None if no completion was trained on."""
     canary_gap: float | None
     """Largest difference of a log-prob between engine and learner, nats."""
     peak_gib: float
 
     @classmethod
     def of(cls, number: int, metrics: Mapping[str, float]) -> Round:
-        """The round of the loop's metrics."""
+        """Make the round from the loop's metrics."""
         return cls(
             number=number,
             reward=metrics["reward/total"],
@@ -60,7 +60,7 @@ class Round:
 
 @dataclass(frozen=True)
 class HeldOut:
-    """The policy on the recipe's held-out problems of the validation split."""
+    """Results of the policy on the recipe's held-out problems of the validation split."""
 
     sampled: float
     """Share of right samples."""
@@ -70,9 +70,9 @@ class HeldOut:
     """Mean length of a sample."""
     problems: int
     samples: int
-    """Of each problem."""
+    """Samples of each problem."""
     loose: float | None = None
-    """Mean share of what was demanded that a sample meets; None where the verifier does not measure in part."""
+    """Mean share of the demands that a sample meets; None if the verifier does not measure in part."""
     finished: float | None = None
     """Share of samples that ended by themselves."""
 
@@ -87,19 +87,19 @@ class HeldOut:
 
 @dataclass
 class Curve:
-    """A training, as far as it has come."""
+    """A training, up to its present state."""
 
     machine: dict[str, Any]
     device: str
     settings: dict[str, Any]
     precision: str = ""
-    """That the policy learned in; empty before it was opened."""
+    """Precision that the policy learned in; empty before it was opened."""
     seconds: dict[str, float] = field(default_factory=dict)
-    """Of data, base, warm_start, reward_model, opening, rounds, and evaluation (all measurements together)."""
+    """Seconds of data, base, warm_start, reward_model, opening, rounds, and evaluation (all measurements together)."""
     pair_accuracy: float | None = None
-    """Of the reward model on held-out pairs."""
+    """Accuracy of the reward model on held-out pairs."""
     warm_start_loss: float | None = None
-    """Of a given base after its warm start, on held-out demonstrations, nats a token."""
+    """Loss of a given base after its warm start, on held-out demonstrations, nats a token."""
     base: HeldOut | None = None
     """The given base before its warm start; None without a base or a warm start."""
     before: HeldOut | None = None
@@ -107,10 +107,10 @@ class Curve:
     after: HeldOut | None = None
     rounds: list[Round] = field(default_factory=list)
     stopped: str = ""
-    """Why it has fewer rounds than the recipe; empty where it has them all."""
+    """Reason why it has fewer rounds than the recipe; empty if it has them all."""
 
     def write(self, file: Path) -> None:
-        """Write it in place of an older one."""
+        """Write the curve to a file, which replaces an older one."""
         file.parent.mkdir(parents=True, exist_ok=True)
         write_file(file, json.dumps(plain(asdict(self), digits=5), indent=1) + "\n")
 
@@ -119,7 +119,7 @@ _CURVE = TypeAdapter(Curve)
 
 
 def read(file: Path) -> Curve:
-    """The training that a file holds.
+    """Read the training that a file holds.
 
     Raises:
         ValueError: it holds none.
@@ -128,7 +128,7 @@ def read(file: Path) -> Curve:
 
 
 def windows(rounds: Sequence[Round], every: int = EVERY) -> dict[str, list[Round]]:
-    """The rounds in stretches of `every`, by their label; the last may be shorter."""
+    """Group the rounds in stretches of `every`, by their label; the last may be shorter."""
     return {
         f"{part[0].number} to {part[-1].number}": list(part)
         for part in (rounds[at : at + every] for at in range(0, len(rounds), every))
@@ -136,7 +136,7 @@ def windows(rounds: Sequence[Round], every: int = EVERY) -> dict[str, list[Round
 
 
 def table(curve: Curve) -> str:
-    """The curve in means over `EVERY` rounds, then what was held out and where the time went."""
+    """Format the curve in means over `EVERY` rounds, then the held-out measurements and the seconds by stage."""
     lines = [f"{'rounds':<12}{'reward':>8}{'right':>8}{'tokens':>8}{'s a round':>11}{'generate':>10}{'learn':>8}"]
     for label, part in windows(curve.rounds).items():
         lines.append(
@@ -150,7 +150,7 @@ def table(curve: Curve) -> str:
 
 
 def beside(curve: Curve, other: Curve) -> str:
-    """Both curves in means over the same rounds, and the largest gap between them."""
+    """Format both curves in means over the same rounds, and the largest gap between them."""
     mine, others = windows(curve.rounds), windows(other.rounds)
     both = [label for label in mine if label in others]
     if not both:
@@ -173,10 +173,10 @@ def beside(curve: Curve, other: Curve) -> str:
 
 
 def mean(rounds: Sequence[Round], name: str) -> float:
-    """Of a number of each round."""
+    """Compute the mean of a number of each round."""
     return sum(getattr(each, name) for each in rounds) / len(rounds)
 
 
 def seconds(rounds: Sequence[Round], stage: str) -> float:
-    """That a round took on average for a stage."""
+    """Compute the mean seconds of a stage in a round."""
     return sum(each.seconds[stage] for each in rounds) / len(rounds)

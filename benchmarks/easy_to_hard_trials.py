@@ -1,10 +1,10 @@
-"""A claim about judging what is harder than what was labelled (easy-to-hard generalisation, paper 282).
+"""A claim about judging problems harder than the labelled ones (easy-to-hard generalisation, paper 282).
 
 Two reward models read the same solutions of the warm-started policy to easy problems of one and two operations, in as
-many updates from the same beginning. One learns what every step is worth, by continuations; the other only what the
-last step is worth, which is whether the solution is right: an outcome reward model. Both then choose among 16 samples
-of held-out problems of three operations, of which neither has seen a label; the first by the least of its steps, the
-other by the last, as each was fitted. What is measured is how often the choice is right.
+many updates from the same beginning. One learns the value of every step, by continuations; the other only the value of
+the last step, which is whether the solution is right: an outcome reward model. Both then choose among 16 samples of
+held-out problems of three operations, of which neither has seen a label; the first by the least of its steps, the other
+by the last, as each was fitted. The measure is the share of right choices.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ LEVELS: dict[str, Any] = {
     "start": [1, 20],
     "problems": {"train": [44, 460, 400], "validation": [22, 80, 120], "gate": [3, 5, 5]},
 }
-"""The toy's data with a level more."""
+"""The toy's data with one more level."""
 
 
 def easy_to_hard(toy: Toy, seed: int) -> tuple[float, dict[str, float]]:
-    """How much more often the best of 16 on hard problems is right by steps than by outcomes, both learned on easy
-    ones."""
+    """Measure the lead, in right choices of the best of 16 on hard problems, of steps over outcomes, both learned on
+    easy problems."""
     levels = _levels(toy)
     start = levels.start(seed)
     codec = Codec(load_tokenizer(start))
@@ -72,12 +72,12 @@ def easy_to_hard(toy: Toy, seed: int) -> tuple[float, dict[str, float]]:
 
 
 def outcome(solution: Solution) -> Solution:
-    """The same solution of which nothing is known but whether it is right, at its last step."""
+    """Return the solution with only one label: whether it is right, at its last step."""
     return replace(solution, labels=(*[math.nan] * (len(solution.ends) - 1), float(solution.right)))
 
 
 def _levels(toy: Toy) -> Toy:
-    """The toy's policy on its data and those of a level more."""
+    """Return the toy's policy on its data plus one more level."""
     made = Toy(toy.folder / "levels")
     return made if made.data.is_dir() else make_toy(made.folder, FEW | LEVELS)
 
@@ -85,7 +85,7 @@ def _levels(toy: Toy) -> Toy:
 def _chosen(
     levels: Toy, labelled: Sequence[Solution], samples: Sequence[Solution], seed: int, rule: Aggregation
 ) -> list[float]:
-    """A score of each sample by a process reward model that is fitted to labelled solutions, [samples]."""
+    """Score each sample by a process reward model that is fitted to labelled solutions, [samples]."""
     model = reward_model_from_policy(levels.start(seed), seed=seed)
     fit_process_model(model, labelled, FIT, seed=seed)
     values = step_values(model, sequences_of_solutions(samples), [each.ends for each in samples])
@@ -93,7 +93,7 @@ def _chosen(
 
 
 def _right(scores: Sequence[float], samples: Sequence[Solution], problems: Sequence[Problem]) -> float:
-    """Share of problems of which the sample of highest score is right."""
+    """Return the share of problems of which the sample of highest score is right."""
     right = []
     for problem in problems:
         own = [place for place, each in enumerate(samples) if each.problem.id == problem.id]

@@ -1,9 +1,9 @@
-"""Episodes in waves and each at its own pace (`rollouts.waves`), where environments are slow. Both sides are ours.
+"""Episodes in waves and each at its own pace (`rollouts.waves`), with slow environments. Both sides are ours.
 
 An environment takes 10 ms for an answer, one in eight 0.3 s, as calls of tools do; turns end after 12 tokens in the
-mean. In waves one answer is waited for after the other, while the engine rests; at its own pace an episode waits for
-its own alone, and others are written meanwhile. The two sides take turns in one process, on the same weights, seeds and
-delays, and play the same episodes (tests hold that).
+mean. In waves the answers are awaited one after the other, while the engine is idle; at its own pace an episode waits
+only for its own answer, while others are generated. The two sides take turns in one process, on the same weights, seeds
+and delays, and play the same episodes (tests check that).
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from models.text.encoding import Codec
 
 PROMPTS, GROUP, TURNS = 8, 8, 6
 TURN = 12
-"""Tokens of a turn in the mean."""
+"""Mean tokens of a turn."""
 QUICK, SLOW, SHARE = 0.01, 0.3, 1 / 8
-"""Seconds of an answer, of a slow one, and how many are slow."""
+"""Seconds of an answer, of a slow one, and the share of slow ones."""
 
 
 class _Waiting:
@@ -52,17 +52,17 @@ class _Waiting:
 
 @dataclass(frozen=True, kw_only=True)
 class Waiting(Environment):
-    """Answers a word, after a while."""
+    """Environment that answers with a word, after a while."""
 
     name = "waiting"
 
     def open(self, problem: Problem) -> Opened:
-        """An episode."""
+        """Open an episode."""
         return _Waiting()
 
 
 def measure(settings: Settings, name: str) -> list[Row]:
-    """One row."""
+    """Measure one row."""
     prompts, turns = (2, 2) if settings.quick else (PROMPTS, TURNS)
     codec = Codec(word_tokenizer(), also_end=tuple(range(SPECIALS, SPECIALS + VOCABULARY // TURN)))
     drawn = token_lists(prompts, 32, seed=5)

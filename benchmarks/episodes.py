@@ -1,11 +1,11 @@
-"""What the learner saves on episodes: shared histories, and tokens that nobody trains on. Both sides are ours.
+"""Savings of the learner on episodes: shared histories, and tokens without a loss. Both sides are ours.
 
     histories    8 turns x 2 branches, every turn a sample of its own, forward and backward: each token of the trie
                  once, against every sample with its whole history
     projection   completions of which 20 % of the tokens are trained on, vocabulary 32,768, output projection forward
                  and backward: for these tokens alone, against all
 
-The two sides take turns in one process, on the same weights; losses are equal (tests hold that).
+The two sides take turns in one process, on the same weights; losses are equal (tests check that).
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from models.learner.packing import Sequences
 
 TURNS, BRANCHES, GROUPS = 8, 2, 4
 TURN, HEARD, PROMPT = 32, 16, 64
-"""Tokens of a turn, of what is heard behind it, and of the prompt."""
+"""Tokens of a turn, of the environment's text after it, and of the prompt."""
 VOCABULARY, TRAINED = 32768, 0.2
 
 
 def measure(settings: Settings, name: str) -> list[Row]:
-    """One row."""
+    """Measure one row."""
     return [(_histories if name == "histories" else _projection)(settings)]
 
 
@@ -61,7 +61,7 @@ def _histories(settings: Settings) -> Row:
 
 
 def _branching(turns: int, groups: int) -> Sequences:
-    """In each group a line of turns with a second branch at every turn, which ends there; groups by turns."""
+    """Make in each group a line of turns with a second branch at every turn, which ends there; groups by turns."""
     drawn = iter(token_lists(groups * turns * (BRANCHES + 1) + groups, max(TURN, HEARD, PROMPT), seed=3))
     prompts: list[list[int]] = []
     completions: list[list[int]] = []
@@ -80,7 +80,7 @@ def _branching(turns: int, groups: int) -> Sequences:
 
 
 def _unshared(nested: Sequences, groups: int) -> list[Sequences]:
-    """The same samples in rows in which no two have the same prompt, so that nothing is shared: one row a branch."""
+    """Return the same samples in rows in which all prompts differ, so that nothing is shared: one row a branch."""
     branches = [
         [index for index in range(len(nested)) if (index // groups) % BRANCHES == number] for number in range(BRANCHES)
     ]
@@ -107,7 +107,7 @@ def _projection(settings: Settings) -> Row:
         mine = states.clone().requires_grad_(True)
         chosen, wanted = (mine, targets) if places is None else (mine[places], targets[places])
         log_prob, entropy = fused_log_probs(chosen, output_head(model), wanted, compute=precision)
-        if places is None:  # what was done before: all of it, and then a part
+        if places is None:  # as before: all of it, and then a part
             log_prob, entropy = log_prob[kept], entropy[kept]
         (entropy.mean() - log_prob.mean()).backward()  # type: ignore[no-untyped-call]
         model.zero_grad(set_to_none=True)
@@ -126,7 +126,7 @@ def _projection(settings: Settings) -> Row:
 
 
 def _in_turns(sides: dict[str, Callable[[], None]], settings: Settings) -> dict[str, list[float]]:
-    """Seconds of each side, which take turns."""
+    """Measure the seconds of each side, which take turns."""
     seconds: dict[str, list[float]] = {side: [] for side in sides}
     for turn in range(settings.warm + settings.samples):
         for side, run in sides.items():

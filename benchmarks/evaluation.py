@@ -1,9 +1,9 @@
 """Evaluation by vLLM: tokens a second of the pipeline's `evaluate`, against a bare `vllm.LLM.generate`.
 
-The same prompts on both sides, 64 of 32 tokens: 8 sampled completions of 64 tokens each and one greedy one, all of
-full length. Ours is what the task does with an open engine: generate, turn into text, verify, gather. The bare engine
-does the two calls and nothing else, without log-probs. Both in processes of their own, on the same weights, each in
-the fastest of four ways that both can take: compiled or not, float32 or bf16. Starting an engine is not timed.
+The same prompts on both sides, 64 of 32 tokens: 8 sampled completions of 64 tokens each and one greedy one, all of full
+length. Our side does the work of the task with an open engine: generate, turn into text, verify, gather. The bare
+engine does only the two calls, without log-probs. Both in processes of their own, on the same weights, each in the
+fastest of four ways that both can take: compiled or not, float32 or bf16. Starting an engine is not timed.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from models.text.encoding import Codec
 AT_LEAST = 0.95
 PRECISIONS: tuple[Precision, ...] = ("bfloat16", "float32")
 SHORT = ""
-"""Why the line falls short, where it does."""
+"""Reason why the target is missed, if it is."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """One evaluation."""
+    """Sizes of one evaluation."""
 
     prompts: int = 64
     prompt: int = 32
@@ -48,7 +48,7 @@ class Shape:
 
 
 def measure(settings: Settings, name: str) -> list[Row]:
-    """One row."""
+    """Measure one row."""
     shape = Shape(prompts=4, prompt=8, samples=2, completion=8) if settings.quick else Shape()
     prompts = token_lists(shape.prompts, shape.prompt, seed=1)
     with tempfile.TemporaryDirectory() as place:
@@ -86,7 +86,7 @@ def measure(settings: Settings, name: str) -> list[Row]:
 def our_stepper(
     folder: Path, prompts: Sequence[Sequence[int]], shape: Shape, precision: Precision, compiled: bool
 ) -> Made:
-    """Made in our side's own process."""
+    """Make the stepper in our side's own process."""
 
     def run(beat: Beat) -> None:
         codec = Codec(load_tokenizer(folder))
@@ -106,7 +106,7 @@ def our_stepper(
 
 
 def bare(folder: Path, prompts: Sequence[Sequence[int]], shape: Shape, precision: Precision, compiled: bool) -> Made:
-    """vLLM and nothing else."""
+    """Make a stepper of vLLM without the pipeline."""
 
     def run(beat: Beat) -> None:
         from models.engine.vllm_engine import prepare_environment

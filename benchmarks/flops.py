@@ -1,9 +1,9 @@
 """The learner's FLOP/s in bf16 at width 512 and 8 layers, against the measured peak of a bf16 matrix product here.
 
-An update of GRPO as the loop takes it: 4 prompts of 256 tokens, 8 completions of 128 each, vocabulary 2,048. Counted is
-the work that must be done (`models.loop.flops`): 6 operations an entry of every matrix for each of P + G * C tokens,
-the output projection for completion tokens only, attention 12 * width for every key that a query sees; nothing that is
-computed twice. The peak is the fastest square product, measured in turns with the updates on the same cores.
+An update of GRPO as in the loop: 4 prompts of 256 tokens, 8 completions of 128 each, vocabulary 2,048. Only the
+necessary work is counted (`models.loop.flops`): 6 operations an entry of every matrix for each of P + G * C tokens, the
+output projection for completion tokens only, attention 12 * width for every key that a query sees, and no
+recomputation. The peak is the fastest square product, measured in turns with the updates on the same cores.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from models.loop.peak import matmul_peak
 
 AT_LEAST = 0.4
 SHORT = ""
-"""Why the line falls short, where it does."""
+"""Reason why the target is missed, if it is."""
 
 
 def measure(settings: Settings, name: str) -> list[Row]:
-    """One row."""
+    """Measure one row."""
     hidden, layers, prompts, prompt, group, completion = (
         (64, 2, 2, 16, 2, 8) if settings.quick else (512, 8, 4, 256, 8, 128)
     )
@@ -41,7 +41,7 @@ def measure(settings: Settings, name: str) -> list[Row]:
         grpo_update(learner, scored, schedule())
     reached, peaks = [], []
     for turn in range(settings.samples):
-        # The peak is kept for each length of measurement: a new one makes it measure anew.
+        # The peak is cached by the length of the measurement: a new length makes it measure again.
         peaks.append(matmul_peak(torch.device("cpu"), torch.bfloat16, 0.3 + turn * 1e-6) / 1e9)
         started = time.perf_counter()
         grpo_update(learner, scored, schedule())

@@ -1,14 +1,14 @@
-"""What the gate does over a year of nights, by simulation with its own code.
+"""Simulation of the gate over a year of nights, with its own code.
 
     python -m benchmarks.gate_nights [--years 100] [--quick]
 
 Answers of policies are drawn, not generated: problems of five levels whose difficulty varies, 16 samples each, and each
-trained candidate off the champion by noise of its own on every problem. Four questions:
+trained candidate differs from the champion by its own noise on every problem. Four questions:
 
     false       at equal quality, in how many of the simulated years is any of 365 candidates promoted
-    bootstrap   the same for the rule "a 95 % interval lies above zero", every night anew
+    bootstrap   the same for the rule "a 95 % interval is above zero", applied every night
     guards      how often an equally good candidate passes all guards, against champion and anchor together
-    power       how often a candidate that is better by so much is promoted at night 1, 30, 180 and 365
+    power       how often a candidate that is better by a given amount is promoted at night 1, 30, 180 and 365
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ Values = NDArray[np.float64]
 RESULT = Path(__file__).parent / "results" / "gate_nights.json"
 
 LEVELS = (100, 100, 100, 100, 60)
-"""Problems of each level, as the built-in data have them."""
+"""Problems of each level, as in the built-in data."""
 EASE = (3.2, 2.4, 1.4, 0.5, -0.3)
 """Mean of the logit of a right sample at each level."""
 SPREAD = 1.5
-"""Deviation of a problem's logit about that of its level: how unlike the problems are."""
+"""Deviation of a problem's logit from that of its level: how different the problems are."""
 OWN = 0.5
-"""Deviation of a policy's logit on a problem about the problem's: how unlike two trainings of equal quality are."""
+"""Deviation of a policy's logit on a problem from the problem's: how different two trainings of equal quality are."""
 SAMPLES = 16
 NIGHTS = (1, 30, 180, 365)
 DIFFERENCES = (0.01, 0.02, 0.04, 0.08)
@@ -50,17 +50,17 @@ class Problems:
 
     levels: Values
     ease: Values
-    """Logit of a right sample of a policy without noise of its own, [n]."""
+    """Logit of a right sample for a policy without its own noise, [n]."""
 
 
 def draw_problems(chance: np.random.Generator) -> Problems:
-    """Problems of all levels."""
+    """Draw problems of all levels."""
     levels = np.repeat(np.arange(1.0, len(LEVELS) + 1), LEVELS)
     return Problems(levels, np.repeat(np.array(EASE), LEVELS) + SPREAD * chance.normal(size=levels.size))
 
 
 def answers(problems: Problems, shift: float, chance: np.random.Generator) -> Measured:
-    """What a policy answers, `shift` logits better than the first."""
+    """Draw the answers of a policy that is `shift` logits better than the first."""
     n = problems.levels.size
     logit = problems.ease + shift + OWN * chance.normal(size=n)
     right = 1 / (1 + np.exp(-logit))
@@ -85,7 +85,8 @@ def answers(problems: Problems, shift: float, chance: np.random.Generator) -> Me
 
 
 def shift_for(difference: float) -> float:
-    """Logits by which a policy must be better for its accuracy to be better by `difference` over all problems."""
+    """Find the logits by which a policy must be better for an accuracy that is better by `difference` over all
+    problems."""
     chance = np.random.default_rng(7)
     ease = np.concatenate([draw_problems(chance).ease for _ in range(60)])
     noise = OWN * chance.normal(size=ease.size)
@@ -101,7 +102,8 @@ def shift_for(difference: float) -> float:
 
 
 def simulate_year(seed: int, settings: GateSettings, nights: int) -> tuple[bool, bool, bool]:
-    """Whether a candidate of the champion's quality was found better, or promoted, or lay above zero by an interval."""
+    """Return whether a candidate of the champion's quality was found better, was promoted, was above zero by an
+    interval."""
     chance = np.random.default_rng(seed)
     problems = draw_problems(chance)
     champion, anchor = answers(problems, 0.0, chance), answers(problems, 0.0, chance)
@@ -118,7 +120,7 @@ def simulate_year(seed: int, settings: GateSettings, nights: int) -> tuple[bool,
 
 
 def pass_guards(seed: int, settings: GateSettings) -> tuple[bool, list[str]]:
-    """Whether an equally good candidate passes every guard against champion and anchor, and which it fails."""
+    """Return whether an equally good candidate passes every guard against champion and anchor, and which it fails."""
     chance = np.random.default_rng(seed)
     problems = draw_problems(chance)
     new, old, anchor = (answers(problems, 0.0, chance) for _ in range(3))
@@ -127,7 +129,7 @@ def pass_guards(seed: int, settings: GateSettings) -> tuple[bool, list[str]]:
 
 
 def find_better(seed: int, settings: GateSettings, shift: float) -> list[bool]:
-    """Whether a better candidate is promoted at each of NIGHTS."""
+    """Return whether a better candidate is promoted at each of NIGHTS."""
     chance = np.random.default_rng(seed)
     problems = draw_problems(chance)
     new, old, anchor = answers(problems, shift, chance), answers(problems, 0.0, chance), answers(problems, 0.0, chance)
@@ -139,7 +141,7 @@ def find_better(seed: int, settings: GateSettings, shift: float) -> list[bool]:
 
 
 def share(hits: Sequence[bool]) -> dict[str, Any]:
-    """How often, with Wilson's 95 % interval."""
+    """Return the share of hits, with Wilson's 95 % interval."""
     interval = wilson(sum(hits), len(hits))
     return {"share": interval.estimate, "low": interval.low, "high": interval.high, "of": len(hits)}
 

@@ -1,7 +1,7 @@
 """The base model of a training outside the pipeline: the installed one, or converted from files that are given.
 
 A wheel or a GGUF file is checked against the catalogue's hash and converted into a folder of the caller's; the user's
-state folder stays as it is.
+state folder is not changed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def base_folder(base: str, files: Sequence[Path], folder: Path) -> Path:
 
     Args:
         base: the recipe's `policy.base`.
-        files: a wheel or GGUF file of it; several are parts of one file, in their order. None: the installed one.
+        files: a wheel or GGUF file of it; several are parts of one file, in their order. empty: the installed one.
         folder: where a given file is converted to, once.
 
     Raises:

@@ -2,27 +2,28 @@
 
 Qwen3-0.6B and 1.7B shapes with random weights, one update each: GRPO without a KL term, AdamW, bf16 autocast over
 float32 weights. Batches (`benchmarks.gpu_shapes`): rows of 4k and 16k tokens, a short prompt, heavy-tailed completions,
-a long prompt. Of each (`benchmarks.gpu_cell`): tokens a second and peak memory, beside a plain padded loop of
-transformers at the micro-batch that is fastest here (`benchmarks.padded`), and beside TRL's GRPOTrainer where that is
-installed (its loss on the same tokens, no generation); the share of the device's measured bf16 matrix-product peak; how
-often the host waits for the device in a step. Of the 0.6B shape also RL, SFT and LoRA on the work of prime-rl's public
-baselines, next to its figures of an H100 (`benchmarks.gpu_published`). Sides are measured one after the other,
-each alone on the device. Then an engine in the same process (`benchmarks.gpu_engine`), what deterministic mode costs
-(`benchmarks.gpu_determinism`), and a profile of an update of each cell (`benchmarks.gpu_profile`), those first that
-miss a goal.
+a long prompt. Measured for each (`benchmarks.gpu_cell`): tokens a second and peak memory, compared with a plain padded
+loop of transformers at the micro-batch that is fastest here (`benchmarks.padded`), and with TRL's GRPOTrainer if that
+is installed (its loss on the same tokens, no generation); the share of the device's measured bf16 matrix-product peak;
+the number of times that the host waits for the device in a step. For the 0.6B shape also RL, SFT and LoRA on the work
+of prime-rl's public baselines, compared with its figures of an H100 (`benchmarks.gpu_published`). Sides are measured
+one after the other, each alone on the device. Then an engine in the same process (`benchmarks.gpu_engine`), the cost of
+deterministic mode (`benchmarks.gpu_determinism`), and a profile of an update of each cell (`benchmarks.gpu_profile`),
+cells that miss a goal first.
 
-Tokens are prompt + completion of every completion: what a learner without shared prompts computes, so that the rates of
-both sides mean the same work done. The share of the peak counts only what must be computed (`models.loop.flops`), each
+Tokens are prompt + completion of every completion, as computed by a learner without shared prompts, so that the rates
+of both sides mean the same work done. The share of the peak counts only the necessary work (`models.loop.flops`), each
 prompt once:
 
     6 * (entries of the matrices but the embedding and the head) * (P + G * C) a group
     + 6 * hidden * vocabulary * (G * C) + 12 * layers * heads * head_dim * (keys that all queries see)
 
-Nothing of recomputation counts. It imports nothing above models/ and needs neither an orchestrator nor vLLM, without
-which transformers is the engine.
-What does not fit into memory, refuses or has no time left is a row without figures that says so; the file is written
-after every cell. `--only NAME ...` measures some cells, `--minutes` bounds the whole, from when the imports are done.
-`--device cpu --tiny` goes through every line in about a minute on any machine.
+Recomputation does not count. It imports nothing above models/ and needs neither an orchestrator nor vLLM; without vLLM,
+transformers is the engine.
+
+A cell that does not fit into memory, refuses or has no time left is a row without figures that gives the reason; the
+file is written after every cell. `--only NAME ...` measures some cells, `--minutes` bounds the whole, from the end of
+the imports. `--device cpu --tiny` runs every line in about a minute on any machine.
 """
 
 from __future__ import annotations
@@ -53,13 +54,13 @@ from models.loop.peak import matmul_peak
 
 RESULTS = Path(__file__).parent / "results"
 FOR_PROFILES = 0.15
-"""Of the minutes, which are left to the profiles."""
+"""Share of the minutes that is reserved for the profiles."""
 Cells = Mapping[str, tuple[Size, Packed]]
 Steps = Mapping[str, Callable[[Terms, float], list[Row]]]
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Measure every cell that the time allows. Returns 0 where at least one was measured."""
+    """Measure every cell that the time allows. Returns 0 if at least one was measured."""
     options = parser().parse_args(arguments)
     if options.device == "cpu":
         os.environ["CUDA_VISIBLE_DEVICES"] = ""  # models/ opens an engine on the GPU wherever it sees one
@@ -102,7 +103,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def cells(tiny: bool) -> Cells:
-    """Size and batch by name, those first that say most."""
+    """Return size and batch by name, the most informative first."""
     small, large = TINY_SIZES if tiny else SIZES
     rows, others = (TINY_ROWS, TINY_OTHERS) if tiny else (ROWS, OTHERS)
     order = [(small, rows), (large, rows), (small, others), (large, others)]
@@ -110,7 +111,7 @@ def cells(tiny: bool) -> Cells:
 
 
 def steps(tiny: bool) -> Steps:
-    """What is measured by name, in its order: of the large size the other batches and the engine last of all."""
+    """Return the measurements by name, in their order: for the large size the other batches and the engine last."""
     every = cells(tiny)
     (small, batch), (large, _) = every["0.6B-4k"], every["1.7B-4k"]
     made: dict[str, Callable[[Terms, float], list[Row]]] = {}
@@ -128,7 +129,7 @@ def steps(tiny: bool) -> Steps:
 
 
 def by_need(every: Cells, rows: list[Row]) -> Cells:
-    """The cells again, those first that miss a goal."""
+    """Sort the cells, those first that miss a goal."""
 
     def misses(name: str) -> bool:
         begins = update_name(*every[name]).removesuffix("update")

@@ -1,4 +1,4 @@
-"""The rows of one size and one batch: ours beside a plain padded loop, and beside TRL where it is installed."""
+"""The rows of one size and one batch: ours compared with a plain padded loop, and with TRL if it is installed."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from benchmarks.rows import Row, compare, unmeasured
 from benchmarks.settings import has_trl
 
 SHARES = {4096: 0.35, 16384: 0.45}
-"""Of the measured peak that an update is to reach, by the most tokens of a row."""
+"""Target shares of the measured peak, by the most tokens of a row."""
 FASTER = 1.3
-"""Times as many tokens a second as the plain loop takes."""
+"""Target ratio of tokens a second to the plain loop's."""
 SMALLER = 0.6
-"""Of the plain loop's peak memory, at most."""
+"""Target share of the plain loop's peak memory, at most."""
 STATE_BYTES = 16
-"""A weight in float32 with its gradient and AdamW's two moments."""
+"""Bytes of a weight in float32 with its gradient and AdamW's two moments."""
 PLAIN = "a plain padded loop at its fastest micro-batch"
 TRL = "TRL GRPOTrainer, its loss and step"
 GIB = 2**30
 
 
 def update_name(size: Size, batch: Packed) -> str:
-    """The measure that a profile of the cell is kept with."""
+    """Return the measure that a profile of the cell is stored under."""
     return label_of(size, f"{batch.what}: update")
 
 
 def cell(size: Size, batch: Packed, terms: Terms, peak: float) -> list[Row]:
-    """All rows of a cell; one that says why, where ours does not run.
+    """Measure all rows of a cell; one row with the reason if ours does not run.
 
     Args:
         peak: operations a second of a bf16 matrix product on the device.

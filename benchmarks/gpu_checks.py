@@ -1,14 +1,14 @@
-"""`python -m benchmarks.gpu_checks`: all that only a GPU can show, unattended, within a budget of minutes.
+"""`python -m benchmarks.gpu_checks`: all checks that need a GPU, unattended, within a budget of minutes.
 
-In the order of importance, each a process of its own with a limit of its own (one that is ended at it may take
-`GRACE_SECONDS` more): tests of what the device computes
-(`pytest --device`), speed and memory of an update (`benchmarks.gpu`), the main recipe (`benchmarks.main_curve`).
-A step takes its share of the time that is left, so that what one saves the next has. What fails or runs out of time
-leaves the next. In the folder `--out`:
+The steps run in the order of importance, each in its own process with its own limit (a step that is ended at its limit
+may take `GRACE_SECONDS` more): tests of the device's computations (`pytest --device`), speed and memory of an update
+(`benchmarks.gpu`), the main recipe (`benchmarks.main_curve`). A step takes its share of the time that is left, so that
+time saved by one is available to the next. A step that fails or runs out of time does not stop the next. In the folder
+`--out`:
 
-    tests.log  gpu.log  main_curve.log     all that a step printed
-    gpu.json  main_curve_DEVICE.json       what was measured, as far as it came
-    summary.json                           of each step its exit status, seconds and last line; after every step
+    tests.log  gpu.log  main_curve.log     all output of a step
+    gpu.json  main_curve_DEVICE.json       the measurements so far
+    summary.json                           exit status, seconds and last line of each step; written after every step
 
 `--device cpu --tiny` shows on any machine that every step runs.
 """
@@ -32,39 +32,39 @@ from models.atomic_write import write_file
 
 ROOT = Path(__file__).resolve().parents[1]
 NAMES = ("tests", "gpu", "main_curve")
-"""Of the steps, in their order."""
+"""Names of the steps, in their order."""
 PACKAGES = ("learner", "loop", "engine", "policy", "critic", "reward_model", "reference")
-"""Of models/, whose tests look at what the device computes."""
+"""Packages of models/ whose tests check the device's computations."""
 TINY_TESTS = ("tests/models/learner/test_reduce.py",)
 TINY_RECIPE = ("warm_start.steps=20", "reward_model.fit.epochs=1")
 MOST_WORKERS = 12
-"""Test processes side by side; each holds a CUDA context of half a GiB."""
+"""Test processes that run in parallel; each holds a CUDA context of half a GiB."""
 LEAST_SECONDS = 20.0
-"""With less left a step is not begun."""
+"""A step is not begun with less time left."""
 GRACE_SECONDS = 15.0
-"""Between asking a step to stop and ending it: pytest says meanwhile what has failed."""
+"""Seconds between the request to stop and the end of a step, in which pytest prints its failures."""
 SLACK = 0.2
-"""Of a step's limit, which is kept for its imports and for what it does after its own minutes."""
+"""Share of a step's limit that is reserved for its imports and for its work after its own minutes."""
 LARGEST_LOG = 8 * 2**20
-"""Bytes; of a longer log the end is kept."""
+"""Size of a log, bytes; of a longer log the end is kept."""
 SHOWN = 25
-"""Lines of a step's output that are printed."""
+"""Number of lines of a step's output that are printed."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """One command, as it is run with so many seconds."""
+    """One command, run with a limit of seconds."""
 
     name: str
-    """Of its log, too."""
+    """Name of the step and of its log."""
     share: float
-    """Of the time, against those of the other steps."""
+    """Share of the time, relative to those of the other steps."""
     command: Callable[[float], list[str]]
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a step."""
+    """Result of a step."""
 
     name: str
     status: int | None
@@ -73,16 +73,16 @@ class Outcome:
     limit: float
     timed_out: bool
     line: str
-    """Its last line, or why it has none."""
+    """Last line of its output, or the reason why it has none."""
 
     @property
     def passed(self) -> bool:
-        """Whether it ended by itself and well."""
+        """Whether it ended by itself and without an error."""
         return self.status == 0 and not self.timed_out
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run every step. Returns 0 where all of them passed, else 1."""
+    """Run every step. Returns 0 if all of them passed, else 1."""
     options = parser().parse_args(arguments)
     options.out.mkdir(parents=True, exist_ok=True)
     chosen = [
@@ -94,7 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def steps(device: str, tiny: bool, out: Path) -> list[Step]:
-    """What is run, the most important first."""
+    """Return the steps, the most important first."""
     tests = TINY_TESTS if tiny else ("tests/models/test_device.py", *(f"tests/models/{name}" for name in PACKAGES))
     suite = ["pytest", "--device", device, *tests, "-m", "not slow and not thorough", "-q", "--no-loadscope-reorder",
              "-n", "1" if tiny else str(min(MOST_WORKERS, os.cpu_count() or 1)), "-p", "no:cacheprovider"]  # fmt: skip
@@ -110,22 +110,22 @@ def steps(device: str, tiny: bool, out: Path) -> list[Step]:
 
 
 def python(*words: str) -> list[str]:
-    """A module run by this Python."""
+    """Return the command of a module run by this Python."""
     return [sys.executable, "-m", *words]
 
 
 def minutes_within(seconds: float) -> str:
-    """Minutes that a command may be given so that it ends within `seconds`."""
+    """Return the minutes that a command may be given so that it ends within `seconds`."""
     return f"{seconds * (1 - SLACK) / 60:.2f}"
 
 
 def limit_of(position: int, every: Sequence[Step], left: float) -> float:
-    """Seconds that a step may take of those that are left for it and for the steps behind it."""
+    """Return the seconds that a step may take of those that are left for it and for the later steps."""
     return max(0.0, left) * every[position].share / sum(step.share for step in every[position:])
 
 
 def run_all(every: Sequence[Step], seconds: float, out: Path) -> int:
-    """Run the steps within `seconds`, one after the other. Returns 0 where all of them passed, else 1."""
+    """Run the steps within `seconds`, one after the other. Returns 0 if all of them passed, else 1."""
     deadline = time.monotonic() + seconds
     outcomes: list[Outcome] = []
     for position, step in enumerate(every):
@@ -141,7 +141,7 @@ def run_all(every: Sequence[Step], seconds: float, out: Path) -> int:
 
 
 def run(step: Step, limit: float, out: Path) -> Outcome:
-    """Run one step for `limit` seconds at most; all that it prints lies in NAME.log."""
+    """Run one step for `limit` seconds at most; all its output is in NAME.log."""
     if limit < LEAST_SECONDS:
         return Outcome(step.name, None, 0.0, limit, False, f"{limit:.0f} s were left for it")
     command, log = step.command(limit), out / f"{step.name}.log"
@@ -159,7 +159,8 @@ def run(step: Step, limit: float, out: Path) -> Outcome:
 
 
 def _ended(process: subprocess.Popen[bytes], limit: float) -> tuple[int, bool]:
-    """Exit status of a process that is stopped after `limit` seconds; whether it was. Nothing that it started stays."""
+    """Wait for a process and stop it after `limit` seconds. Returns its exit status and whether it was stopped. All
+    processes that it started are killed."""
     timed_out = False
     try:
         process.wait(limit)
@@ -175,7 +176,7 @@ def _ended(process: subprocess.Popen[bytes], limit: float) -> tuple[int, bool]:
 
 
 def _shortened(log: Path) -> str:
-    """The text of a log, whose end alone is kept where it is too long."""
+    """Return the text of a log; only the end of a log that is too long is kept."""
     if log.stat().st_size > LARGEST_LOG:
         with log.open("rb") as source:
             source.seek(-LARGEST_LOG, os.SEEK_END)

@@ -1,4 +1,4 @@
-"""What compiling the layers saves an update: the compiled learner next to the eager one."""
+"""Savings of compiled layers in an update: the compiled learner next to the eager one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ EAGER = "the same update with eager layers"
 
 
 def compile_cell(size: Size, batch: Packed, terms: Terms) -> list[Row]:
-    """Rows of speed and memory, compiled and eager."""
+    """Measure rows of speed and memory, compiled and eager."""
     measure = label_of(size, f"{batch.what}: ")
     compiled = timed(lambda: our_update(size, batch, terms.device, compiled=True), terms)
     eager = timed(lambda: our_update(size, batch, terms.device, compiled=False), terms)

@@ -1,7 +1,7 @@
-"""What torch's deterministic mode costs an update, and whether two runs from one seed then end with the same weights.
+"""Cost of torch's deterministic mode for an update, and whether two runs from one seed then end with the same weights.
 
-cuBLAS is deterministic only where `CUBLAS_WORKSPACE_CONFIG` was set before it was first used: `prepare`. An operation
-that has no deterministic way refuses, which a row then says.
+cuBLAS is deterministic only if `CUBLAS_WORKSPACE_CONFIG` was set before it was first used: `prepare`. An operation
+without a deterministic implementation raises an error, which is then the reason in a row.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ STEPS = 2
 
 
 def prepare() -> None:
-    """Set what must be set before CUDA starts: 8 workspaces of 4 MiB, which is what torch gives cuBLAS on an H100."""
+    """Set the variables needed before CUDA starts: 8 workspaces of 4 MiB, as torch gives cuBLAS on an H100."""
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 
 
 @contextmanager
 def deterministic() -> Iterator[None]:
-    """Inside, operations are deterministic or refuse."""
+    """Make operations inside the context deterministic; those that cannot be raise an error."""
     before, warns = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
     torch.use_deterministic_algorithms(True)
     try:
@@ -39,12 +39,12 @@ def deterministic() -> Iterator[None]:
 
 
 def determinism_cell(size: Size, batch: Packed, terms: Terms) -> list[Row]:
-    """The cost and the sameness, a row each."""
+    """Measure the cost and the sameness, a row each."""
     return [_cost(size, batch, terms), _sameness(size, batch, terms)]
 
 
 def weights_after(steps: int, size: Size, batch: Packed, device: torch.device) -> list[Tensor]:
-    """The policy's weights after so many updates, from the seed that every model here is made with."""
+    """Return the policy's weights after so many updates, from the seed that every model here is made with."""
     clear(device)
     update = our_update(size, batch, device)
     for _ in range(steps):

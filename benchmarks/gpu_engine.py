@@ -1,8 +1,8 @@
-"""What an engine in the learner's process costs at a hand-over, and what it gives back while the learner fits.
+"""Cost of an engine in the learner's process at a hand-over, and the memory that it frees while the learner fits.
 
-Of one size of `benchmarks.gpu`: GB of weights handed over a second; seconds to the first token of a prompt right
-after; seconds to sleep, and to be handed weights asleep; GiB of the device that sleep gives back (CUDA alone). vLLM
-where it is installed, else transformers: the label says which. There is no peer.
+Measured for one size of `benchmarks.gpu`: GB of weights handed over a second; seconds to the first token of a prompt
+right after; seconds to sleep, and to receive weights asleep; GiB of the device that sleep frees (CUDA alone). The
+engine is vLLM if it is installed, else transformers, as named in the label. The rows have no peer.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NOBODY = "no peer is set"
 
 
 def engine_cell(size: Size, batch: Packed, terms: Terms) -> list[Row]:
-    """The rows of an engine beside the learner; one that says why, where there are none."""
+    """Measure the rows of an engine next to the learner; one row with the reason if there are none."""
     label = label_of(size, "engine")
     try:
         clear(terms.device)
@@ -41,7 +41,7 @@ def engine_cell(size: Size, batch: Packed, terms: Terms) -> list[Row]:
 
 
 def engine_rows(label: str, model: PreTrainedModel, prompt: int, vocabulary: int, repeats: int) -> list[Row]:
-    """The rows of one model, whose weights are handed over.
+    """Measure the rows of one model, whose weights are handed over.
 
     Args:
         label: of the size, which each row begins with.
@@ -80,7 +80,7 @@ def engine_rows(label: str, model: PreTrainedModel, prompt: int, vocabulary: int
 def _round(
     engine: Engine, model: PreTrainedModel, prompts: list[list[int]]
 ) -> tuple[float, float, float, float, float]:
-    """Seconds of a hand-over, a first token, a falling asleep, a waking; GiB that were given back meanwhile."""
+    """Measure the seconds of a hand-over, a first token, going to sleep and waking, and the GiB freed by sleep."""
     weights = dict(model.state_dict())
     awake = _seconds(lambda: engine.load(weights.items()))
     first = _seconds(lambda: engine.generate(prompts, FIRST_TOKEN, seed=0))
@@ -95,7 +95,7 @@ def _seconds(call: Callable[[], object]) -> float:
 
 
 def _free() -> float:
-    """GiB of the device that nobody holds."""
+    """Return the free memory of the device, GiB."""
     return torch.cuda.mem_get_info()[0] / GIB if _cuda() else 0.0
 
 

@@ -1,6 +1,6 @@
-"""Where the time of one update goes: the operations that take most of it, by torch's profiler.
+"""Profile of one update: the operations that take most of its time, by torch's profiler.
 
-It comes after everything that is timed: a profiler that has run once may slow what follows.
+It runs after all timed measurements, because a profiler that has run once may slow later work.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ class Operation:
 
     name: str
     seconds: float
-    """Of its own, without what it calls: of the device, on a CPU of the CPU."""
+    """Own seconds, without the operations that it calls: of the device, on a CPU of the CPU."""
     share: float
-    """Of all operations' seconds."""
+    """Share of all operations' seconds."""
     calls: int
 
 
 def operations_of(step: Callable[[], Any], device: torch.device) -> tuple[list[Operation], float]:
-    """The operations of one call that take most, and the seconds of all together.
+    """Return the operations of one call that take most, and the seconds of all together.
 
     Raises:
         RuntimeError: the profiler saw no time of the device.
@@ -45,7 +45,7 @@ def operations_of(step: Callable[[], Any], device: torch.device) -> tuple[list[O
     with profile(activities=[ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if cuda else [])]) as seen:
         step()
         settle(device)
-    # What the device ran stands in the list twice: by the operation that began it, and by the kernel's own name.
+    # The device's work is in the list twice: by the operation that began it, and by the kernel's own name.
     spent = [
         (event.self_device_time_total if cuda else event.self_cpu_time_total, event.key, event.count)
         for event in seen.key_averages()
@@ -59,10 +59,11 @@ def operations_of(step: Callable[[], Any], device: torch.device) -> tuple[list[O
 
 
 def with_profile(rows: Sequence[Row], size: Size, batch: Packed, terms: Terms) -> list[Row]:
-    """The rows again, that of the cell's update with the profile of another one in its details, or why there is none.
+    """Return the rows, with the profile of another update of the cell, or the reason of its absence, in the details of
+    its row.
 
     Args:
-        rows: of all cells; where none is of this cell's update, or it did not run, nothing is profiled.
+        rows: of all cells; if none is of this cell's update, or it did not run, nothing is profiled.
     """
     name = update_name(size, batch)
     timed = next((row for row in rows if row.measure == name and row.ours), None)
@@ -73,7 +74,7 @@ def with_profile(rows: Sequence[Row], size: Size, batch: Packed, terms: Terms) -
 
 
 def lines_of(row: Row) -> list[str]:
-    """The profile in the row's details as text; nothing where there is none."""
+    """Format the profile in the row's details as text; empty if there is none."""
     seen: Mapping[str, Any] | None = row.details.get("profile")
     if seen is None:
         return []

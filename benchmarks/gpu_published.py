@@ -11,12 +11,12 @@ layer compiled by torch and read again for its backward pass. RL makes log-probs
 vocabulary, SFT makes all logits of a row at once. LoRA is RL with rank 16 on the seven linear layers of a block; it has
 room for four adapters, none of which has a run in that benchmark, so that its optimiser moves nothing.
 
-Their counter of tokens a second covers what lies between two steps as well. In RL without LoRA all weights are copied
-to the host there: by the counter a step takes 2.75 s, by their clock of the step 1.99 s. Our step has no such copy, so
-the peer is their step alone, and what their counter says is a row of its own.
+Their counter of tokens a second also covers the time between two steps. In RL without LoRA all weights are copied to
+the host there: by the counter a step takes 2.75 s, by their clock of the step 1.99 s. Our step has no such copy, so the
+peer is their step alone, and the figure of their counter is a row of its own.
 
 Ours: the same shapes with random weights; a row is a prompt of one token with a completion that fills it, so that
-nothing is shared. It is measured with layers read again, as theirs, and without, where that fits.
+nothing is shared. It is measured with layers read again, as theirs, and without, if that fits.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from models.loop.learner import Learner
 from models.policy.build import LoraSettings, with_adapter
 
 FASTER = 2.0
-"""Times as many tokens a second as the published step takes."""
+"""Target ratio of tokens a second to the published step's."""
 PEAK = 989e12
 """Operations a second that they divide by on an H100 or H200: NVIDIA's figure for dense bf16."""
 THEIR_DEVICE = "one NVIDIA H100 80GB HBM3"
@@ -60,17 +60,17 @@ class Published:
     """Means of a published file."""
 
     step_seconds: float
-    """Of a step alone: data, both micro-batches, the optimiser, what is logged."""
+    """Seconds of a step alone: data, both micro-batches, the optimiser, logging."""
     tokens_per_second: float
-    """By their counter."""
+    """Tokens a second by their counter."""
     percent: float
-    """Of `PEAK`, by their counter and formula."""
+    """Percent of `PEAK`, by their counter and formula."""
     gib_reserved: float
-    """Most memory that torch had reserved; ours is what it had allocated, which is less."""
+    """Most memory that torch had reserved; ours is the allocated memory, which is less."""
     work: str
-    """How it was made, where kinds differ."""
+    """Method of the work, as far as kinds differ."""
     tokens: int = 2 * 16384
-    """Of a step."""
+    """Tokens of a step."""
 
     @property
     def rate(self) -> float:
@@ -80,11 +80,11 @@ class Published:
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of training that figures are published of."""
+    """One kind of training with published figures."""
 
     name: str
     what: str
-    """In the table."""
+    """Name in the table."""
     figure: Published
     supervised: bool = False
     adapter: bool = False
@@ -104,11 +104,11 @@ def flops_a_token(size: Size, tokens: int, adapters: int = 0) -> int:
     """Count the operations of a token by prime-rl's formula: forward and backward, nothing for recomputation.
 
     Attention is counted as if every query saw all keys, and heads were hidden / heads wide. Those of Qwen3-0.6B are
-    twice as wide, so that the sum is what causal attention takes.
+    twice as wide, so that the sum equals that of causal attention.
 
     Args:
         tokens: of the sequence.
-        adapters: entries of the adapters, where all else is frozen; zero: all learns.
+        adapters: entries of the adapters, if all else is frozen; zero: all learns.
     """
     shape = size.shape
     attention = shape.layers * shape.hidden * shape.head_width * 2 * (shape.heads + shape.key_value_heads)
@@ -118,7 +118,7 @@ def flops_a_token(size: Size, tokens: int, adapters: int = 0) -> int:
 
 
 def published_cells(tiny: bool) -> dict[str, Callable[[Terms, float], list[Row]]]:
-    """Give what is measured, by name; of tiny shapes nothing is published."""
+    """Return the measurements, by name; for tiny shapes nothing is published."""
     size, batch = (TINY_SIZES[0], TINY_UNBROKEN) if tiny else (SIZES[0], UNBROKEN)
     return {
         f"published-{kind.name}": lambda terms, _, kind=kind: cell(kind, size, batch, terms, published=not tiny)
@@ -127,10 +127,10 @@ def published_cells(tiny: bool) -> dict[str, Callable[[Terms, float], list[Row]]
 
 
 def cell(kind: Kind, size: Size, batch: Packed, terms: Terms, *, published: bool) -> list[Row]:
-    """Measure with layers read again, then without. Returns one row with the reason where the first does not run.
+    """Measure with layers read again, then without. Returns one row with the reason if the first does not run.
 
     Args:
-        published: whether size and batch are those that the figures are of.
+        published: whether size and batch are those of the published figures.
     """
     goal = FASTER if published and terms.device.type == "cuda" else None
     rows: list[Row] = []

@@ -12,7 +12,7 @@ from models.policy.build import SizeSettings, config_of
 
 
 def shape(hidden: int, layers: int, heads: int, key_value_heads: int, head: int, feed_forward: int) -> SizeSettings:
-    """Of a model, in the order in which its page gives the numbers."""
+    """Make the shape of a model, in the order in which its page gives the numbers."""
     return SizeSettings(
         hidden=hidden, layers=layers, heads=heads, key_value_heads=key_value_heads, head=head, feed_forward=feed_forward
     )
@@ -23,9 +23,9 @@ class Size:
     """Published sizes of a Qwen3; embeddings tied."""
 
     name: str
-    """As a cell is chosen by."""
+    """Name by which a cell is chosen."""
     title: str
-    """In the table."""
+    """Name in the table."""
     shape: SizeSettings
     vocabulary: int = 151_936
 
@@ -37,13 +37,13 @@ class Packed(Batch):
     budget: int
     """Most tokens of a packed row."""
     name: str
-    """As a cell is chosen by."""
+    """Name by which a cell is chosen."""
     what: str
-    """In the table."""
+    """Name in the table."""
 
     @property
     def longest(self) -> int:
-        """Positions that a model must have: of a row, though none of its sequences is as long."""
+        """Positions that a model must have for a row, though none of its sequences is as long."""
         return max(32_768, self.budget)
 
 
@@ -80,12 +80,12 @@ TINY_UNBROKEN = Packed(1, 1, (127,) * 2, 128, "unbroken", "2 unbroken rows of 12
 
 
 def label_of(size: Size, what: str) -> str:
-    """What a row of the table begins with."""
+    """Return the beginning of a row's name in the table."""
     return f"{size.title}, {what}"
 
 
 def new_model(size: Size, longest: int, device: torch.device) -> PreTrainedModel:
-    """Random float32 weights in the published shape, the same at every call.
+    """Make random float32 weights in the published shape, the same at every call.
 
     Args:
         longest: positions that it has.

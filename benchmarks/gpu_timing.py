@@ -1,4 +1,4 @@
-"""Seconds, memory and waits of one kind of update on a device. What does not run says why, and ends nothing else."""
+"""Seconds, memory and waits of one kind of update on a device. A failing update gives its reason and stops no other."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from models.loop.peak import peak_memory
 from models.memory import is_out_of_memory
 
 WARM = 2
-"""Updates before those that are timed: kernels are chosen, moments made, and a way that has too little memory left."""
+"""Updates before the timed ones: kernels are chosen, moments made, and settings tried that may lack memory."""
 NO_TIME = "no time was left"
 NO_MEMORY = "out of the device's memory"
 
 
 @dataclass(frozen=True)
 class Terms:
-    """Under which all cells are measured."""
+    """Conditions under which all cells are measured."""
 
     device: torch.device
     repeats: int
     """Timed updates of each side."""
     deadline: float
-    """Of `time.perf_counter`, in seconds: nothing begins after it."""
+    """Deadline on the clock of `time.perf_counter`, seconds: nothing begins after it."""
 
     @property
     def late(self) -> bool:
@@ -43,30 +43,30 @@ class Update:
     model: PreTrainedModel
     step: Callable[[], Any]
     facts: Callable[[], Mapping[str, Any]]
-    """How the last step was made, as plain data."""
+    """Facts of the last step, as plain data."""
 
 
 @dataclass(frozen=True)
 class Timed:
-    """What was measured of an update; nothing where it did not run."""
+    """Measurements of an update; empty if it did not run."""
 
     seconds: tuple[float, ...] = ()
     memory: float = 0.0
-    """Most that torch held on the device at once, in GiB, the model included; zero on a CPU."""
+    """Most memory that torch held on the device at once, GiB, the model included; zero on a CPU."""
     waits: Waits = field(default_factory=Waits)
     facts: Mapping[str, Any] = field(default_factory=dict)
     failure: str = ""
-    """Why there is nothing."""
+    """Reason for the lack of measurements."""
     first: float = 0.0
-    """Seconds of the first update; where layers are compiled and were not before, in this one."""
+    """Seconds of the first update; if layers are compiled and were not before, compilation is in this one."""
 
 
 def timed(make: Callable[[], Update], terms: Terms) -> Timed:
-    """Seconds of updates one by one, after some for warming up; then the waits of another one.
+    """Measure the seconds of updates one by one, after some for warming up; then the waits of another one.
 
     Args:
-        make: builds the model; what it or an update raises becomes the failure.
-        terms: after the deadline no further update begins, but one is timed where any began.
+        make: builds the model; an exception of it or of an update becomes the failure.
+        terms: after the deadline no further update begins, but one is timed if any began.
     """
     seconds: list[float] = []
     first = 0.0
@@ -79,7 +79,7 @@ def timed(make: Callable[[], Update], terms: Terms) -> Timed:
             if seconds and terms.late:
                 break
             if turn == WARM:
-                # An attempt that ran out of memory while warming up is no part of how the update is made since.
+                # Memory of a warm-up attempt that ran out of it does not belong to the timed updates.
                 reset_peak(terms.device)
             spent = seconds_of(update.step, terms.device)
             first = first or spent
@@ -92,7 +92,7 @@ def timed(make: Callable[[], Update], terms: Terms) -> Timed:
 
 
 def seconds_of(step: Callable[[], Any], device: torch.device) -> float:
-    """Seconds until the device has done all of a call."""
+    """Measure the seconds until the device has done all of a call."""
     settle(device)
     started = time.perf_counter()
     step()
@@ -101,7 +101,7 @@ def seconds_of(step: Callable[[], Any], device: torch.device) -> float:
 
 
 def reason_of(error: Exception) -> str:
-    """Why something did not run, in one line."""
+    """Return why something did not run, in one line."""
     causes = [error, error.__cause__]
     if any(cause is not None and is_out_of_memory(cause) for cause in causes):
         return NO_MEMORY
@@ -110,7 +110,7 @@ def reason_of(error: Exception) -> str:
 
 
 def clear(device: torch.device) -> None:
-    """Forget what was held before."""
+    """Free the memory held before."""
     gc.collect()
     if device.type == "cuda":
         torch.cuda.empty_cache()
@@ -118,12 +118,12 @@ def clear(device: torch.device) -> None:
 
 
 def reset_peak(device: torch.device) -> None:
-    """Count the most memory from now on."""
+    """Reset the counter of the peak memory."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
 
 
 def settle(device: torch.device) -> None:
-    """Wait until the device has done all that was asked of it."""
+    """Wait until the device has done all its queued work."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)

@@ -14,7 +14,7 @@ from benchmarks.materials import word_tokenizer
 
 
 def trl_update(size: Size, batch: Packed, device: torch.device) -> Update:
-    """An update of GRPOTrainer, which must be installed."""
+    """Make an update of GRPOTrainer, which must be installed."""
     from datasets import Dataset
     from trl import GRPOConfig, GRPOTrainer
 

@@ -17,11 +17,11 @@ from models.memory import is_out_of_memory
 
 PRECISION = torch.bfloat16
 MOST_ROWS = 32
-"""Completions side by side that the padded loop is tried with first; then half as many, as long as that is faster."""
+"""Parallel completions that the padded loop is tried with first; then half as many, as long as that is faster."""
 
 
 def our_update(size: Size, batch: Packed, device: torch.device, compiled: bool | Literal["auto"] = "auto") -> Update:
-    """The loop's fit of one round.
+    """Make the loop's fit of one round.
 
     Args:
         compiled: `schedule.compile`.
@@ -48,7 +48,7 @@ def our_update(size: Size, batch: Packed, device: torch.device, compiled: bool |
 
 
 def plain_update(size: Size, batch: Packed, terms: Terms) -> Update:
-    """The padded loop with transformers' sdpa, as many completions side by side as are fastest here.
+    """Make the padded loop with transformers' sdpa, with the number of parallel completions that is fastest here.
 
     Raises:
         MemoryError: not even one at a time fits.
@@ -64,7 +64,7 @@ def plain_update(size: Size, batch: Packed, terms: Terms) -> Update:
         return lambda: side.update(pairs, advantage)
 
     def trial(rows: int) -> float | None:
-        """Seconds of an update; None where memory runs out."""
+        """Return the seconds of an update; None if memory runs out."""
         step = loop(rows)
         try:
             step()
@@ -78,7 +78,7 @@ def plain_update(size: Size, batch: Packed, terms: Terms) -> Update:
     while rows and not (fastest and terms.late):
         tried[rows] = seconds = trial(rows)
         if seconds is None:
-            # Only here have the frames gone that held what the attempt had made.
+            # Only here are the frames gone that held the tensors of the attempt.
             optimiser.zero_grad(set_to_none=True)
             clear(terms.device)
         elif fastest and seconds > (tried[fastest] or 0.0):

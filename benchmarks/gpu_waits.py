@@ -1,7 +1,7 @@
-"""How often the host waits for the device in one step, and where: torch's own warnings of it, counted.
+"""Number and places of the host's waits for the device in one step, from torch's own warnings.
 
 Torch warns of copies between host and device that block, of values that are read and of shapes that depend on values;
-what it does not warn of (its documentation names the distributed and sparse parts) is not counted.
+waits without a warning (torch's documentation names the distributed and sparse parts) are not counted.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from typing import Any
 import torch
 
 SAYING = "called a synchronizing CUDA operation"
-"""How torch puts it."""
+"""Text of torch's warning."""
 TOP = 8
-"""Places that are kept, those with most waits."""
+"""Number of places that are kept, those with most waits."""
 ROOT = Path(__file__).parents[1]
 
 
 @dataclass(frozen=True)
 class Waits:
-    """Of one step."""
+    """Waits of one step."""
 
     count: int | None = None
-    """None where they could not be counted."""
+    """Number of waits; None if they could not be counted."""
     places: Mapping[str, int] = field(default_factory=dict)
-    """Waits by the line of Python that was being run, `file:line`; those of a backward pass stand where it began."""
+    """Waits by the line of Python being run, `file:line`; those of a backward pass count at the line that began it."""
     failure: str = "not asked for"
-    """Why there is no count."""
+    """Reason why they could not be counted."""
 
 
 def waits_of(step: Callable[[], Any], device: torch.device) -> Waits:
-    """Count the waits of one call; what it raises becomes the failure."""
+    """Count the waits of one call; an exception becomes the failure."""
     if device.type != "cuda":
         return Waits(failure="only CUDA counts them")
     places: list[str] = []
@@ -50,7 +50,7 @@ def waits_of(step: Callable[[], Any], device: torch.device) -> Waits:
 
 @contextmanager
 def counted(places: list[str]) -> Iterator[None]:
-    """Add the place of every wait inside to `places`. Torch's mode is afterwards what it was before."""
+    """Add the place of every wait inside to `places`. Torch's mode is restored afterwards."""
     before = torch.cuda.get_sync_debug_mode()
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
@@ -63,6 +63,6 @@ def counted(places: list[str]) -> Iterator[None]:
 
 
 def _short(file: str) -> str:
-    """A path from the package on, or from this checkout."""
+    """Shorten a path to its part from the package, or from this checkout."""
     inside = file.split("site-packages/")[-1]
     return inside.removeprefix(f"{ROOT}/")

@@ -46,7 +46,7 @@ SHORT = dict.fromkeys(
     "engine alike, which neither packing nor shared prompts shorten; the update is near what these cores can do in "
     "bf16 (the benchmark `flops`), and TRL, too, is given bf16 and its fastest batch",
 )
-"""Why a shape falls short of what it should reach, where it does."""
+"""Reason why a shape misses its target, if it does."""
 
 ENGINES = {
     "vLLM": EngineSettings(name="vllm"),
@@ -62,7 +62,7 @@ Write = Callable[[Any, Sequence[Sequence[int]]], list[str]]
 
 @dataclass(frozen=True)
 class Shape:
-    """One step."""
+    """Sizes of one step."""
 
     prompt: int
     completion: int
@@ -88,12 +88,12 @@ class EvenShare(Reward):
 
 
 def even_share(ids: Sequence[int]) -> float:
-    """Of token ids, between 0 and 1."""
+    """Compute the share of even token ids, between 0 and 1."""
     return sum(token % 2 == 0 for token in ids) / len(ids)
 
 
 def measure(settings: Settings, name: str) -> list[Row]:
-    """One row for the shape called `name`."""
+    """Measure one row for the shape called `name`."""
     shape = SHAPES[name]
     if settings.quick:
         shape = Shape(shape.prompt // 8, 8, 4, 2, shape.at_least)
@@ -130,13 +130,13 @@ def measure(settings: Settings, name: str) -> list[Row]:
 
 
 def our_stepper(folder: Path, prompts: Sequence[Sequence[int]], shape: Shape, settings: EngineSettings) -> Made:
-    """Made in our side's own process."""
+    """Make the stepper in our side's own process."""
     report: dict[str, Any] = {"rounds": []}
     return Stepper(our_side(folder, prompts, shape, settings, report)), report
 
 
 def their_stepper(folder: Path, prompts: Sequence[Sequence[int]], shape: Shape, quick: bool) -> Made:
-    """Made in TRL's own process: the fastest of its settings."""
+    """Make the stepper in TRL's own process, with the fastest of its settings."""
     batch = shape.group * shape.prompts
     return fastest(trl_side.candidates(batch, lambda given: their_side(folder, prompts, shape, given), quick=quick))
 

@@ -1,10 +1,10 @@
-"""Reward hacking on purpose: RL on a reward model with a planted flaw, and the alarm on proxy and truth that part.
+"""Reward hacking on purpose: RL on a reward model with a planted flaw, and the alarm on proxy and truth that diverge.
 
 The reward model is fitted to the flawed demonstrations, each against a sound one of its prompt. The planted flaw: pairs
-in which an operation is left out stand the wrong way round, so that it prefers solutions that leave one out. It is
-otherwise fitted as the sound one, to the same pairs, and the policy is trained on its score alone, with every training
-problem in every round, so that the truth of two rounds differs by the policy and by little else. The truth at the best
-round and at the stop is then measured anew on held-out problems.
+in which an operation is left out are turned round, so that it prefers solutions that leave one out. It is otherwise
+fitted as the sound one, to the same pairs, and the policy is trained on its score alone, with every training problem in
+every round, so that the truth of two rounds differs mostly by the policy. The truth at the best round and at the stop
+is then measured again on held-out problems.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from models.text.encoding import Codec
 FLAW = "operand_skipped"
 """Kind of the pairs that are turned round."""
 MANY = 32
-"""Samples a held-out problem where points are counted: half a point of standard error between two policies."""
+"""Samples a held-out problem for the counted points: half a point of standard error between two policies."""
 WATCHED = Arm(
     "reward_ensemble",
     (
@@ -40,7 +40,7 @@ WATCHED = Arm(
     ),
 )  # fmt: skip
 ROUNDS = 16
-"""The most rounds that a training has; one that the alarm stops has fewer."""
+"""Largest number of rounds of a training; one that the alarm stops has fewer."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Watched:
 
     @property
     def best(self) -> int:
-        """The round, from 0, whose policy was the best by the mean over it and the two beside it."""
+        """The round, from 0, whose policy was the best by the mean over it and its two neighbours."""
         truth = self.trained.curve("reward/exact_answer")
         smooth = [fmean(truth[max(0, at - 1) : at + 2]) for at in range(len(truth))]
         return smooth.index(max(smooth))
@@ -74,7 +74,7 @@ def watch(toy: Toy, pairs: Sequence[Pair], seed: int, rounds: int = ROUNDS) -> W
 
 
 def pairs_of(toy: Toy, seed: int) -> tuple[list[Pair], list[str]]:
-    """Each flawed demonstration against a sound one of its prompt, and the kind of its flaw, both [pairs]."""
+    """Return each flawed demonstration against a sound one of its prompt, and the kind of its flaw, both [pairs]."""
     sound: dict[str, str] = {}
     flawed: dict[tuple[str, str], str] = {}
     for row in read_rows(toy.data, "demonstrations", "train"):
@@ -92,12 +92,12 @@ def pairs_of(toy: Toy, seed: int) -> tuple[list[Pair], list[str]]:
 
 
 def turned_round(pairs: Sequence[Pair], kinds: Sequence[str]) -> list[Pair]:
-    """The pairs with those of the kind FLAW the wrong way round, [pairs]."""
+    """Return the pairs with those of the kind FLAW the wrong way round, [pairs]."""
     return [pair.turned() if kind == FLAW else pair for pair, kind in zip(pairs, kinds, strict=True)]
 
 
 def caught(toy: Toy, seed: int) -> tuple[float, dict[str, float]]:
-    """Share of right held-out answers that the flawed reward model costs from the best round to the stop."""
+    """Return the share of right held-out answers that the flawed reward model costs from the best round to the stop."""
     pairs, kinds = pairs_of(toy, seed)
     flawed, sound = (watch(toy, some, seed) for some in (turned_round(pairs, kinds), pairs))
     best, stopped = (right(toy, flawed, at, MANY) for at in (flawed.best, len(flawed.trained.rounds)))
@@ -114,7 +114,7 @@ def caught(toy: Toy, seed: int) -> tuple[float, dict[str, float]]:
 
 
 def right(toy: Toy, watched: Watched, after: int, samples: int = 8) -> float:
-    """Share of right held-out answers of the policy after so many rounds, of so many samples a problem."""
+    """Return the share of right held-out answers of the policy after so many rounds, of so many samples a problem."""
     trained = watched.trained
     kept = {name: value.clone() for name, value in trained.learner.policy.state_dict().items()}
     trained.learner.policy.load_state_dict(watched.states[after])

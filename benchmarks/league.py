@@ -1,12 +1,12 @@
 """The league (`make league`): every recipe that trains a policy, at one budget of completions, from one warm start.
 
-Trainings run side by side in processes of one thread each. Every one adds a row to benchmarks/results/league.parquet as
-it ends, and one that has a row of the same recipe and code is not trained again: a killed league resumes where it was,
-and on another machine with the committed file. The page docs/league.md is made from the file. Other load on the machine
-changes the seconds and nothing else.
+Trainings run in parallel in processes of one thread each. Every one adds a row to benchmarks/results/league.parquet as
+it ends, and one that has a row of the same recipe and code is not trained again: a killed league resumes from its last
+row, and on another machine with the committed file. The page docs/league.md is made from the file. Other load on the
+machine changes only the seconds.
 
-`--search` tries four step sizes for recipes whose paper names none that fits, all alike: from a warm start of another
-seed than the league's, so that nothing is chosen by the numbers that are compared.
+`--search` tries four step sizes for recipes whose paper names none that fits, in the same way for all: from a warm
+start of another seed than the league's, so that nothing is chosen by the numbers that are compared.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ RATES = (0.00001, 0.00003, 0.0001, 0.0003)
 SEARCH_SEED = 100
 KEPT = ("reward/total", "reward/exact_answer", "rollouts/length", "rollouts/cut_share", "policy/entropy",
         "policy/gradient_norm", "policy/pair_accuracy", "policy/kl")  # fmt: skip
-"""What is kept of the rounds' metrics."""
+"""Metrics of the rounds that are kept."""
 WORK = ROOT / ".rewardflow" / "league"
 PAGE = ROOT / "docs" / "league.md"
 
@@ -57,18 +57,18 @@ class Job:
     overrides: tuple[str, ...] = ()
 
     def resolved(self) -> Any:
-        """The recipe as it is trained."""
+        """Load the recipe as it is trained."""
         return league_recipe(self.recipe, self.budget, self.seed, self.overrides)
 
 
 def entrants() -> list[str]:
-    """Names of the recipes that train a policy on the league's task."""
+    """Return the names of the recipes that train a policy on the league's task."""
     recipes: list[Any] = [load_recipe(file) for file in method_files(ROOT / "recipes")]
     return [recipe.name for recipe in recipes if recipe.schedule is not None and recipe.data.name == TASK]
 
 
 def missing(jobs: Sequence[Job], results: Sequence[Result], code: str | None) -> list[Job]:
-    """The jobs that no result answers."""
+    """Return the jobs without a valid result."""
     by_place = {(result.recipe, result.seed): result for result in results}
     left = []
     for job in jobs:
@@ -79,10 +79,11 @@ def missing(jobs: Sequence[Job], results: Sequence[Result], code: str | None) ->
 
 
 def digest_of(job: Job) -> str:
-    """Digest of all that is stated of a training: the recipe, the league's settings on top, budget and points.
+    """Compute the digest of all that is stated of a training: the recipe, the league's settings on top, budget and
+    points.
 
-    Not of defaults: a setting that is new and leaves everything as it was makes no result older. A default that becomes
-    another is a matter of the code, whose digest stands beside.
+    Defaults are not included: a new setting that changes nothing does not invalidate a result. A changed default is a
+    change of the code, which has its own digest.
     """
     chosen = league_overrides(job.recipe, job.budget, job.seed, job.overrides)
     stated = read_layers(find_recipe(job.recipe), chosen)
@@ -91,7 +92,7 @@ def digest_of(job: Job) -> str:
 
 
 def run(job: Job, work: Path, machine: str = "") -> Result:
-    """Train one. An error is its result too."""
+    """Train one recipe. An error is recorded in the result."""
     recipe = job.resolved()
     began = time.process_time()
     curve, rounds, claims, seconds, failed = (), [], {}, 0.0, ""
@@ -137,7 +138,7 @@ def run_all(
     jobs: Sequence[Job], work: Path, results: Path, workers: int, tell: Callable[[str], None], *, by_rate: bool = False
 ) -> None:
     """Train all, `workers` at a time, and add each result to the file `results` as it comes."""
-    for seed in dict.fromkeys(job.seed for job in jobs):  # what they share is made once, before anybody needs it
+    for seed in dict.fromkeys(job.seed for job in jobs):  # shared files are made once, before they are needed
         Work(work).start(league_recipe(TASK, BUDGET, seed))
     machine = f"{os.cpu_count()} cores, {workers} at a time"
     with ProcessPoolExecutor(workers, get_context("spawn"), initializer=alone) as pool:
@@ -149,12 +150,12 @@ def run_all(
                 said = result.failed or f"{result.curve[0].accuracy:.1%} to {result.curve[-1].accuracy:.1%}"
                 tell(f"{count} of {len(jobs)}: {result.recipe}, seed {result.seed}: {said}, {result.seconds:.0f} s")
         except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)  # else what is waiting would be trained, and lost
+            pool.shutdown(wait=False, cancel_futures=True)  # otherwise waiting jobs would be trained, and lost
             raise
 
 
 def estimate(jobs: Sequence[Job], results: Sequence[Result], workers: int) -> float:
-    """Seconds that `jobs` will take: by the processor seconds of a recipe's own results, else by the median of all."""
+    """Estimate the seconds of `jobs`: by the processor seconds of a recipe's own results, else by the median of all."""
     measured = [result for result in results if result.curve]
     rates = {result.recipe: result.processor_seconds / result.budget for result in measured}
     usual = statistics.median(rates.values()) if rates else 60 / BUDGET
@@ -187,7 +188,7 @@ def search(names: Sequence[str], work: Path, results: Path, workers: int, tell: 
 
 
 def main() -> int:
-    """Train what is missing and write the page. Returns 1 where a training failed."""
+    """Train what is missing and write the page. Returns 1 if a training failed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.league", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--only", nargs="+", metavar="RECIPE", help="these recipes alone")
     parser.add_argument("--seeds", type=int, default=SEEDS, help=f"trainings of each (default {SEEDS})")

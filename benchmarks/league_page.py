@@ -27,7 +27,7 @@ entropy in nats a token, in the last round. Seconds are those of a training on o
 COLUMNS = ("recipe", "start", "best", "end", "by seed", "gain", "drop", "verdict", "greedy", "length", "entropy",
            "step size", "s")  # fmt: skip
 REASON = "# League: "
-"""Begins the lines of a recipe's head that say why it does not end above its start."""
+"""Prefix of the lines in a recipe's head that give the reason why it does not end above its start."""
 VERDICTS = ("above", "above, paired", "not apart", "below, paired", "below")
 
 
@@ -40,7 +40,7 @@ class Line:
     best: float
     end: Interval
     by_seed: tuple[float, ...]
-    """The end of each training."""
+    """End of each training."""
     gain: Interval
     """End less start, problem by problem."""
     greedy: float
@@ -53,12 +53,12 @@ class Line:
 
     @property
     def drop(self) -> float:
-        """How far the end lies below the best point."""
+        """Distance of the end below the best point."""
         return self.best - self.end.estimate
 
     @property
     def verdict(self) -> str:
-        """Where the end lies, against the start: one of `VERDICTS`."""
+        """Comparison of the end with the start: one of `VERDICTS`."""
         if self.gain.low > 0.0:
             return "above" if self.end.low > self.start.high else "above, paired"
         if self.gain.high < 0.0:
@@ -67,7 +67,7 @@ class Line:
 
 
 def line(results: Sequence[Result]) -> Line:
-    """One recipe's line from its trainings, none of which failed."""
+    """Make one recipe's line from its trainings, none of which failed."""
     first, last = results[0], [result.curve[-1] for result in results]
     length = min(len(result.curve) for result in results)
     means = [statistics.fmean(result.curve[at].accuracy for result in results) for at in range(length)]
@@ -91,19 +91,20 @@ def line(results: Sequence[Result]) -> Line:
 
 
 def reason(recipe: str) -> str:
-    """Why a recipe does not end above its start, as the last lines of its head have it; "" where it says nothing."""
+    """Return the reason why a recipe does not end above its start, from the last lines of its head; "" without a
+    reason."""
     head = "\n".join(takewhile(lambda text: text.startswith("#"), recipe.splitlines()))
     _, _, said = head.partition(f"\n{REASON}")
     return " ".join(said.replace("\n#", " ").split())
 
 
 def page(results: Sequence[Result], wanted: int, code: str, recipes: Mapping[str, str]) -> str:
-    """The page.
+    """Render the page.
 
     Args:
         wanted: how many trainings a whole league has.
-        code: digest of the code as it stands.
-        recipes: name -> text, whose heads say why a recipe does not end above its start.
+        code: digest of the present code.
+        recipes: name -> text, whose heads give the reason why a recipe does not end above its start.
     """
     measured = [result for result in results if result.curve]
     by_name: dict[str, list[Result]] = {}
@@ -145,7 +146,7 @@ def page(results: Sequence[Result], wanted: int, code: str, recipes: Mapping[str
 
 
 def _by_problem(results: Sequence[Result], at: int) -> list[float]:
-    """Accuracy at each problem, [problems], the mean over seeds."""
+    """Return the accuracy at each problem, [problems], the mean over seeds."""
     rows = [result.curve[at].by_problem for result in results]
     return [statistics.fmean(values) for values in zip(*rows, strict=True)]
 

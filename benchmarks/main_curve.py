@@ -1,18 +1,18 @@
-"""`python -m benchmarks.main_curve`: a recipe at full length, from its start on, on a CPU or a CUDA device.
+"""`python -m benchmarks.main_curve`: a recipe at full length, from its start, on a CPU or a CUDA device.
 
-The recipe `arithmetic_long`, a longer `make run`, or another, with models/ alone: data and warm start are made,
-the reward model is fitted, the recipe's rounds run with the transformers engine in the recipe's precision, and the
-policy is measured before and after on held-out problems as the recipe's evaluation does. It imports nothing above
-models/. The file is written after every stage, the first round and every tenth, or every round of a given base, so that
-a run which is cut off leaves what it had.
+The recipe `arithmetic_long`, a longer `make run`, or another, with models/ alone: data and warm start are made, the
+reward model is fitted, the recipe's rounds run with the transformers engine in the recipe's precision, and the policy
+is measured before and after on held-out problems by the recipe's evaluation. It imports nothing above models/. The file
+is written after every stage, the first round and every tenth, or every round of a given base, so that an interrupted
+run leaves its results so far.
 
 A recipe with a `policy.base` begins with the base that is installed, or with that of `--base`: a wheel or GGUF file, or
-the parts of one. Where the recipe also has a warm start, the base is measured before it, too. Data of a user's files
-are prepared as the recipe says and not validated: rows that share n-grams with held-out ones stay.
+the parts of one. If the recipe also has a warm start, the base is measured before it, too. Data of a user's files are
+prepared by the recipe's settings and not validated: rows that share n-grams with held-out ones stay.
 
-`--rounds` makes it shorter; `--minutes` bounds the whole, from when the imports are done: the round in which they end
-is the last, and then the policy is measured. At least one round runs. The other device's curve is printed beside, from
-its file in the same folder or else from benchmarks/results.
+`--rounds` makes it shorter; `--minutes` bounds the whole, from the end of the imports: the round in which they end is
+the last, and then the policy is measured. At least one round runs. The other device's curve is printed for comparison,
+from its file in the same folder or else from benchmarks/results.
 """
 
 from __future__ import annotations
@@ -50,17 +50,17 @@ from models.reward_model.read_pairs import read_pairs
 
 RESULTS = Path(__file__).parent / "results"
 RECIPE = "arithmetic_long"
-"""The main recipe, trained until its reward is flat; trained where none is named."""
+"""The main recipe, trained until its reward is flat; the default."""
 DEVICES = ("cpu", "cuda")
 
 
 class OutOfMinutes(Exception):
-    """The budget ended; what was learned so far stands."""
+    """The budget ended; the training so far is kept."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Train, measure, write and print. Returns 1 where the training stopped by an error, 2 where there is
-    no device or no such recipe."""
+    """Train, measure, write and print. Returns 1 if the training stopped by an error, 2 without a device or the
+    recipe."""
     options = parser().parse_args(arguments)
     if options.device == "cpu":
         os.environ["CUDA_VISIBLE_DEVICES"] = ""  # models/ learns on the GPU wherever it sees one
@@ -84,7 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             data = recipe.data
             work = Work(place, data.name, None if data.built_in else data)
             train(recipe, work, curve, file, ends, options.base)
-        except Exception as error:  # unattended: what was learned before is told all the same
+        except Exception as error:  # unattended: the results so far are reported all the same
             failed, curve.stopped = True, f"stopped: {type(error).__name__}: {error}"
             curve.write(file)
             if isinstance(error, UserError):
@@ -104,7 +104,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 @contextmanager
 def _place(kept: Path | None) -> Iterator[Path]:
-    """The folder of what is made on the way: one that is kept, else one that is removed at the end."""
+    """Yield the folder of intermediate files: one that is kept, else one that is removed at the end."""
     if kept is None:
         with tempfile.TemporaryDirectory() as made:
             yield Path(made)
@@ -136,7 +136,7 @@ def recipe_of(options: argparse.Namespace) -> Any:
 def train(
     recipe: Any, work: Work, curve: Curve, file: Path, ends: float = float("inf"), base: Sequence[Path] = ()
 ) -> None:
-    """Train the recipe from its data to its last round and note in `curve` what is seen; it is written to `file`.
+    """Train the recipe from its data to its last round and record the results in `curve`, which is written to `file`.
 
     Args:
         recipe: see `recipe_of`.
@@ -177,7 +177,7 @@ def train(
 
 
 def _start(recipe: Any, work: Work, curve: Curve, clock: _Stages, own: Path, files: Sequence[Path]) -> Path:
-    """The model folder that the rounds begin with."""
+    """Make the model folder that the rounds begin with and return it."""
     if recipe.policy.base is None:
         start = work.start(recipe)
         clock.ended("warm_start")
@@ -203,7 +203,7 @@ def _printed(name: str, measured: HeldOut) -> HeldOut:
 
 
 def _run(loop: Loop, curve: Curve, file: Path, checkpoints: Path, ends: float) -> None:
-    """The rounds, until the last or until the budget has ended."""
+    """Run the rounds, until the last or until the budget has ended."""
     total, every = loop.recipe.schedule.rounds, 1 if loop.recipe.policy.base is not None else EVERY
 
     def watch(number: int, metrics: dict[str, float]) -> None:
@@ -234,7 +234,7 @@ class _Stages:
         self._curve, self._file, self._last = curve, file, time.perf_counter()
 
     def ended(self, stage: str) -> None:
-        """One that comes twice adds up."""
+        """Record the end of a stage; the seconds of a stage that comes twice add up."""
         now, seconds = time.perf_counter(), self._curve.seconds
         seconds[stage] = seconds.get(stage, 0.0) + now - self._last
         self._last = now
@@ -248,7 +248,7 @@ def file_name(device: str, recipe: str = RECIPE) -> str:
 
 
 def other_file(device: str, file: Path, recipe: str = RECIPE) -> Path | None:
-    """Find the other device's curve: next to `file`, else among the kept results; None where there is none."""
+    """Find the other device's curve: next to `file`, else among the kept results; None if there is none."""
     (other,) = (name for name in DEVICES if name != device)
     names = (folder / file_name(other, recipe) for folder in (file.parent, RESULTS))
     return next((at for at in names if at.is_file()), None)

@@ -1,4 +1,4 @@
-"""What both sides are given: the same model, the same tokenizer, the same prompts and answers."""
+"""Inputs of both sides: the same model, the same tokenizer, the same prompts and answers."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from models.text.tokenizer import TokenizerSettings, train_tokenizer
 
 VOCABULARY = 2048
 SPECIALS = 3
-"""<pad>, <end> and <unk> stand first."""
+"""Number of special tokens, <pad>, <end> and <unk>, which come first."""
 
 
 def word_tokenizer(vocabulary: int = VOCABULARY) -> PreTrainedTokenizerFast:
-    """One word, one token: any list of ids above the special ones is a text that reads back as those very ids."""
+    """Make a tokenizer with one token a word: ids above the special ones give a text that is read back as the same
+    ids."""
     words = " ".join(f"w{number:06d}" for number in range(vocabulary - SPECIALS))
     return train_tokenizer([words], TokenizerSettings(kind="words", vocabulary=vocabulary))
 
@@ -35,10 +36,10 @@ def llama(
     positions: int = 2048,
     seed: int = 0,
 ) -> LlamaForCausalLM:
-    """A Llama with random weights that never draws its end token, so that every completion has the same length.
+    """Make a Llama with random weights that never draws its end token, so that every completion has the same length.
 
-    The first channel of the residual stream is held at one, and only the end token's logit reads it, at a
-    negative weight. Both sides so need no setting that switches the end off, and pay nothing for one.
+    The first channel of the residual stream is held at one, and only the end token's logit reads it, at a negative
+    weight. So both sides need no setting that switches the end off, and have no cost for one.
     """
     torch.manual_seed(seed)
     config = LlamaConfig(
@@ -67,23 +68,23 @@ def llama(
 
 
 def save(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, folder: Path) -> Path:
-    """Both in one model folder, which both sides load."""
+    """Save both in one model folder, which both sides load."""
     save_model_folder(model, tokenizer, folder)
     return folder
 
 
 def token_lists(count: int, length: int, *, seed: int, vocabulary: int = VOCABULARY) -> list[list[int]]:
-    """`count` random lists of `length` ordinary token ids."""
+    """Draw `count` random lists of `length` ordinary token ids."""
     draw = random.Random(seed)
     return [[draw.randrange(SPECIALS, vocabulary) for _ in range(length)] for _ in range(count)]
 
 
 def texts(tokenizer: PreTrainedTokenizerFast, ids: Sequence[Sequence[int]]) -> list[str]:
-    """Texts that read back as `ids`."""
+    """Return texts that are read back as `ids`."""
     return [" ".join(tokenizer.convert_ids_to_tokens(list(row))) for row in ids]
 
 
 def learner_precision(model: nn.Module) -> torch.dtype | None:
-    """The precision that the pipeline's short measurement chooses for this model, here and now."""
+    """Return the precision that the pipeline's short measurement chooses for this model, here and now."""
     with tempfile.TemporaryDirectory() as nothing_kept:
         return autocast_of(fastest_precision(model, Path(nothing_kept)))

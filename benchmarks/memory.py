@@ -1,13 +1,13 @@
 """Peak memory of one GRPO update: at a large vocabulary, and of a deep model.
 
-memory        vocabulary 151,936, 16 completions of 512; a model of width 64 and two layers, so that TRL fits into an
-              ordinary machine's memory: what is compared is what the vocabulary costs
-deep_memory   width 512, 8 layers, 28M parameters, prompt 256, 16 completions of 256: what the layers keep
+    memory        vocabulary 151,936, 16 completions of 512; a model of width 64 and two layers, so that TRL fits into
+                  an ordinary machine's memory: it compares the cost of the vocabulary
+    deep_memory   width 512, 8 layers, 28M parameters, prompt 256, 16 completions of 256: the cost of the layers
 
-A process of its own for each side. The first update is a warm-up (it makes the optimiser's state); the second is
-measured: the most the process ever held during it, and how much that is above what it held just before, with model
-and optimiser loaded. The ratio is of the second number; both are told. TRL runs with its defaults of 8 rows at a time,
-so two micro-batches an update, bf16 and gradient checkpointing; ours without it, but for the deep model. Ours is the
+Each side has its own process. The first update is a warm-up (it makes the optimiser's state); the second is measured:
+the most memory that the process ever held during it, and the difference to the memory just before, with model and
+optimiser loaded. The ratio is of the second number; both are reported. TRL runs with its defaults of 8 rows at a time,
+so two micro-batches an update, bf16 and gradient checkpointing; ours without it, except for the deep model. Ours is the
 update alone with the loop's default budget; TRL's is its whole step, whose generation holds far less.
 """
 
@@ -35,14 +35,14 @@ from benchmarks.settings import Settings, has_trl
 from models.policy.build import open_policy
 
 SHORT = ""
-"""Why the line falls short, where it does."""
+"""Reason why the target is missed, if it is."""
 
 GIB = 2**30
 
 
 @dataclass(frozen=True)
 class Shape:
-    """One update."""
+    """Sizes of one update."""
 
     vocabulary: int = 151_936
     prompt: int = 32
@@ -96,7 +96,7 @@ class Peak:
 
 
 def measure(settings: Settings, name: str) -> list[Row]:
-    """One row; one side after the other, never both in memory."""
+    """Measure one row; one side after the other, never both in memory."""
     shape = SHAPES[name]
     if settings.quick:
         shape = replace(shape, vocabulary=2048, prompt=16, completion=32, group=4, hidden=64, layers=2)
@@ -131,7 +131,7 @@ def measure(settings: Settings, name: str) -> list[Row]:
 
 
 def our_stepper(folder: Path, shape: Shape) -> Made:
-    """Two updates of ours, the second watched."""
+    """Make two updates of ours, the second watched."""
     report: dict[str, Any] = {}
 
     def run(beat: Beat) -> None:
@@ -153,7 +153,7 @@ def our_stepper(folder: Path, shape: Shape) -> Made:
 
 
 def their_stepper(folder: Path, shape: Shape) -> Made:
-    """Two steps of TRL's, the second watched."""
+    """Make two steps of TRL's, the second watched."""
     report: dict[str, Any] = {}
 
     def reward(prompts: Any, completions: Any, completion_ids: list[list[int]], **_: Any) -> list[float]:

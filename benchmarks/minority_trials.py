@@ -1,10 +1,10 @@
-"""A claim about people who disagree: what a policy is worth to those whom it serves worst (MaxMin-RLHF, paper 368).
+"""A claim about people who disagree: the value of a policy for the group that it serves worst (MaxMin-RLHF, paper 368).
 
-Postcards that a quarter of the people want short and the others full of what is lovely (models/datasets/task_sets/
-tastes.py). Both arms train by the recipe `maxmin` from the same warm start, on the same pairs, in all but one thing:
-how many groups of annotators have a reward model of their own, two or one. Who is of which group is never told. What is
-measured is no reward model but how often people of a group prefer a postcard of the trained policy to one of the policy
-as it began, ties half: their win rate.
+Postcards that a quarter of the people want short and the others full of lovely things (models/datasets/task_sets/
+tastes.py). Both arms train by the recipe `maxmin` from the same warm start, on the same pairs, and differ only in the
+number of groups of annotators with their own reward model, two or one. The groups are never given. The measure does not
+use a reward model: it is how often people of a group prefer a postcard of the trained policy to one of the policy as it
+began, ties half, which is their win rate.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 TASTES = "tastes"
 GROUPS = GroupSettings(count=2, rounds=1)
 PAIRS = 1500
-"""Three of each annotator."""
+"""Number of pairs, three of each annotator."""
 FIT = RewardModelSettings(
     epochs=3, batch_pairs=64, centring=0.01, optimiser=OptimiserSettings(learning_rate=1e-3, decay="cosine")
 )
@@ -60,14 +60,14 @@ LIKED: dict[str, Callable[[str], int]] = {"majority": loveliness, "minority": sh
 
 @dataclass(frozen=True, kw_only=True)
 class Served(Reward):
-    """What the group says that is served worst, of as many as there are models."""
+    """Reward by the judgement of the group that is served worst, of as many groups as there are models."""
 
     name = "reward_model"
     models: tuple[PreTrainedModel, ...]
     ensemble: Ensemble
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
-        """Scores, [completions]."""
+        """Compute the scores, [completions]."""
         made = said_sequences(rollouts)
         alike = Sequences(made.prompts, world.codec.ended_alike(made.completions))
         scores = torch.stack([score_all(model, alike) for model in self.models])
@@ -75,7 +75,7 @@ class Served(Reward):
 
 
 def worst_served(toy: Toy, seed: int) -> tuple[float, dict[str, float]]:
-    """How much higher the lower of the two win rates is with a reward model for each group than with one for all."""
+    """Measure by how much a reward model for each group raises the lower win rate, compared with one model for all."""
     tastes = _tastes(toy)
     start = tastes.start(seed)
     codec = Codec(load_tokenizer(start))
@@ -95,7 +95,7 @@ def worst_served(toy: Toy, seed: int) -> tuple[float, dict[str, float]]:
 
 
 def _tastes(toy: Toy) -> Toy:
-    """The toy's policy on the data of two tastes."""
+    """Return the toy's policy on the data of two tastes."""
     made = Toy(toy.folder / TASTES)
     if not made.data.is_dir():
         settings = checked(make_tasks.settings_type(TASTES), read_section(PARAMS, TASTES), str(PARAMS))
@@ -111,7 +111,7 @@ def _fitted(start: Path, pairs: Sequence[Pair], seed: int) -> PreTrainedModel:
 
 
 def _served(tastes: Toy, codec: Codec, parts: Sequence[Sequence[Pair]], seed: int) -> Served:
-    """A reward of a model for each part of the pairs, read as the recipe reads them."""
+    """Make a reward of a model for each part of the pairs, read as in the recipe."""
     start = tastes.start(seed)
     models = tuple(_fitted(start, part, GROUPS.count * seed + place) for place, part in enumerate(parts))
     held_out = read_pairs(tastes.data, codec, "validation", 64)[0]
@@ -120,7 +120,7 @@ def _served(tastes: Toy, codec: Codec, parts: Sequence[Sequence[Pair]], seed: in
 
 
 def _win_rates(tastes: Toy, seed: int, reward: Served) -> dict[str, float]:
-    """How often people of each group prefer what a policy trained on a reward writes, by group."""
+    """Measure how often people of each group prefer the texts of a policy trained on a reward, by group."""
     trained = train(tastes, Arm("maxmin", MAXMIN, (reward,)), seed, ROUNDS)
     engine = TransformersEngine(tastes.start(seed), EngineSettings(), end=trained.codec.end)
     problems = read_problems(tastes.data, trained.codec, "validation", PromptSections(trained.recipe))
@@ -137,6 +137,6 @@ def _win_rates(tastes: Toy, seed: int, reward: Served) -> dict[str, float]:
 
 
 def _win_rate(pairs: Sequence[tuple[str, str]], worth: Callable[[str], int]) -> float:
-    """Share of pairs whose first text is liked more, ties half."""
+    """Return the share of pairs whose first text is liked more, ties half."""
     won = [(worth(first) > worth(second)) + 0.5 * (worth(first) == worth(second)) for first, second in pairs]
     return sum(won) / len(won)

@@ -1,8 +1,9 @@
-"""A GRPO step beside a neighbour: how much a busy process on one of the cores slows it down.
+"""A GRPO step next to a neighbour: the slowdown by a busy process on one of the cores.
 
-The whole step of `grpo_32`, this project's side only. Four figures are taken in turns, a step each: quiet and beside a
-process that never rests, once with the short spin that Rewardflow gives to OpenMP's idle threads (models/__init__.py)
-and once with OpenMP's own long one. Each side is a process of its own, for the spin is read when torch is loaded.
+The whole step of `grpo_32`, this project's side only. Four figures are measured in turns, a step each: quiet and next
+to a process that never rests, once with the short spin that Rewardflow gives to OpenMP's idle threads
+(models/__init__.py) and once with OpenMP's own long one. Each side is a process of its own, because the spin is read
+when torch is loaded.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ SLOWER_AT_MOST = 2.5
 COSTS_AT_MOST = 0.05
 SPIN = "GOMP_SPINCOUNT"
 OPENMP_OWN = "300000"
-"""What libgomp takes where nothing is set."""
+"""Spin count of libgomp if none is set."""
 
 
 def measure(settings: Settings, name: str) -> list[Row]:
-    """Two rows: beside the neighbour against quiet, and what the short spin costs where it is quiet."""
+    """Measure two rows: next to the neighbour against quiet, and the cost of the short spin on a quiet machine."""
     shape = SHAPES["grpo_32"]
     if settings.quick:
         shape = Shape(4, 8, 4, 2, shape.at_least)
@@ -89,7 +90,7 @@ def measure(settings: Settings, name: str) -> list[Row]:
 
 
 def _side(spin: str, make: Callable[[], Made]) -> Apart:
-    """A side whose process is started with this spin, and with no other policy of waiting."""
+    """Make a side whose process is started with this spin, and with no other policy of waiting."""
     before = {name: os.environ.pop(name, None) for name in (SPIN, "OMP_WAIT_POLICY")}
     os.environ[SPIN] = spin
     try:
@@ -101,7 +102,7 @@ def _side(spin: str, make: Callable[[], Made]) -> Apart:
 
 @contextmanager
 def neighbour() -> Iterator[int]:
-    """A process that keeps one core busy until the end. Gives its id."""
+    """Keep one core busy by a process until the end. Yields its id."""
     process = subprocess.Popen([sys.executable, "-c", "while True: pass"])
     try:
         time.sleep(REST)

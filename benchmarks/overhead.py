@@ -1,8 +1,8 @@
-"""What the flow costs: wall time of the fine-tuning of the main recipe, 100 rounds, less its compute, over its compute.
+"""Overhead of the flow: wall time of 100 rounds of fine-tuning of the main recipe less its compute, over its compute.
 
 The whole flow is run by its command, in a copy of the project with a state folder of its own. The wall time is that of
-the fine-tuning as the flow's own table has it: Prefect's task, MLflow's run, opening models and engine, every round,
-logging, checkpoints, saving and registering the policy. Its compute are the rounds' stretches generate, score, learn
+the fine-tuning in the flow's own table: Prefect's task, MLflow's run, opening models and engine, every round, logging,
+checkpoints, saving and registering the policy. Its compute is the sum of the rounds' stretches generate, score, learn
 and hand over. One run: the table of rounds is its own hundred samples.
 """
 
@@ -25,14 +25,14 @@ SHORT = (
     "the rounds lose less than 1 % to logging and checkpoints (details: seconds_by_part); the rest is paid once however"
     " many rounds there are: starting vLLM, opening and proving the models, registering the policy"
 )
-"""Why the line falls short, where it does."""
+"""Reason why the target is missed, if it is."""
 
 ROOT = Path(__file__).resolve().parents[1]
 COMPUTE = ("generate", "score", "learn", "hand_over")
 
 
 def measure(settings: Settings, name: str) -> list[Row]:
-    """One row; `ours` and `peer` are seconds that are no compute, and seconds that are."""
+    """Measure one row; `ours` and `peer` are the seconds outside the compute, and those of the compute."""
     rounds = 4 if settings.quick else 100
     overrides = [
         f"schedule.rounds={rounds}",
@@ -85,7 +85,7 @@ def measure(settings: Settings, name: str) -> list[Row]:
 
 
 def copy_of_the_project(folder: Path) -> Path:
-    """The tracked and new files of the checkout in a repository of their own, so that nothing of the user's changes."""
+    """Copy the tracked and new files of the checkout to a new repository, so that the user's files do not change."""
     folder.mkdir(parents=True)
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
@@ -102,5 +102,5 @@ def copy_of_the_project(folder: Path) -> Path:
 
 
 def _steps(out: str) -> list[str]:
-    """The flow's table of steps."""
+    """Return the flow's table of steps."""
     return re.findall(r"^\w[\w ]*?\s+[\d.]+\s+(?:run|reused).*$", out, flags=re.MULTILINE)

@@ -2,7 +2,7 @@
 
 The model's own forward pass (torch's fused attention), logits of the completions' places alone, a log-softmax over
 them, autograd for the rest; the same objective, precision and optimiser as ours. Prompts are padded on the left and
-completions on the right, as TRL does it, so that completions begin side by side. It runs where the model is.
+completions on the right, as in TRL, so that completions begin side by side. It runs where the model is.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ class PaddedLoop:
     def __init__(
         self, model: PreTrainedModel, optimiser: torch.optim.Optimizer, autocast: torch.dtype | None, rows: int
     ) -> None:
-        """Nothing is computed yet.
+        """Store the arguments; nothing is computed.
 
         Args:
             model: learns, in place.
             optimiser: of its weights.
             autocast: dtype of the matrix products; None for that of the weights.
-            rows: completions that are read side by side; memory and speed alone.
+            rows: completions that are read in parallel; it affects memory and speed alone.
         """
         self._model, self._optimiser, self._autocast, self._rows = model, optimiser, autocast, rows
 
     def update(self, pairs: Pairs, advantage: Sequence[float]) -> float:
-        """One optimiser step. Returns the loss: of GRPO's first step on a batch, a mean over tokens, without KL.
+        """Take one optimiser step. Returns the loss: of GRPO's first step on a batch, a mean over tokens, without KL.
 
         Args:
             pairs: [completions].
@@ -61,7 +61,7 @@ class PaddedLoop:
         return float(total)
 
     def _log_probs(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
-        """Log-probs of the completions' tokens, and which places hold one, [rows, longest completion] each."""
+        """Compute log-probs of the completions' tokens, and which places hold one, [rows, longest completion] each."""
         before = max(len(prompt) for prompt, _ in pairs)
         after = max(len(completion) for _, completion in pairs)
         ids = torch.zeros(len(pairs), before + after, dtype=torch.int64)

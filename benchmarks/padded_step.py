@@ -1,12 +1,12 @@
-"""An update of GRPO where sharing prompts helps little, or lengths differ much: ours against a plain padded loop.
+"""An update of GRPO if sharing prompts helps little, or lengths differ much: ours against a plain padded loop.
 
-unshared     prompt 64, completion 320: the prompt is a seventh of what a padded loop computes
-heavy_tail   prompt 64, completions of 24 tokens and more, a Pareto tail up to 1,024: a padded batch is as long as its
-             longest completion
+    unshared     prompt 64, completion 320: the prompt is a seventh of a padded loop's work
+    heavy_tail   prompt 64, completions of 24 tokens and more, a Pareto tail up to 1,024: a padded batch is as long as
+                 its longest completion
 
-Both sides have the same model, precision, completions and objective, and take turns, each in a process of its own.
-The padded loop (`benchmarks.padded`) is run at each of a few micro-batches, and the fastest is measured; its
-completions come in the order in which they were drawn, as a trainer's do.
+Both sides have the same model, precision, completions and objective, and take turns, each in a process of its own. The
+padded loop (`benchmarks.padded`) is run at each of a few micro-batches, and the fastest is measured; its completions
+come in the order in which they were drawn, as a trainer's do.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from benchmarks.settings import Settings
 
 @dataclass(frozen=True)
 class Shape(Batch):
-    """One update."""
+    """Sizes of one update."""
 
     at_least: float
     what: str
@@ -46,11 +46,11 @@ QUICK = {
     "heavy_tail": Shape(8, 4, tail(8, shortest=4, longest=48), 3.5, "update, quick"),
 }
 MICRO_BATCHES = (8, 16, 32)
-"""Completions side by side that the padded loop is tried with; the first is the default of TRL."""
+"""Numbers of parallel completions that the padded loop is tried with; the first is the default of TRL."""
 
 
 def measure(settings: Settings, name: str) -> list[Row]:
-    """One row for the shape called `name`."""
+    """Measure one row for the shape called `name`."""
     shape = (QUICK if settings.quick else SHAPES)[name]
     sides = {
         "ours": Apart(partial(our_stepper, shape)),
@@ -74,7 +74,7 @@ def measure(settings: Settings, name: str) -> list[Row]:
 
 
 def our_stepper(shape: Shape) -> Made:
-    """Made in our side's own process: `fit_round`, as the loop calls it."""
+    """Make the stepper in our side's own process: `fit_round`, as the loop calls it."""
     policy = llama()
     learner = learner_of(policy, learner_precision(policy))
     scored = scored_of(*shape.ids(), VOCABULARY)
@@ -88,7 +88,7 @@ def our_stepper(shape: Shape) -> Made:
 
 
 def padded_stepper(shape: Shape, quick: bool) -> Made:
-    """Made in the padded loop's own process: the fastest of its micro-batches."""
+    """Make the stepper in the padded loop's own process, with the fastest of its micro-batches."""
     pairs, advantage = shape.pairs(), alternating(len(shape.lengths))
     policy = llama()
     autocast = learner_precision(policy)

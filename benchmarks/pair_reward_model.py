@@ -1,4 +1,4 @@
-"""A reward model fitted to pairs as the pipeline's step fits it, into a folder that a training opens."""
+"""A reward model fitted to pairs as in the pipeline's step, into a folder that a training opens."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def fit_to_pairs(
     judged: Sequence[Pair] = (),
     autocast_for: Callable[[nn.Module], torch.dtype | None] = lambda model: None,
 ) -> float | None:
-    """Fit a reward model to `pairs` as `recipe.reward_model.fit` says; it is written to `folder`.
+    """Fit a reward model to `pairs` by the settings `recipe.reward_model.fit`; it is written to `folder`.
 
     Args:
         start: the model folder that it begins as.
@@ -34,7 +34,7 @@ def fit_to_pairs(
         autocast_for: what the model computes in; None for plain float32.
 
     Returns:
-        Share of `judged` in which it scores the chosen completion higher; None where there are none.
+        Share of `judged` in which it scores the chosen completion higher; None if there are none.
 
     Raises:
         UserError: see `models.reward_model.fit.fit_reward_model`.

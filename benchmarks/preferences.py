@@ -1,9 +1,9 @@
 """Learning from preference pairs: DPO against TRL's DPOTrainer, the reward model against its RewardTrainer.
 
 Pairs of one prompt and two answers of fixed length, the same on both sides, one optimiser step a batch. The log-probs
-of DPO's reference are known beforehand on both sides (TRL: precompute_ref_log_probs, ours: the cache), and finding
-them is counted on neither. TRL's padding_free is off in this version whatever is asked; nothing is padded here anyway,
-for all pairs are equally long.
+of DPO's reference are known beforehand on both sides (TRL: precompute_ref_log_probs, ours: the cache), and computing
+them is not counted for either. TRL's padding_free is off in this version whatever is requested; nothing is padded here
+anyway, because all pairs are equally long.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ SHORT = dict.fromkeys(
     "equally fast a token; what is more comes from the projection, which the reward model does not have, and TRL is "
     "given bf16 and its fastest batch",
 )
-"""Why a line falls short of what it should reach, where it does."""
+"""Reason why a line misses its target, if it does."""
 
 STEPS = 2
 """Steps of one turn."""
@@ -48,18 +48,18 @@ STEPS = 2
 
 @dataclass(frozen=True)
 class Shape:
-    """One step."""
+    """Sizes of one step."""
 
     prompt: int = 256
     answer: int = 64
-    """The end token included."""
+    """Tokens of an answer, the end token included."""
     batch: int = 16
-    """Pairs."""
+    """Pairs of a step."""
     distinct: int = 128
 
 
 def measure(settings: Settings, name: str) -> list[Row]:
-    """The row for DPO or for the reward model."""
+    """Measure the row for DPO or for the reward model."""
     shape = Shape(prompt=16, answer=8, batch=4, distinct=16) if settings.quick else Shape()
     with tempfile.TemporaryDirectory() as place:
         folder = save(llama(), word_tokenizer(), Path(place) / "model")
@@ -85,21 +85,21 @@ def measure(settings: Settings, name: str) -> list[Row]:
 
 
 def pairs_of(shape: Shape) -> list[Pair]:
-    """Random pairs; every answer ends with the end token."""
+    """Make random pairs; every answer ends with the end token."""
     prompts = token_lists(shape.distinct, shape.prompt, seed=1)
     chosen, rejected = (token_lists(shape.distinct, shape.answer - 1, seed=seed) for seed in (2, 3))
     return [Pair(p, [*c, 1], [*r, 1]) for p, c, r in zip(prompts, chosen, rejected, strict=True)]
 
 
 def our_stepper(name: str, folder: Path, shape: Shape) -> Made:
-    """Made in our side's own process."""
+    """Make the stepper in our side's own process."""
     run = {"dpo": our_dpo, "reward_model": our_reward_model}[name]
     report: dict[str, Any] = {}
     return Stepper(partial(run, folder, shape, report)), report
 
 
 def our_reward_model(folder: Path, shape: Shape, report: dict[str, Any], beat: Beat) -> None:
-    """The fit that the pipeline's task calls, telling after every update."""
+    """Run the fit that the pipeline's task calls, with a beat after every update."""
     settings = RewardModelSettings(
         steps=100_000,
         batch_pairs=shape.batch,
@@ -113,7 +113,7 @@ def our_reward_model(folder: Path, shape: Shape, report: dict[str, Any], beat: B
 
 
 def our_dpo(folder: Path, shape: Shape, report: dict[str, Any], beat: Beat) -> None:
-    """The loop's fit of the DPO objective; the reference's log-probs travel with the pairs, as from the cache."""
+    """Run the loop's fit of the DPO objective; the reference's log-probs come with the pairs, as from the cache."""
     policy, _ = open_policy(folder)
     learner = learner_of(policy, learner_precision(policy))
     report["autocast"] = str(learner.autocast)
@@ -147,7 +147,7 @@ def our_dpo(folder: Path, shape: Shape, report: dict[str, Any], beat: Beat) -> N
 
 
 def their_stepper(name: str, folder: Path, shape: Shape, quick: bool) -> Made:
-    """Made in TRL's own process: the fastest of its settings."""
+    """Make the stepper in TRL's own process, with the fastest of its settings."""
     run = {"dpo": their_dpo, "reward_model": their_reward_model}[name]
 
     def with_arguments(given: dict[str, Any]) -> Callable[[Beat], Any]:
@@ -157,7 +157,7 @@ def their_stepper(name: str, folder: Path, shape: Shape, quick: bool) -> Made:
 
 
 def their_reward_model(folder: Path, shape: Shape, arguments: dict[str, Any], beat: Beat) -> None:
-    """TRL's trainer on the same token ids."""
+    """Run TRL's trainer on the same token ids."""
     from datasets import Dataset
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
     from trl import RewardConfig, RewardTrainer
@@ -177,7 +177,7 @@ def their_reward_model(folder: Path, shape: Shape, arguments: dict[str, Any], be
 
 
 def their_dpo(folder: Path, shape: Shape, arguments: dict[str, Any], beat: Beat) -> None:
-    """TRL's trainer with the reference's log-probs computed before the first step."""
+    """Run TRL's trainer with the reference's log-probs computed before the first step."""
     from datasets import Dataset
     from transformers import AutoModelForCausalLM, AutoTokenizer
     from trl import DPOConfig, DPOTrainer

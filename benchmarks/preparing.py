@@ -1,9 +1,9 @@
-"""What preparing a large data set costs: rows a second, and the memory of all its processes together.
+"""Cost of preparing a large data set: rows a second, and the memory of all its processes together.
 
 A million problems of 31 words in JSON lines are prepared by the command that DVC runs, with all cores of the machine
-and with one of them, turn about. What comes out is then tokenised as a training does it, in batches and into a file: a
-rate of its own, beside that of the tokenizer alone. Memory is the share of each process (PSS, so that what they share
-counts once), summed and sampled while the command runs; its line is measured against what the rows take as text.
+and with one of them, in turns. The result is then tokenised as in a training, in batches and into a file: a rate of its
+own, compared with that of the tokenizer alone. Memory is the share of each process (PSS, so that shared memory counts
+once), summed and sampled while the command runs; its line is compared with the size of the rows as text.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from models.text.token_cache import CachedCodec
 from models.text.tokenizer import TokenizerSettings, train_tokenizer
 
 AT_LEAST = 60_000
-"""Rows a second."""
+"""Target of the rate, rows a second."""
 AT_MOST = 2.0
-"""GiB."""
+"""Limit of the memory, GiB."""
 WORDS = 30
 VOCABULARY = 8192
 HELD_ROWS = 40_000
-"""Rows that the tokenizer alone is measured on, and trained on."""
+"""Number of rows that the tokenizer alone is measured on, and trained on."""
 GIB = 2**30
 
 
 def measure(settings: Settings, name: str) -> list[Row]:
-    """Three rows: rows a second, all cores against one; of tokenising; and peak memory against the file's size."""
+    """Measure three rows: rows a second, all cores against one; of tokenising; peak memory against the file's size."""
     count = 40_000 if settings.quick else 1_000_000
     many: list[float] = []
     single: list[float] = []
@@ -75,7 +75,7 @@ def measure(settings: Settings, name: str) -> list[Row]:
 
 
 def write_problems(file: Path, count: int) -> Path:
-    """A file of `count` problems, each prompt another."""
+    """Write a file of `count` problems with different prompts."""
     chance = Random(0)
     words = [f"word{number}" for number in range(5000)]
     with file.open("w") as out:
@@ -86,8 +86,8 @@ def write_problems(file: Path, count: int) -> Path:
 
 
 def tokenised(prepared: Path, folder: Path) -> tuple[float, float]:
-    """Rows a second from a prepared split to a file of tokens, and of the tokenizer with texts and tokens in memory."""
-    os.environ["TOKENIZERS_PARALLELISM"] = "true"  # as it is in a training
+    """Measure rows a second from a prepared split to a file of tokens, and of the tokenizer with all in memory."""
+    os.environ["TOKENIZERS_PARALLELISM"] = "true"  # as in a training
     table = open_rows(prepared, "problems", "train")
     (texts, *_) = table.column("prompt")
     held = [text for some in islice(table.column("prompt"), HELD_ROWS // len(texts)) for text in some]
@@ -103,7 +103,7 @@ def tokenised(prepared: Path, folder: Path) -> tuple[float, float]:
 
 
 def timed(params: Path, out: Path, cores: list[int]) -> tuple[float, float]:
-    """Seconds of one preparation on these cores, and the most memory that its processes held, in bytes."""
+    """Measure the seconds of one preparation on these cores, and the most memory that its processes held, in bytes."""
     command = [sys.executable, "-m", "models.datasets.prepare", str(params), "data", str(out)]
     began = time.perf_counter()
     peak = 0
@@ -120,7 +120,7 @@ def timed(params: Path, out: Path, cores: list[int]) -> tuple[float, float]:
 
 
 def held_by(top: psutil.Process) -> int:
-    """Memory of a process and all below it, in bytes, what they share counted once."""
+    """Return the memory of a process and all below it, in bytes, shared memory counted once."""
     total = 0
     try:
         for process in [top, *top.children(recursive=True)]:

@@ -1,8 +1,8 @@
-"""Whether a machine is quiet: the CPU time that other processes take beside a measurement.
+"""Check whether a machine is quiet: the CPU time of other processes during a measurement.
 
-The load average counts the measurement itself and forgets slowly; CPU time counts who took it. A process's own time
-and that of its ended children are both asked for, so that a process which ends between two looks is still counted,
-with whoever waited for it.
+The load average counts the measurement itself and decays slowly; CPU time is counted by process. A process's own time
+and that of its ended children are both read, so that a process which ends between two readings is still counted, with
+the process that waited for it.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ import time
 import psutil
 
 AT_MOST = 0.5
-"""Cores that other processes may take on average while something is measured."""
+"""Cores that other processes may use on average during a measurement."""
 LOOK = 2.0
-"""Seconds of the look before a measurement begins."""
+"""Seconds of the check before a measurement begins."""
 
 
 class Busy(Exception):
-    """Other processes take the processor: what is measured now would mean nothing."""
+    """Other processes use the processor, so that a measurement would be meaningless."""
 
 
 def foreign_cpu_seconds(own: int | None = None) -> float:
-    """CPU seconds that all processes but `own` and those below it have taken so far.
+    """Return the CPU seconds that all processes but `own` and those below it have taken so far.
 
     Args:
-        own: process id; this process where it is left out.
+        own: process id; this process if it is left out.
     """
     me = psutil.Process(own or os.getpid())
     mine = {me.pid, *(child.pid for child in me.children(recursive=True))}
@@ -42,7 +42,7 @@ def foreign_cpu_seconds(own: int | None = None) -> float:
 
 
 class Watch:
-    """How many cores other processes took since the watch was made."""
+    """Counter of the cores that other processes used since it was made."""
 
     def __init__(self, own: int | None = None) -> None:
         self._own = own
@@ -50,18 +50,18 @@ class Watch:
         self._began = time.perf_counter()
 
     def cores(self) -> float:
-        """Cores taken on average since then."""
+        """Return the cores used on average since then."""
         took = max(0.0, foreign_cpu_seconds(self._own) - self._seconds)
         return took / max(1e-9, time.perf_counter() - self._began)
 
     def require_quiet(self, when: str) -> float:
-        """The cores taken by others.
+        """Return the cores used by others.
 
         Args:
             when: for the message, such as "before the measurement".
 
         Raises:
-            Busy: they took more than AT_MOST.
+            Busy: they used more than AT_MOST.
         """
         cores = self.cores()
         if cores > AT_MOST:
@@ -73,7 +73,7 @@ class Watch:
 
 
 def require_quiet_now() -> float:
-    """Look for LOOK seconds. Returns the cores that others took meanwhile; raises Busy where they are too many."""
+    """Watch for LOOK seconds. Returns the cores that others used in this time; raises Busy if they are too many."""
     watch = Watch()
     time.sleep(LOOK)
     return watch.require_quiet("before the measurement")

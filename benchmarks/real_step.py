@@ -48,7 +48,7 @@ PARAMS = Path(__file__).resolve().parents[1] / "params.yaml"
 
 
 def measure(settings: Settings, name: str) -> list[Row]:
-    """Measure seconds and memory of a step; two rows, or one that says why there is none."""
+    """Measure seconds and memory of a step; two rows, or one with the reason if there are none."""
     shape = SHAPE if not settings.quick else Shape(prompt=96, completion=4, group=2, prompts=2, at_least=2.0)
     what = f"GRPO step of {BASE}, prompt {shape.prompt}, completion {shape.completion}, {shape.prompts} x {shape.group}"
     try:

@@ -36,7 +36,7 @@ from models.text.prompt_form import PromptForm
 
 @dataclass(frozen=True)
 class Loop:
-    """A training that can run: everything is where its rounds will be."""
+    """A training that is ready to run."""
 
     recipe: Any
     start: Path
@@ -44,11 +44,11 @@ class Loop:
     codec: Codec
     learner: Learner
     engine: Engine | None
-    """None: the recipe draws no completions."""
+    """Engine; None: the recipe draws no completions."""
     problems: Sequence[Problem]
     slots: Slots
     scorer: Any
-    """Of the reward model; None: there is none."""
+    """Scorer of the reward model; None: there is none."""
     frozen: Mapping[Role, Path]
 
     def run(self, checkpoints: Path, watchers: Watchers, alarm: AlarmSettings | None = None) -> Collapse | None:
@@ -64,7 +64,7 @@ class Loop:
 
 
 def codec_of(recipe: Any, folder: Path) -> Codec:
-    """Open the tokenizer of a model folder and use it as the recipe says: its chat, template and system message."""
+    """Open the tokenizer of a model folder with the recipe's chat, template and system message."""
     form = PromptForm.of(recipe.policy.system, recipe.data.template)
     return Codec(load_tokenizer(folder), recipe.policy.chat, ends_of_folder(folder), form)
 
@@ -78,13 +78,13 @@ def open_loop(
     frozen: Mapping[Role, Path] | None = None,
     reward_model: Path | None = None,
 ) -> Iterator[Loop]:
-    """Open what a recipe's rounds need; its engine is closed at the end.
+    """Open the parts that a recipe's rounds need; its engine is closed at the end.
 
     Args:
-        work: the data, and what was measured of precisions.
+        work: the data, and the measured precisions.
         recipe: what is trained.
         start: the model folder that it begins with.
-        rewards: in place of the recipe's own.
+        rewards: instead of the recipe's own.
         frozen: folders of the models that it learns from, by role.
         reward_model: folder of a fitted one, which rewards may read.
 

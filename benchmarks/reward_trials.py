@@ -1,4 +1,4 @@
-"""Claims about reward models: what they choose among the samples of a policy that none of them was fitted to."""
+"""Claims about reward models: their choice among the samples of a policy that none of them was fitted to."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ FIT = RewardModelSettings(
 )
 MEMBERS, SAMPLES, FLIPPED = 4, 16, 0.25
 PENALTY = 0.5
-"""Of the variance over the members, as the paper has it for the best of n."""
+"""Weight of the variance over the members, as in the paper for the best of n."""
 
 
 def ensembles_under_flips(toy: Toy, seed: int) -> tuple[float, dict[str, float]]:
-    """How much more often the best of 16 is right by the worst case of four reward models than by one of them, where a
-    quarter of the labels that they were fitted to is flipped."""
+    """Measure how much more often the best of 16 is right by the worst case of four reward models than by one of them,
+    fitted with a quarter of the labels flipped."""
     start = toy.start(seed)
     codec = Codec(load_tokenizer(start))
     pairs = _flipped(read_pairs(toy.data, codec, "train", 64)[0], seed)
@@ -54,13 +54,13 @@ def ensembles_under_flips(toy: Toy, seed: int) -> tuple[float, dict[str, float]]
 
 
 def _flipped(pairs: Sequence[Pair], seed: int) -> list[Pair]:
-    """The pairs, a quarter of them the wrong way round."""
+    """Return the pairs, a quarter of them the wrong way round."""
     chance = Random(seed)
     return [pair.turned() if chance.random() < FLIPPED else pair for pair in pairs]
 
 
 def _samples(toy: Toy, codec: Codec, seed: int) -> tuple[Sequences, Tensor]:
-    """Samples of the warm-started policy to held-out problems, and which are right, [problems, SAMPLES]."""
+    """Draw samples of the warm-started policy to held-out problems, and which are right, [problems, SAMPLES]."""
     recipe = load_recipe("arithmetic_long", ["evaluation.problems=150", "policy.size.positions=64", f"seed={seed}"])
     problems = read_problems(toy.data, codec, "validation", PromptSections(recipe), 150)
     engine = TransformersEngine(toy.start(seed), EngineSettings(), end=codec.end)
@@ -72,7 +72,7 @@ def _samples(toy: Toy, codec: Codec, seed: int) -> tuple[Sequences, Tensor]:
 
 
 def _scores(start: Path, pairs: list[Pair], sequences: Sequences, seed: int) -> Tensor:
-    """What a reward model of its own seed says of the samples, less its mean, [completions]."""
+    """Score the samples by a reward model with its own seed, less the mean, [completions]."""
     model = reward_model_from_policy(start, seed=seed)
     fit_reward_model(model, pairs, FIT, seed=seed)
     scores = score_all(model, sequences)
@@ -80,5 +80,5 @@ def _scores(start: Path, pairs: list[Pair], sequences: Sequences, seed: int) -> 
 
 
 def _right_of_best(scores: Tensor, right: Tensor) -> float:
-    """Share of problems of which the sample of highest score is right."""
+    """Return the share of problems of which the sample of highest score is right."""
     return float(best_of_n(scores.view_as(right).numpy(), right.numpy(), right.shape[1]).mean())

@@ -1,7 +1,7 @@
-"""A reward that only watches: which completions of a round the recipe's verifier holds for right.
+"""A reward that only watches: the completions of a round that the recipe's verifier accepts as right.
 
-A verifier that measures in part gives many completions more than nothing and less than all, so that its mean is not
-an accuracy.
+A verifier that measures in part gives many completions a value between zero and one, so that its mean is not an
+accuracy.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from models.loop.slots import Reward
 from models.loop.world import World
 
 RIGHT = "right"
-"""Its label in the metrics of a round."""
+"""Label of the reward in the metrics of a round."""
 
 
 class RightShare(Reward):

@@ -1,4 +1,4 @@
-"""One measured line: ours, the peer's, how many times better, and whether that is enough. As a table and as JSON."""
+"""One measured line: ours, the peer's, the ratio, and whether it meets the target. As a table and as JSON."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ class Row:
     measure: str
     ours: float
     peer: float | None
-    """None where the peer is not installed or could not do it."""
+    """Figure of the peer; None if the peer is not installed or could not do it."""
     unit: str
     ratio: float | None
-    """How many times better than the peer; None without a peer."""
+    """Ratio of improvement over the peer; None without a peer."""
     at_least: float | None
-    """The ratio that was set out to be reached; None: none was."""
+    """Target ratio; None: no target."""
     met: bool
     against: str = ""
-    """What the peer is."""
+    """Description of the peer."""
     wanted: str = ""
-    """`at_least` in words, where the number alone would not say it."""
+    """`at_least` in words, if the number alone is not clear."""
     reason: str = ""
-    """Why it falls short, or why there is no peer."""
+    """Reason why the target is missed, or why the peer is missing."""
     samples: Mapping[str, Sequence[float]] = field(default_factory=dict)
     """The raw values behind the medians."""
     details: Mapping[str, Any] = field(default_factory=dict)
@@ -51,14 +51,14 @@ def compare(
     wanted: str = "",
     details: Mapping[str, Any] | None = None,
 ) -> Row:
-    """A row from raw samples: medians, their ratio, and the verdict.
+    """Make a row from raw samples: medians, their ratio, and the verdict.
 
     Args:
         ours: samples of this project, in `unit`.
-        peer: samples of the peer, None where it could not be measured.
-        at_least: ratio to be reached; None where none was set.
+        peer: samples of the peer, None if it could not be measured.
+        at_least: ratio to be reached; None without a target.
         smaller_is_better: of seconds and bytes: the ratio is then peer / ours.
-        short: the reason that is told where the ratio is not reached.
+        short: the reason that is reported if the ratio is not reached.
     """
     mine = statistics.median(ours)
     theirs = statistics.median(peer) if peer else None
@@ -73,12 +73,12 @@ def compare(
 
 
 def unmeasured(measure: str, unit: str, reason: str, at_least: float | None = None, wanted: str = "") -> Row:
-    """A row without figures, which says why; a mark that was set is not reached by it."""
+    """Make a row without figures, with the reason; it does not meet a target."""
     return Row(measure, 0.0, None, unit, None, at_least, False, wanted=wanted, reason=reason)
 
 
 def table(rows: Sequence[Row]) -> str:
-    """The rows as text, one line each, reasons under the lines that fall short."""
+    """Format the rows as text, one line each, with reasons below the table."""
     head = ["measure", "ours", "peer", "unit", "ratio", "at least", "met"]
     cells = [
         [
@@ -105,12 +105,12 @@ def write(path: Path, name: str, machine: Mapping[str, Any], rows: Sequence[Row]
 
 
 def read(path: Path) -> list[Row]:
-    """The rows of a written result."""
+    """Read the rows of a written result."""
     return [Row(**row) for row in json.loads(path.read_text())["rows"]]
 
 
 def plain(value: Any, digits: int = 6) -> Any:
-    """JSON has no infinity and needs no more digits than were measured."""
+    """Convert a value for JSON, which has no infinity, with no more digits than were measured."""
     if isinstance(value, dict):
         return {str(name): plain(inner, digits) for name, inner in value.items()}
     if isinstance(value, list | tuple):

@@ -1,7 +1,7 @@
 """Programs a minute that the sandbox judges: the 164 reference solutions of HumanEval with their tests.
 
-The peer is what most do: a new Python a program, with the tests beside it in the same process and nothing around it but
-a limit of time; neither is anything hidden from the program there, nor kept from it.
+The peer is the usual way: a new Python a program, with the tests in the same process and only a time limit around it.
+There, nothing is hidden from the program, and nothing is protected from it.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from models.sandbox.sandbox import Program, Sandbox
 from models.sandbox.settings import SandboxSettings
 
 WANTED = 3000
-"""Programs a minute on two cores."""
+"""Target of programs a minute on two cores."""
 CORES = 2
 DATA = Path(os.environ.get("REWARDFLOW_TEST_DATA", Path(__file__).parents[1] / "../shared/data")) / "humaneval.jsonl"
 
 
 def measure(settings: Settings, name: str) -> list[Row]:
-    """One row; it fails its mark where the problems of HumanEval are not at hand, or one is judged wrongly."""
+    """Measure one row; it misses its target without the problems of HumanEval, or if one is judged wrongly."""
     measured = "HumanEval's reference solutions, judged in the sandbox on 2 cores"
     if not DATA.is_file():
         reason = f"no {DATA.name} at hand (set REWARDFLOW_TEST_DATA to its folder)"

@@ -1,7 +1,7 @@
 """Scoring a round's completions with a reward model: each different token once, against packed rows, in turns.
 
 The shape of the main recipe: 64 prompts, 8 samples of each, 128 wide, 3 layers. Half of the samples are equal to
-another one and most begin alike, as those of a warm-started policy do; the peer reads every completion, prompts shared.
+another one and most begin alike, as with a warm-started policy; the peer reads every completion, prompts shared.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ AT_LEAST = 10.0
 
 
 def measure(settings: Settings, name: str) -> list[Row]:
-    """One row: wall seconds of a round, with processor seconds beside."""
+    """Measure one row: wall seconds of a round, with processor seconds in the details."""
     torch.manual_seed(0)
     sequences = round_of(8 if settings.quick else 64, 8)
     config = Qwen3Config(
@@ -81,7 +81,7 @@ def measure(settings: Settings, name: str) -> list[Row]:
 
 
 def round_of(prompts: int, group: int) -> Sequences:
-    """Samples that part from a common answer at some token or never, prompts of 9 to 20 tokens, answers of 12 to 30."""
+    """Draw samples that leave a common answer at some token or never; prompts have 9 to 20 tokens, answers 12 to 30."""
     chance = random.Random(0)
     pairs = []
     for _ in range(prompts):

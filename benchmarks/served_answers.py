@@ -1,4 +1,4 @@
-"""Whether a server answers as the evaluation does: greedy answers over HTTP next to those of the evaluation's own code.
+"""Check that a server answers as the evaluation does: greedy answers over HTTP next to those of the evaluation's code.
 
     rewardflow export champion exported
     rewardflow serve champion                                   # in another terminal
@@ -7,7 +7,7 @@
 Takes problems of the validation split of `constrained_texts`, has the exported policy answer them by the code of the
 evaluation, sends the same prompts to the server at temperature 0 and compares the texts, letter by letter. `--before
 FOLDER` has another model answer them too, such as the base model; `--markdown FILE` writes questions and answers as a
-page. The exit status is 1 where an answer differs.
+page. The exit status is 1 if an answer differs.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from models.text.end_ids import ends_of_folder
 
 DATA = Path("data/prepared/constrained_texts")
 SECONDS = 600.0
-"""How long a server may take for one answer."""
+"""Time limit of a server for one answer, seconds."""
 
 
 def evaluated(
@@ -43,7 +43,7 @@ def evaluated(
     max_tokens: int,
     settings: EngineSettings = EngineSettings(precision="float32"),  # noqa: B008 - frozen
 ) -> list[Completion]:
-    """Greedy answers of a model folder to problems, [rows], as the evaluation makes and judges them."""
+    """Return greedy answers of a model folder to problems, [rows], as the evaluation makes and judges them."""
     codec = Codec(load_tokenizer(folder), True, ends_of_folder(folder))
     prompts = codec.prompts([row["prompt"] for row in rows])
     problems = [
@@ -62,7 +62,7 @@ def evaluated(
 
 
 def served(address: str, prompt: str, max_tokens: int) -> str:
-    """Answer of an OpenAI server to a prompt at temperature 0."""
+    """Return the answer of an OpenAI server to a prompt at temperature 0."""
     with DIRECT.open(f"{address}/v1/models", timeout=SECONDS) as answer:
         model = json.load(answer)["data"][0]["id"]
     body = {
@@ -79,7 +79,7 @@ def served(address: str, prompt: str, max_tokens: int) -> str:
 def differing(
     address: str, rows: Sequence[dict[str, str]], answers: Sequence[Completion], max_tokens: int
 ) -> list[str]:
-    """Prompts that a server does not answer by the evaluated text."""
+    """Return the prompts that a server does not answer with the evaluated text."""
     return [
         row["prompt"]
         for row, answer in zip(rows, answers, strict=True)
@@ -88,7 +88,7 @@ def differing(
 
 
 def as_markdown(rows: Sequence[dict[str, str]], before: Sequence[Completion], after: Sequence[Completion]) -> str:
-    """Questions with both models' answers, and whether they meet all constraints."""
+    """Format questions with both models' answers, and whether they meet all constraints."""
     parts = []
     for row, old, new in zip(rows, before, after, strict=True):
         answers = [("before", old), ("after", new)]
@@ -101,7 +101,7 @@ def as_markdown(rows: Sequence[dict[str, str]], before: Sequence[Completion], af
 
 
 def main() -> int:
-    """Compare, and print how many answers are equal. Returns 1 where one differs."""
+    """Compare, and print how many answers are equal. Returns 1 if one differs."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.served_answers", description=__doc__)
     parser.add_argument("folder", type=Path, help="the exported policy")
     parser.add_argument("--address", default="", help="of its server; without one nothing is compared")

@@ -1,4 +1,4 @@
-"""How a benchmark is run, the same for all."""
+"""Settings of a benchmark run, the same for all."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Settings:
-    """Of one call of `python -m benchmarks`."""
+    """Settings of one call of `python -m benchmarks`."""
 
     repeats: int = 5
-    """Samples of each side; the median is told."""
+    """Samples of each side; the median is reported."""
     quick: bool = False
-    """Tiny shapes, one repeat: shows that everything runs, its figures mean nothing."""
+    """Tiny shapes, one repeat: shows that everything runs; its figures are meaningless."""
 
     @property
     def samples(self) -> int:
@@ -25,15 +25,15 @@ class Settings:
 
 
 def has_trl() -> bool:
-    """Whether the peer is installed."""
+    """Return whether the peer is installed."""
     return importlib.util.find_spec("trl") is not None
 
 
 def positive(text: str) -> float:
-    """A number of the command line.
+    """Read a number of the command line.
 
     Raises:
-        ValueError: it is no number above 0; argparse says so.
+        ValueError: it is not a number above 0; argparse reports it.
     """
     if not (value := float(text)) > 0:
         raise ValueError
@@ -41,10 +41,10 @@ def positive(text: str) -> float:
 
 
 def not_negative(text: str) -> float:
-    """A number of the command line.
+    """Read a number of the command line.
 
     Raises:
-        ValueError: it is below 0, or none; argparse says so.
+        ValueError: it is below 0, or not a number; argparse reports it.
     """
     if not (value := float(text)) >= 0:
         raise ValueError
@@ -52,10 +52,10 @@ def not_negative(text: str) -> float:
 
 
 def at_least_one(text: str) -> int:
-    """A count of the command line.
+    """Read a count of the command line.
 
     Raises:
-        ValueError: it is no whole number above 0; argparse says so.
+        ValueError: it is not a whole number above 0; argparse reports it.
     """
     if (value := int(text)) < 1:
         raise ValueError

@@ -1,4 +1,4 @@
-"""Claims about what becomes of a reward model's score before a policy learns from it, each against itself without."""
+"""Claims about shaping a reward model's score before a policy learns from it, each compared with a run without it."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ ROUNDS = 24
 FITTED = ("reward_model.fit.epochs=8", "rollouts.prompts=32", "rollouts.max_tokens=24")
 CENTRED = Arm("par", FITTED)
 RAW_SCORE = Arm("par", (*FITTED, "rewards.1={name: reward_model, squash: none}"))
-"""The score itself in place of the chance to beat the reference."""
+"""The score itself instead of the chance to beat the reference."""
 HELD = (*FITTED, "rewards.3.every=0", "rewards.3.thresholds=[0.8, -0.75]", "rewards.3.rate=0.5")
 CONSTRAINED = Arm("constrained_rlhf", HELD)
 WEIGHTED = Arm("constrained_rlhf", (*HELD, "rewards.3.rate=0.0"))
-"""The multipliers stay as they begin, which is a sum with weights."""
+"""The multipliers keep their first values, so that the reward is a weighted sum."""
 
 
 def by_one_reward_model(arm: Arm, other: Arm, rounds: int = ROUNDS) -> Measure:
-    """How much more often the policy of an arm is right on held-out problems than that of the other, both trained on
-    the scores of one reward model, which was fitted to the toy's preferences."""
+    """Return a measure of the lead of an arm over the other in right answers to held-out problems, both trained on the
+    scores of one reward model, which was fitted to the toy's preferences."""
 
     def measure(toy: Toy, seed: int) -> tuple[float, dict[str, float]]:
         reached: list[float] = []

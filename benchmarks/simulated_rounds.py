@@ -1,7 +1,7 @@
-"""Rounds of a training on a made-up clock: engines that step, a learner that fits, lengths as they were measured.
+"""Rounds of a training on a simulated clock: engines that step, a learner that fits, lengths as they were measured.
 
-For what a machine at hand cannot show: any number of engines, which do not take the learner's processor. The rules are
-those of the loop: in step (0), one round ahead (1), in flight (`models.loop.in_flight`; 2 and more).
+It covers settings that the machine at hand cannot: any number of engines, which do not use the learner's processor. The
+rules are those of the loop: in step (0), one round ahead (1), in flight (`models.loop.in_flight`; 2 and more).
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from models.loop.due import taken_in_time
 
 @dataclass(frozen=True)
 class Plant:
-    """What a training is run on."""
+    """Simulated hardware of a training."""
 
     engines: int
     room: int
-    """Completions that each engine writes side by side."""
+    """Number of completions that each engine writes in parallel."""
     step: float
-    """Seconds of an engine's step, whatever it holds."""
+    """Seconds of an engine's step, independent of its load."""
     each: float
-    """Seconds that each completion adds to it."""
+    """Seconds that each completion adds to the step."""
     learn: float
     """Seconds that the learner takes for a round."""
     prompts: int
@@ -38,42 +38,42 @@ class _Group:
     left: int
     """Completions that have not ended."""
     begun: int | None = None
-    """The round whose weights its first token was drawn by."""
+    """Round whose weights its first token was drawn by."""
     dropped: bool = False
 
 
 @dataclass
 class _Engine:
     writing: list[tuple[int, _Group]] = field(default_factory=list)
-    """Tokens that each has before it."""
+    """Remaining tokens of each completion."""
     stepping: bool = False
 
 
 @dataclass(frozen=True)
 class Simulated:
-    """What came of it."""
+    """Result of a simulation."""
 
     seconds: float
-    """Of a round, in the mean."""
+    """Mean seconds of a round."""
     dropped: int
-    """Groups that grew too old."""
+    """Number of groups that grew too old."""
     length: float
-    """Tokens of a completion that was trained on, in the mean: those that are dropped are the longest."""
+    """Mean tokens of a completion that was trained on: dropped ones are the longest."""
     idle: float
-    """Share of their time that the engines had nothing to write."""
+    """Share of the time in which the engines were idle."""
 
 
 def simulate(
     plant: Plant, lengths: Sequence[Sequence[int]], k: int, rounds: int, *, drops: bool, seed: int = 0
 ) -> Simulated:
-    """`rounds` rounds with `schedule.async: k`; the first k + 1 are not counted.
+    """Simulate `rounds` rounds with `schedule.async: k`; the first k + 1 are not counted.
 
     Args:
         plant: what it is run on.
         lengths: tokens of completions, [groups][G], of which each prompt has those of one group, drawn at random.
         k: rounds that a token may be old.
         rounds: more than k + 1.
-        drops: what grows older than k, 2 or more, is dropped; else the round waits for it.
+        drops: groups older than k, 2 or more, are dropped; else the round waits for them.
         seed: of the draws.
     """
     draw = random.Random(seed)
@@ -82,7 +82,7 @@ def simulate(
     open_groups: list[_Group] = []
     ready: list[_Group] = []
     events: list[tuple[float, int]] = []
-    """When an engine, by its number, has stepped, or the learner (-1) is done."""
+    """Times at which an engine, by its number, has stepped, or the learner (-1) is done."""
     asked = done = dropped = 0
     now = busy = began = busy_before = 0.0
     learning = False
@@ -95,11 +95,11 @@ def simulate(
         waiting.extend((length, group) for length in chosen)
 
     def allowed() -> int:
-        """Groups that may have been asked for."""
+        """Return the number of groups that may have been requested."""
         return min(rounds, done + 1 + (int(learning) if k == 1 else k)) * plant.prompts
 
     def chosen() -> list[_Group]:
-        """Those that the next round trains on; none: others have to end first."""
+        """Return the groups that the next round trains on; none: others have to end first."""
         if k < 2 or drops:
             return ready[: plant.prompts] if len(ready) >= plant.prompts else []
         due = {group: (done if group.begun is None else group.begun) + k for group in open_groups}

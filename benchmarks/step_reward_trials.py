@@ -1,4 +1,4 @@
-"""Claims about rewards of steps: what a policy makes of them, and what the labels behind them are worth."""
+"""Claims about rewards of steps: their effect on a policy, and the quality of the labels behind them."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ STEPS = (
     *FITTED, "rollouts.prompts=32", "rollouts.max_tokens=44", "select=[{name: all}]",
     "advantage={name: group_relative}", "schedule.optimiser.learning_rate=0.001",
 )  # fmt: skip
-"""Room for three times the steps of a solution, and advantages that count what a whole completion earns."""
+"""Room for three times the steps of a solution, and advantages from the reward of a whole completion."""
 SHAPED = Arm("clip_delta", STEPS)
 RAW = Arm("clip_delta", (*STEPS, "rewards.1.clip=null", "rewards.1.delta=false"))
 ROUNDS = 20
 
 
 def repetition(toy: Toy, seed: int) -> tuple[float, dict[str, float]]:
-    """How much larger the share of repeated steps is after training on raw values of steps than on values with Clip and
-    Delta, by one process reward model for both."""
+    """Measure the difference of the share of repeated steps after training on raw values of steps and on values with
+    Clip and Delta, by one process reward model for both."""
     reached: dict[str, float] = {}
     with TemporaryDirectory() as place:
         recipe = recipe_of(SHAPED, seed, ROUNDS)
@@ -50,12 +50,12 @@ def repetition(toy: Toy, seed: int) -> tuple[float, dict[str, float]]:
 
 
 def steps_of(text: str) -> list[str]:
-    """The steps of a completion as the reward counts them: a mark alone is one, blanks are none."""
+    """Return the steps of a completion as the reward counts them: a mark alone is one, blanks are none."""
     return [step for piece in re.findall("[^;]*;|[^;]+", text) if (step := piece.strip())]
 
 
 def repeated(steps: Sequence[str]) -> float:
-    """Share of the steps that were said before in the same completion; 0 of none."""
+    """Return the share of the steps that occurred before in the same completion; 0 without steps."""
     return 1.0 - len(set(steps)) / len(steps) if steps else 0.0
 
 
@@ -67,13 +67,13 @@ TRUE = Arm(
     "prm_consensus",
     (*FITTED, "reward_model.process.samples=16", "reward_model.process.labels={name: reference}"),
 )
-"""The labels that values are held against: whether a step agrees with a sound solution, without any noise. The toy has
-one of fifty held-out problems; those of the others have no label and do not count."""
+"""Labels that values are compared with: whether a step agrees with a sound solution, without any noise. The toy has one
+for fifty held-out problems; the others have no label and do not count."""
 
 
 def better_labels(toy: Toy, seed: int) -> tuple[float, dict[str, float]]:
-    """How much better a process reward model that was fitted to consensus labels finds the first wrong step of held-out
-    solutions than one that was fitted to hard Monte-Carlo labels of the same solutions, in as many updates."""
+    """Measure how much better the first wrong step of held-out solutions is found by a process reward model fitted to
+    consensus labels than by one fitted to hard Monte-Carlo labels of the same solutions, in as many updates."""
     judged = label(toy, recipe_of(TRUE, seed, 1), "validation")
     truth = [each.labels for each in judged]
     reached: dict[str, float] = {}
@@ -90,7 +90,7 @@ def better_labels(toy: Toy, seed: int) -> tuple[float, dict[str, float]]:
 
 
 def values_of(toy: Toy, recipe: Recipe, solutions: Sequence[Solution], judged: Sequence[Solution]) -> list[list[float]]:
-    """Values of the steps of `judged` by a process reward model that is fitted to `solutions`, [judged] of [steps]."""
+    """Compute values of the steps of `judged` by a process reward model fitted to `solutions`, [judged] of [steps]."""
     with TemporaryDirectory() as place:
         fitted = fit_to_steps(toy, recipe, solutions, Path(place) / "reward_model")
         scorer = open_reward_model(toy, recipe, fitted)

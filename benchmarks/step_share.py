@@ -1,9 +1,9 @@
 """A whole GRPO step's FLOP/s at prompt 256, generation and update together, against the measured peak of a product.
 
-The step is that of `grpo_256`: 4 prompts, 16 completions of 64 tokens each, our loop with its fastest engine. Counted
-is the work that must be done (`models.loop.flops`): one forward pass over every prompt and completion to draw them,
-every prompt once, and one update on them. The peak is the fastest square product in the learner's precision, measured
-in turns with the steps on the same cores.
+The step is that of `grpo_256`: 4 prompts, 16 completions of 64 tokens each, our loop with its fastest engine. Only the
+necessary work is counted (`models.loop.flops`): one forward pass over every prompt and completion to draw them, every
+prompt once, and one update on them. The peak is the fastest square product in the learner's precision, measured in
+turns with the steps on the same cores.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ SHORT = (
     "products whose start costs more than they do; a longer spin of idle threads (GOMP_SPINCOUNT=20000) makes a pass a "
     "quarter faster on a machine of one's own, and twice as slow beside other work, so it is not the default"
 )
-"""Why the line falls short, where it does."""
+"""Reason why the target is missed, if it is."""
 
 
 def measure(settings: Settings, name: str) -> list[Row]:
-    """One row."""
+    """Measure one row."""
     shape = Shape(32, 8, 4, 2, AT_LEAST) if settings.quick else SHAPES["grpo_256"]
     model = llama()
     precision = learner_precision(model) or torch.float32
@@ -51,7 +51,7 @@ def measure(settings: Settings, name: str) -> list[Row]:
         )
         ours.advance(settings.warm)
         for turn in range(settings.samples):
-            # The peak is kept for each length of measurement: a new one makes it measure anew.
+            # The peak is cached by the length of the measurement: a new length makes it measure again.
             peaks.append(matmul_peak(torch.device("cpu"), precision, 0.3 + turn * 1e-6) / 1e9)
             time.sleep(REST)
             reached.append(work / ours.advance(1)[0] / 1e9)

@@ -33,7 +33,7 @@ SHORT = (
     "nothing is shared between these sequences and neither side pads: both do the same matrix products in bf16 at the "
     "speed of the cores, and without matrix units attention costs as much in our blocks as in torch's fused kernel"
 )
-"""Why the line falls short, where it does."""
+"""Reason why the target is missed, if it is."""
 
 STEPS = 4
 """Steps of one turn, over which the mixed lengths even out."""
@@ -41,7 +41,7 @@ STEPS = 4
 
 @dataclass(frozen=True)
 class Shape:
-    """One step."""
+    """Sizes of one step."""
 
     shortest: int = 16
     longest: int = 512
@@ -51,12 +51,12 @@ class Shape:
 
     @property
     def batch(self) -> int:
-        """Sequences that hold as many tokens on average."""
+        """Number of sequences that hold as many tokens on average."""
         return round(self.rows * self.longest / ((self.shortest + self.longest) / 2))
 
 
 def measure(settings: Settings, name: str) -> list[Row]:
-    """One row."""
+    """Measure one row."""
     shape = Shape(shortest=4, longest=32, rows=4, distinct=64) if settings.quick else Shape()
     with tempfile.TemporaryDirectory() as place:
         folder = save(llama(), word_tokenizer(), Path(place) / "model")
@@ -81,14 +81,14 @@ def measure(settings: Settings, name: str) -> list[Row]:
 
 
 def rates_of(seconds: list[float], tokens: list[int]) -> list[float]:
-    """Tokens a second of each turn; the last turns' steps are the last that were counted."""
+    """Compute tokens a second of each turn; the last turns' steps are the last that were counted."""
     timed = tokens[-len(seconds) * STEPS :]
     turns = [sum(timed[at : at + STEPS]) for at in range(0, len(timed), STEPS)]
     return [turn / (taken * STEPS) for turn, taken in zip(turns, seconds, strict=True)]
 
 
 def sequences_of(shape: Shape) -> list[list[int]]:
-    """Random sequences, lengths uniform from shortest to longest."""
+    """Draw random sequences, lengths uniform from shortest to longest."""
     draw = random.Random(4)
     lengths = [draw.randint(shape.shortest, shape.longest) for _ in range(shape.distinct)]
     longest = token_lists(shape.distinct, shape.longest, seed=5)
@@ -96,11 +96,11 @@ def sequences_of(shape: Shape) -> list[list[int]]:
 
 
 def our_stepper(folder: Path, shape: Shape) -> Made:
-    """Made in our side's own process."""
+    """Make the stepper in our side's own process."""
     report: dict[str, Any] = {"tokens": []}
 
     class Counted(Sequences):
-        """Counts the tokens of every batch that is taken."""
+        """Sequences that count the tokens of every batch that is taken."""
 
         def take(self, indices: Any) -> Sequences:
             batch = super().take(indices)
@@ -131,8 +131,8 @@ def our_stepper(folder: Path, shape: Shape) -> Made:
 
 
 def their_stepper(folder: Path, shape: Shape, quick: bool) -> Made:
-    """Made in TRL's own process: the fastest of its settings."""
-    counts: list[int] = []  # of all tries; only the last are read, which are those of the one that goes on
+    """Make the stepper in TRL's own process, with the fastest of its settings."""
+    counts: list[int] = []  # of all tries; only the last are read, which are those of the run that continues
 
     def ways(strategy: str) -> dict[str, Callable[[], Stepper]]:
         def with_arguments(given: dict[str, Any]) -> Callable[[Beat], Any]:
@@ -156,7 +156,7 @@ def their_stepper(folder: Path, shape: Shape, quick: bool) -> Made:
 def their_side(
     folder: Path, shape: Shape, strategy: str, arguments: dict[str, Any], counts: list[int], beat: Beat
 ) -> None:
-    """TRL's trainer with packing; `counts` takes the real tokens of every update."""
+    """Run TRL's trainer with packing; `counts` takes the real tokens of every update."""
     from datasets import Dataset
     from transformers import AutoModelForCausalLM, AutoTokenizer
     from trl import SFTConfig, SFTTrainer

@@ -1,8 +1,8 @@
 """A training small enough to be repeated a hundred times: short arithmetic, a policy of 0.1M parameters, real parts.
 
 The data set of the main recipe at its two easiest levels with its flawed demonstrations, and a supervised warm start
-for every seed; then any recipe's slots through the loop as it stands, with the transformers engine, and pass@k on
-held-out problems. What the arms of a seed share (data, warm start, the evaluation's draws) is the same to the bit, so
+for every seed; then any recipe's slots through the unchanged loop, with the transformers engine, and pass@k on held-out
+problems. The shared inputs of a seed's arms (data, warm start, the evaluation's draws) are the same to the bit, so that
 they can be compared in pairs.
 """
 
@@ -80,7 +80,7 @@ class Toy:
         return self.folder / "prepared"
 
     def start(self, seed: int) -> Path:
-        """The warm-started policy of a seed, made when it is first asked for."""
+        """Return the warm-started policy of a seed, made on first use."""
         place = self.folder / f"start_{seed}"
         if not place.is_dir():
             tokenizer = fitted_tokenizer(self.data, TokenizerSettings(kind="words", vocabulary=512))
@@ -92,7 +92,7 @@ class Toy:
 
 
 def make_toy(folder: Path, changed: Mapping[str, Any] = FEW) -> Toy:
-    """Write the data set into `folder`; `changed`: what is other than in the main recipe's data."""
+    """Write the data set into `folder`; `changed`: the differences from the main recipe's data."""
     section: dict[str, Any] = read_section(PARAMS, "arithmetic")
     write(checked(ArithmeticSettings, section | changed, str(PARAMS)), folder / "raw")
     prepare(DataSettings(name="toy", path=(folder / "raw",), format="kinds"), folder / "prepared")
@@ -101,7 +101,7 @@ def make_toy(folder: Path, changed: Mapping[str, Any] = FEW) -> Toy:
 
 @dataclass(frozen=True)
 class Arm:
-    """One way to train: a recipe, what of it is changed, and rewards in place of its own."""
+    """One way to train: a recipe, overrides, and rewards instead of its own."""
 
     recipe: str
     overrides: tuple[str, ...] = ()
@@ -110,7 +110,7 @@ class Arm:
 
 @dataclass
 class Trained:
-    """What came of an arm."""
+    """Result of an arm's training."""
 
     recipe: Recipe
     learner: Learner
@@ -118,17 +118,17 @@ class Trained:
     before: dict[str, Tensor]
     """The policy's weights when the loop began."""
     rounds: list[dict[str, float]] = field(default_factory=list)
-    """What the loop told of each round."""
+    """Metrics of the loop for each round."""
     collapse: Collapse | None = None
-    """What the alarm saw, where the recipe has one and it fired."""
+    """Finding of the alarm, if the recipe has one and it fired."""
 
     def curve(self, name: str) -> list[float]:
-        """One metric, round by round, where it was told."""
+        """Return one metric, round by round, for the rounds that have it."""
         return [metrics[name] for metrics in self.rounds if name in metrics]
 
 
 def recipe_of(arm: Arm, seed: int, rounds: int) -> Recipe:
-    """The recipe of an arm as the toy trains it."""
+    """Load the recipe of an arm as the toy trains it."""
     return load_recipe(arm.recipe, [*COMMON, f"schedule.rounds={rounds}", f"seed={seed}", *arm.overrides])
 
 
@@ -148,7 +148,7 @@ def train(
         seed: of warm start and training.
         rounds: of the loop.
         reward_model: folder of a fitted one, which the recipe's rewards read; None: those that need one are left out.
-        watch: called after every round with the learner as it stands.
+        watch: called after every round with the learner.
     """
     recipe = recipe_of(arm, seed, rounds)
     assert recipe.schedule is not None
@@ -179,7 +179,7 @@ def train(
 
 
 def open_reward_model(toy: Toy, recipe: Recipe, folder: Path) -> Scorer:
-    """What scores completions with the fitted reward model in `folder`."""
+    """Open the scorer of completions with the fitted reward model in `folder`."""
     codec = Codec(load_tokenizer(toy.start(recipe.seed)))
     scorer: Scorer = reward_scorer(RewardModelFiles(folder, "", ""), ScorerSections(recipe), toy.folder, codec)
     return scorer
@@ -188,13 +188,14 @@ def open_reward_model(toy: Toy, recipe: Recipe, folder: Path) -> Scorer:
 def held_out(
     toy: Toy, trained: Trained, names: Sequence[str], samples: int = 16, score: Scorer | None = None
 ) -> Mapping[str, float]:
-    """Means of held-out metrics, such as sampled_accuracy or pass_at_8, by name; the same draws for every arm."""
+    """Return means of held-out metrics, such as sampled_accuracy or pass_at_8, by name; all arms have the same
+    draws."""
     records = answers(toy, trained, samples, score)
     return {name: float(prompt_values(records, name).mean()) for name in names}
 
 
 def answers(toy: Toy, trained: Trained, samples: int = 16, score: Scorer | None = None) -> list[PromptRecord]:
-    """What the policy as it stands answers to the held-out problems, [problems]; `score` is a reward model's."""
+    """Return the present policy's answers to the held-out problems, [problems]; `score` is a reward model's."""
     problems = read_problems(toy.data, trained.codec, "validation", PromptSections(trained.recipe))
     engine = TransformersEngine(toy.start(trained.recipe.seed), EngineSettings(), end=trained.codec.end)
     engine.load(merged_weights(trained.learner.policy))
@@ -203,7 +204,7 @@ def answers(toy: Toy, trained: Trained, samples: int = 16, score: Scorer | None 
 
 
 def state_bytes(learner: Learner) -> int:
-    """Bytes of every model that is kept and of the optimisers' moments."""
+    """Count the bytes of every model that is kept and of the optimisers' moments."""
     modules = list(learner.moving.values())
     weights = sum(p.numel() * p.element_size() for module in modules for p in module.parameters())
     moments = sum(

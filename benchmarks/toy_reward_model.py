@@ -1,4 +1,4 @@
-"""Reward models of the toy: fitted as the flow's steps fit them, into a folder that a training of the toy opens."""
+"""Reward models of the toy: fitted as in the flow's steps, into a folder that a training of the toy opens."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from tasks.steps.label_steps import LabelSections, draw_and_label
 
 
 def label(toy: Toy, recipe: Recipe, split: Split = "train") -> list[Solution]:
-    """Solutions of a split's problems by the warm-started policy, labelled as `recipe.reward_model.process` says."""
+    """Draw solutions of a split's problems by the warm-started policy, labelled by the settings
+    `recipe.reward_model.process`."""
     sections = LabelSections(recipe)
     count = sections.process.problems if split == "train" else sections.process.held_out
     start = toy.start(recipe.seed)

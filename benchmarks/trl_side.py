@@ -1,7 +1,7 @@
-"""TRL's trainers as the peer: its defaults, with what is faster on this machine switched on.
+"""TRL's trainers as the peer: its defaults, with the options that are faster on this machine switched on.
 
 The same for all of them: fused AdamW, nothing logged, saved or reported, gradient checkpointing off (TRL's default is
-on; off is faster). Where more than one setting of TRL's own makes sense here (bf16 autocast or float32, one large
+on; off is faster). If more than one setting of TRL's own makes sense here (bf16 autocast or float32, one large
 micro-batch or TRL's default of 8 rows accumulated), every one is tried and the fastest is measured.
 """
 
@@ -21,7 +21,7 @@ ROWS_BY_DEFAULT = 8
 
 
 def arguments(batch: int, *, bf16: bool, micro_batch: int | None = None) -> dict[str, Any]:
-    """Settings of a Trainer for updates of `batch` rows."""
+    """Return the settings of a Trainer for updates of `batch` rows."""
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
     rows = min(micro_batch or batch, batch)
@@ -51,7 +51,7 @@ def arguments(batch: int, *, bf16: bool, micro_batch: int | None = None) -> dict
 def candidates(
     batch: int, run: Callable[[dict[str, Any]], Callable[[Beat], Any]], *, quick: bool
 ) -> dict[str, Callable[[], Stepper]]:
-    """The ways in which TRL could be run here, by name; with `quick` only the first."""
+    """Return the ways in which TRL could be run here, by name; with `quick` only the first."""
     ways = settings_tried(batch, quick=quick)
     return {name: partial(Stepper, run(given)) for name, given in ways.items()}
 
@@ -67,7 +67,7 @@ def settings_tried(batch: int, *, quick: bool) -> dict[str, dict[str, Any]]:
 
 
 def train(trainer: Any, beat: Beat) -> None:
-    """`trainer.train()`, with a beat at the end of every step."""
+    """Run `trainer.train()`, with a beat at the end of every step."""
     from transformers import TrainerCallback
 
     class Beats(TrainerCallback):  # type: ignore[misc, unused-ignore]

@@ -1,7 +1,7 @@
-"""Completions that each verifier by rule takes in a second of one core.
+"""Completions a second that each verifier by rule processes on one core.
 
 A round of completions as policies write them: a few right, a few wrong, some without an answer, workings of a hundred
-words. The limit is what was set out for exact answers, choices, forms and lengths; the others are only measured.
+words. The limit is the target for exact answers, choices, forms and lengths; the others are only measured.
 """
 
 from __future__ import annotations
@@ -38,41 +38,41 @@ from models.rewards.written_tests import WrittenTests
 from models.sandbox.settings import SandboxSettings
 
 WANTED = 20_000
-"""Completions a second on one core."""
+"""Target of completions a second on one core."""
 ROUND, GROUP, WORDS = 4096, 8, 100
 """Completions of a round and of a prompt, and words of a working."""
 WORLD = cast(World, SimpleNamespace(learner=SimpleNamespace(updates=0)))
-"""Rules read no models; one asks how often the policy was updated."""
+"""World without models; rules read only the number of the policy's updates."""
 
 
 Said = Callable[[int], str]
-"""What a completion states, by its number: every number its own text, where what was asked before is remembered."""
+"""Statement of a completion, by its number: every number has its own text, so that cached results are not used."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A verifier, the problem of all its completions, and what they state."""
+    """A verifier, the problem of all its completions, and their statements."""
 
     reward: Reward
     problem: Problem
     said: Said
     marked: bool = False
-    """Whether a mark is set out to be reached."""
+    """Whether there is a target."""
     working: str = "take 3 and 4 ; 3 + 4 = 7 ; " * (WORDS // 11)
-    """What stands before the answer."""
+    """Text before the answer."""
     round: int = ROUND
     """Completions of a round."""
     sandboxed: bool = False
-    """Whether a worker of the sandbox does the work: then its clock counts, as its processes come and go."""
+    """Whether a worker of the sandbox does the work: then wall time counts, as its processes come and go."""
 
 
 def answered(answer: str, prompt: str = "") -> Problem:
-    """A problem with an answer alone."""
+    """Make a problem with an answer alone."""
     return Problem("p", prompt, answer)
 
 
 def in_turn(stated: Sequence[str]) -> Said:
-    """One after the other, again and again."""
+    """Return the statements one after the other, cyclically."""
     return lambda number: stated[number % len(stated)]
 
 
@@ -146,11 +146,11 @@ CASES = {
         sandboxed=True,
     ),
 }
-"""By the name of the verifier."""
+"""Cases by the name of the verifier."""
 
 
 def rollouts_of(case: Case, count: int, begin: int = 0) -> list[Rollout]:
-    """A round for a verifier, of completions from number `begin` on."""
+    """Make a round for a verifier, of completions from number `begin` on."""
     problems = [replace(case.problem, id=f"p{number}") for number in range(-(-count // GROUP))]
     made = Rollout(problems[0], 0, (1,) * WORDS, None, "", True)
     return [
@@ -166,7 +166,7 @@ def rollouts_of(case: Case, count: int, begin: int = 0) -> list[Rollout]:
 
 
 def measure(settings: Settings, name: str) -> list[Row]:
-    """A row a verifier; `ours` are completions a second."""
+    """Measure a row a verifier; `ours` are completions a second."""
     return [_row(settings, verifier, case) for verifier, case in CASES.items()]
 
 
@@ -196,6 +196,6 @@ def _rate(case: Case, rollouts: Sequence[Rollout]) -> float:
 
 
 def _spent() -> float:
-    """Seconds of the processor that this process and those that compare expressions have had, whoever else uses it."""
+    """Return the processor seconds of this process and of those that compare expressions, other processes left out."""
     times = psutil.Process().children(recursive=True)
     return time.process_time() + sum(sum(child.cpu_times()[:2]) for child in times)

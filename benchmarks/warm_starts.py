@@ -1,7 +1,7 @@
-"""Where a training outside the pipeline begins: prepared data and warm-started policies, made once below a folder.
+"""Starting points of trainings outside the pipeline: prepared data and warm-started policies, made once in a folder.
 
-The data are made and prepared as params.yaml has them, or prepared from a user's files, without versions or validation;
-the warm start is that of the recipe, its tokenizer fitted to the data. It needs models/ alone.
+The data are made and prepared by params.yaml, or prepared from a user's files, without versions or validation; the warm
+start is that of the recipe, its tokenizer fitted to the data. It needs models/ alone.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ class Work:
 
     folder: Path
     task: str = TASK
-    """The data set, one of those that are made here."""
+    """Name of the data set, one of those that are made here."""
     given: DataSettings | None = None
-    """A user's files instead of it."""
+    """A user's files instead of the data set."""
 
     @property
     def data(self) -> Path:
-        """The prepared data set as params.yaml has it, or of the given files, made when it is first asked for."""
+        """The prepared data set of params.yaml, or of the given files, made on first use."""
         if self.given is not None:
             return self._of_files(self.given)
         place = self.folder / f"prepared_{digest(read_section(PARAMS, self.task), code_digest())[:12]}"
@@ -63,7 +63,7 @@ class Work:
         return place
 
     def _of_files(self, settings: DataSettings) -> Path:
-        """The prepared data set of a user's files, made when it is first asked for."""
+        """Return the prepared data set of a user's files, made on first use."""
         files = (*files_of(settings.path or ()), *files_of(settings.test_path or (), "data.test_path"))
         made_of = digest(settings.model_dump(mode="json"), [sha256_of(file) for file in files])
         place = self.folder / f"prepared_{made_of[:12]}"
@@ -81,7 +81,7 @@ class Work:
             make_arithmetic.write(checked(ArithmeticSettings, section, where), raw)
 
     def start(self, recipe: Recipe) -> Path:
-        """The warm-started policy of the recipe's data, policy and seed, made when it is first asked for.
+        """Return the warm-started policy of the recipe's data, policy and seed, made on first use.
 
         Raises:
             UserError: the recipe has no warm start, or begins with a model that is given.
@@ -111,12 +111,12 @@ class Work:
         return place
 
     def autocast(self, recipe: Recipe, model: nn.Module) -> torch.dtype | None:
-        """What the recipe's precision means for a model on this machine, measured once; None: plain float32."""
+        """Return the dtype of the recipe's precision for a model on this machine, measured once; None: float32."""
         return autocast_of(chosen_precision(recipe.policy.precision, model, self.folder / "precision"))
 
 
 def _put(made: Path, place: Path) -> None:
-    """Move what was made to its place, where it stands whole; another process may have been first, with the same."""
+    """Move what was made to its place, complete; another process may have been first, with the same content."""
     try:
         made.rename(place)
     except OSError:

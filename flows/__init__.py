@@ -1,5 +1,5 @@
-"""What a person runs or schedules: Prefect flows and the command line."""
+"""Prefect flows and the command line: what users run or schedule."""
 
 from flows.runtime.environment import prepare_environment
 
-prepare_environment()  # before whatever is imported of this package imports Prefect
+prepare_environment()  # before any module of this package imports Prefect

@@ -1,4 +1,4 @@
-"""The command line: `rewardflow COMMAND`. What each command does stands in flows/commands/; here is what they share."""
+"""The command line: `rewardflow COMMAND`. The commands are in flows/commands/; this file has what they share."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ app = typer.Typer(
 _debug = False
 
 INTERRUPTED = 130
-"""Exit status with which typer ends after Ctrl-C."""
+"""Exit status of typer after Ctrl-C."""
 
 GROUPS = (training, measuring, catalogue, review, registry, approval, serving, operation, storage)
-"""Files of commands, in the order of `rewardflow --help`; a new command is a function in one of them."""
+"""Files of commands, in the order of `rewardflow --help`. A new command is a function in one of them."""
 
 for _group in GROUPS:
     for _command in _group.COMMANDS:
@@ -78,9 +78,9 @@ def options(
 
 
 def main() -> None:
-    """Entry point: a UserError becomes one line and exit status 1, Ctrl-C and SIGTERM one line and their status.
+    """Run the command line. A UserError gives one line and exit status 1; Ctrl-C and SIGTERM one line and their status.
 
-    With --debug everything shows its traceback.
+    With --debug, every error shows its traceback.
     """
     collection.postpone()
     interrupt.install()
@@ -99,16 +99,16 @@ def main() -> None:
 
 
 def ending(error: BaseException) -> tuple[int, str]:
-    """Exit status of a command that ended with `error`, and the line that says why; "" where all was said."""
+    """Return the exit status for `error` and the line to print; "" if the error was reported before."""
     asked = interrupt.asked()
     if asked is None and (isinstance(error, KeyboardInterrupt) or getattr(error, "code", 0) == INTERRUPTED):
-        asked = signal.SIGINT  # where another handler stood
+        asked = signal.SIGINT  # another handler was installed
     if asked is not None:  # whatever was raised over it
         return interrupt.status(asked), f"\n{interrupt.WORDS[asked]}"
     if isinstance(error, SystemExit):
         return error.code if isinstance(error.code, int) else int(error.code is not None), ""
     if not isinstance(error, UserError) and (out_of_space(error) or is_full(state_folder())):
-        error = no_space(state_folder())  # however the server that could not write put it
+        error = no_space(state_folder())  # in whichever words the server reported it
     error = console.without_prefect(error) or error
     if isinstance(error, UserError):
         return 1, f"error: {error}"

@@ -1,4 +1,4 @@
-"""Several recipes trained on the same budget, over several seeds, and compared: which is better, and how surely."""
+"""The flow that trains several recipes on the same budget with several seeds, and compares them with intervals."""
 
 from __future__ import annotations
 
@@ -35,22 +35,22 @@ def compare(
     budget: int | None = None,
     smoke: bool = False,
 ) -> tuple[str, list[Standing], list[Cost], list[str]]:
-    """Train every recipe with every seed and compare a held-out metric. Nothing is registered as a policy.
+    """Train every recipe with every seed and compare a held-out metric. No policy is registered.
 
     Args:
-        recipes: paths or names; the first is the one that the others are compared with.
+        recipes: paths or names; the others are compared with the first.
         overrides: `key.path=value` each, for all of them.
-        seeds: trainings of each.
-        metric: of the evaluation, such as sampled_accuracy or pass_at_4.
+        seeds: trainings of each recipe.
+        metric: metric of the evaluation, such as sampled_accuracy or pass_at_4.
         budget: completions of each training; None: the smallest of the recipes' own budgets.
-        smoke: make every recipe small; its runs stand in an experiment of their own.
+        smoke: make every recipe small; its runs are in an experiment of their own.
 
     Returns:
-        The MLflow run, of every recipe how it stands and what it cost, and of every training whose policy did not learn
-        its method, seed and why, one line each.
+        The MLflow run; the standing and the cost of every recipe; and one line for every training whose policy did not
+        learn, with its method, seed and reason.
 
     Raises:
-        UserError: see models.recipe.comparison.contenders; or the data turn out to lack the metric.
+        UserError: see models.recipe.comparison.contenders; or the data lack the metric.
     """
     chosen = contenders(recipes, overrides or [], seeds, metric, budget, smoke)
     experiment = chosen[0].recipe.name
@@ -112,7 +112,7 @@ def _trained(contender: Contender, seed: int, home: Path, parent: str) -> Traini
 
 
 def not_learned(method: str, done: Sequence[Training]) -> list[str]:
-    """The trainings of a method, one a seed from 0 on, that collapsed or left the policy as it was, one line each."""
+    """Return one line per training of a method, seeds from 0, whose policy collapsed or did not change."""
     whys = [why_not_learned(training.tuned) if training.tuned else "" for training in done]
     return [f"{method}, seed {seed}: {why}" for seed, why in enumerate(whys) if why]
 
@@ -126,11 +126,11 @@ def _score(training: Training, metric: str) -> float:
 
 
 def cost_of(contender: Contender, trainings: list[list[Row]]) -> Cost:
-    """What a method was given, and the seconds and tokens of its rounds, the mean over trainings.
+    """Return a method's budget, and the mean seconds and tokens of its rounds over its trainings.
 
     Args:
-        contender: the method, with the rounds that were granted.
-        trainings: the journal of each, row by row.
+        contender: the method, with the rounds of its budget.
+        trainings: the journal of each training, row by row.
     """
     rows = [row.metrics for journal in trainings for row in journal]
     count = len(trainings)
@@ -138,6 +138,6 @@ def cost_of(contender: Contender, trainings: list[list[Row]]) -> Cost:
     tokens = sum(row.get("speed/round", 0.0) * row.get("seconds/round", 0.0) for row in rows) / count
     if not contender.recipe.open_ended:
         return Cost(contender.rounds, contender.completions, contender.updates, seconds, tokens)
-    rounds = round(len(rows) / count)  # fewer than granted: what is drawn beside counts against the budget
+    rounds = round(len(rows) / count)  # fewer than granted: additional draws count against the budget
     completions = round(sum(row.get("rollouts/completions", 0.0) for row in rows) / count)
     return Cost(rounds, completions, contender.updates * rounds // contender.rounds, seconds, tokens)

@@ -1,4 +1,4 @@
-"""What `rewardflow diff` prints: a difference as lines for a terminal."""
+"""Output of `rewardflow diff`: a difference as lines for a terminal."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from tasks.registered.evaluation_difference import FlippedAnswer
 
 LONGEST = 60
-"""Characters of a value that are printed whole."""
+"""Maximum length of a value that is printed whole, characters."""
 MOST = 8
 """Entries of a kind that are printed; the page and --json have all."""
 INDENT = "  "
 
 
 def difference_lines(said: Difference) -> str:
-    """All that differs, section by section."""
+    """Return all differences as text, section by section."""
     from tasks.pages.description import number
 
     lines = [f"{said.before}  ->  {said.after}", "", *_code(said.code), *_data(said)]
@@ -45,7 +45,7 @@ def difference_lines(said: Difference) -> str:
 
 
 def write_page(file: Path, said: Difference) -> None:
-    """Write the page with every row and answer.
+    """Write the HTML page with every row and answer.
 
     Raises:
         UserError: the file cannot be written.
@@ -61,7 +61,7 @@ def write_page(file: Path, said: Difference) -> None:
 
 
 def setting_lines(title: str, settings: Sequence[Setting]) -> list[str]:
-    """Named values that differ; of long ones the words that differ."""
+    """Return one line per setting that differs; for long values, the words that differ."""
     if not settings:
         return [f"{title}: no difference"]
     return [f"{title}: {len(settings)} differ", *_indented(columns([_row(entry) for entry in settings]))]

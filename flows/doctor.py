@@ -1,6 +1,6 @@
-"""What stands between this machine and a run, found in seconds: each finding with what mends it.
+"""Checks of this machine before a run, made in seconds: each finding comes with its remedy.
 
-Nothing heavy is imported: versions are read from the metadata of installed packages, the build of torch from its
+No large package is imported: versions are read from the metadata of installed packages, the build of torch from its
 version. `deep=True` imports torch and vLLM as well, which takes about ten seconds and finds broken builds.
 """
 
@@ -38,12 +38,12 @@ from tasks.tracking.schema import schema_of
 from tasks.tracking.store import wished
 
 DISK_GIB = 5.0
-"""Free disk space below which a run may not find room for its checkpoints, GiB."""
+"""Minimum free disk space, GiB; with less, a run may not find room for its checkpoints."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at. `mend` says what to do about it; it is empty where nothing needs doing."""
+    """Result of one check. `mend` is the remedy; it is empty if nothing needs to be done."""
 
     name: str
     ok: bool
@@ -52,11 +52,11 @@ class Finding:
 
 
 def diagnose(root: Path | None = None, home: Path | None = None, deep: bool = False) -> list[Finding]:
-    """Look at everything a run needs.
+    """Check everything that a run needs.
 
     Args:
-        root: the checkout; the folder above this file where it is not given.
-        home: the state folder; that of the environment where it is not given.
+        root: the checkout; by default the folder above this file's folder.
+        home: the state folder; by default that of the environment.
         deep: import torch and vLLM too.
     """
     root = root or Path(__file__).resolve().parents[1]
@@ -82,7 +82,7 @@ def diagnose(root: Path | None = None, home: Path | None = None, deep: bool = Fa
 
 
 def table(findings: list[Finding]) -> str:
-    """The findings as aligned lines; what is not well is followed by what mends it."""
+    """Return the findings as aligned lines; a bad finding is followed by its remedy."""
     width = max(len(finding.name) for finding in findings)
     return "\n".join(_lines(findings, width))
 
@@ -111,7 +111,7 @@ def _locked_versions(root: Path) -> Finding:
     wrong = [
         f"{name} {installed.get(normal_name(name), 'missing')} instead of {version}"
         for name, version in locked.items()
-        # A local part such as +cpu tells the build, not the version.
+        # A local part such as +cpu names the build, not the version.
         if installed.get(normal_name(name), "").partition("+")[0] != version
     ]
     if not wrong:
@@ -233,7 +233,7 @@ def _tracking_store(home: Path) -> Finding:
 
 
 def _server(title: str, port: int, home: Path) -> Finding:
-    """The server that the environment names; else the port on which `rewardflow ui` would start one."""
+    """Check the server that the environment names; otherwise the port on which `rewardflow ui` would start one."""
     try:
         given = given_server(home, title.lower())
     except UserError as error:
@@ -267,7 +267,7 @@ def _remote(here: Path) -> Finding:
 
 
 def _s3_remotes(here: Path) -> dict[str, str | None]:
-    """Address of DATA_REMOTE and each S3 remote in DVC's configuration, with the endpoint where one is named there."""
+    """Return the addresses of DATA_REMOTE and of DVC's S3 remotes, each with its configured endpoint or None."""
     parser = configparser.ConfigParser(interpolation=None)
     parser.read([here / ".dvc" / "config", here / ".dvc" / "config.local"])
     remotes = [parser[section] for section in parser.sections() if section.strip("'").startswith("remote ")]
@@ -292,7 +292,7 @@ def _browser() -> Finding:
 
 
 def _existing(folder: Path) -> Path:
-    """The folder itself, or the nearest one above it that exists."""
+    """Return the folder itself, or the nearest folder above it that exists."""
     return next(parent for parent in (folder, *folder.parents) if parent.exists())
 
 

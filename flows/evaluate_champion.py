@@ -1,4 +1,4 @@
-"""The champion measured on the held-out data once more, so that a drift of data, engine or code shows."""
+"""The flow that evaluates the champion again on the held-out data, so that a drift of data, engine or code shows."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from tasks.tracking import by_hand, records, registry, runs, tags
 
 @flow(name="evaluate champion", flow_run_name="evaluate champion {recipe}")
 def evaluate_champion(recipe: RecipeName, overrides: Overrides = None, cluster: str | None = None) -> dict[str, float]:
-    """Measure the champion of a recipe again, whatever was measured before. Returns its metrics.
+    """Evaluate the champion of a recipe again, without reusing an earlier evaluation. Returns its metrics.
 
     Args:
         recipe: path or name of a recipe.
         overrides: `key.path=value` each.
-        cluster: address of the Ray cluster that the recipe's engines are placed on; None: this machine.
+        cluster: address of the Ray cluster on which the recipe's engines are placed; None: this machine.
 
     Raises:
         UserError: the recipe has no champion yet.

@@ -1,4 +1,4 @@
-"""A policy measured with a strategy of evaluation, and by itself beside it."""
+"""The flow that evaluates a policy with and without an evaluation strategy."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tasks.tracking import records, runs, tags
 
 @dataclass(frozen=True)
 class Compared:
-    """Both evaluations, and where they stand."""
+    """Both evaluations, and the run that has them."""
 
     run: str
     plain: StepResult
@@ -32,7 +32,7 @@ class Compared:
 
 @flow(name="evaluate strategy", flow_run_name="evaluate {policy} with {strategy}")
 def evaluate_strategy(policy: str, strategy: str, recipe: str, overrides: Overrides = None) -> Compared:
-    """Measure a policy with a strategy, on the problems and in the episodes of a recipe, beside the policy alone.
+    """Evaluate a policy with and without a strategy, on the problems and in the episodes of a recipe.
 
     Args:
         policy: NAME/VERSION of a registered model, or a model folder.
@@ -41,7 +41,7 @@ def evaluate_strategy(policy: str, strategy: str, recipe: str, overrides: Overri
         overrides: `key.path=value` each; those below `strategy.` are the strategy's settings.
 
     Raises:
-        UserError: there is no such policy, strategy or recipe, or they do not fit together.
+        UserError: the policy, strategy or recipe does not exist, or they do not fit together.
     """
     chosen, own = read_strategy(strategy, overrides or [])
     with open_flow("evaluate", recipe, own) as opened:

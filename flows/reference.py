@@ -1,4 +1,4 @@
-"""The page docs/commands.md: commands, environment variables and tags, read off the program that has them."""
+"""The page docs/commands.md: commands, environment variables and tags, generated from the program itself."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ VARIABLES: Mapping[str, str] = {
     "VLLM_API_KEY": "key that `rewardflow serve` asks of its clients",
     "OMP_NUM_THREADS": "threads of a process; if unset, 1 for a policy of less than a million weights, else one a core",
 }
-"""Environment variables that a user sets, and what each means."""
+"""Environment variables that a user sets, and their meaning."""
 
 
 def as_markdown(program: Any) -> str:
-    """The page of the guide.
+    """Return the page docs/commands.md as Markdown.
 
     Args:
         program: the command line, as typer makes it of its app.
@@ -66,15 +66,15 @@ def as_markdown(program: Any) -> str:
 
 
 def _commands(command: Any, name: str) -> Iterator[str]:
-    """A section for each command at or below `command`."""
-    inner: Mapping[str, Any] = getattr(command, "commands", {})  # of a group alone
+    """Yield the lines of a section for each command at or below `command`."""
+    inner: Mapping[str, Any] = getattr(command, "commands", {})  # only a group has commands
     for word, below in inner.items():
         yield from _commands(below, f"{name} {word}")
     if inner:
         return
     needed = [it for it in command.params if it.param_type_name == "argument" or it.required]
     more = ["[OPTIONS]"] if len(needed) < len(command.params) else []
-    last = [it for it in needed if it.nargs == -1 and not it.required]  # behind `--`
+    last = [it for it in needed if it.nargs == -1 and not it.required]  # after `--`
     usage = " ".join([name, *(_usage(it) for it in needed if it not in last), *more, *map(_usage, last)])
     yield from ("", f"## {name}", "", f"    {usage}", "", inspect.cleandoc(command.help))
     if command.params:
@@ -83,7 +83,7 @@ def _commands(command: Any, name: str) -> Iterator[str]:
 
 
 def _usage(parameter: Any) -> str:
-    """An argument, or an option that must be given, as it is typed."""
+    """Return an argument or a required option, as a user types it."""
     word = (parameter.metavar or parameter.name.upper()).strip("[].") + ("..." if parameter.nargs == -1 else "")
     if parameter.param_type_name == "option":
         return f"{parameter.opts[0]} {word}"
@@ -102,7 +102,7 @@ def _row(parameter: Any) -> str:
 
 
 def _kind(hint: Any) -> str:
-    """A type in the words of a reader."""
+    """Return the name of a type for the reader of the page."""
     inner = [it for it in typing.get_args(hint) if it is not type(None)]
     if typing.get_origin(hint) in (typing.Union, UnionType):
         return _kind(inner[0])
@@ -114,10 +114,10 @@ def _kind(hint: Any) -> str:
 
 
 def documented(module: ModuleType) -> Iterator[tuple[str, str]]:
-    """The constants of a module that are texts with a documentation string below: value and first sentence.
+    """Yield the value and the documentation of each text constant of a module that has a documentation string below it.
 
     Raises:
-        UserError: its source is not there.
+        UserError: the source of the module is not installed.
     """
     try:
         body = ast.parse(inspect.getsource(module)).body

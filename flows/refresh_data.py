@@ -1,4 +1,4 @@
-"""The data made and prepared anew where anything it depends on changed, validated, and kept as a version."""
+"""The flow that updates a recipe's data: what changed is made and prepared again, validated and kept as a version."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from tasks.tracking import records, runs
 
 @flow(name="refresh data", flow_run_name="refresh data {recipe}")
 def refresh_data(recipe: RecipeName, overrides: Overrides = None) -> str:
-    """Bring the data of a recipe up to date, validate it and push it to the DVC remote. Returns its digest.
+    """Bring the data of a recipe up to date, validate them and push them to the DVC remote. Returns their digest.
 
-    Where no training of the recipe has read this version, an event says so: deployments with a trigger on it begin.
+    If no training of the recipe has read this version, an event is sent that starts deployments with a trigger on it.
 
     Args:
         recipe: path or name of a recipe.

@@ -1,4 +1,4 @@
-"""A registered version trained again, apart from everything: in a folder and a tracking store of its own."""
+"""The training of a registered version again, isolated from all others: in its own folder and tracking store."""
 
 from __future__ import annotations
 
@@ -22,31 +22,31 @@ from tasks.host.code_version import code_version
 from tasks.tracking import runs, store, tags
 
 APART = "reproductions"
-"""Folder in the state folder of what is made again; deleted when it was compared."""
+"""Folder in the state folder for reproductions, which are deleted after the comparison."""
 
 
 @dataclass(frozen=True)
 class MadeAgain:
-    """What a training left."""
+    """Results of a training."""
 
     folder: Path
     """The model folder."""
     metrics: Mapping[str, float]
-    """Of its evaluation."""
+    """Metrics of its evaluation."""
 
 
 @contextmanager
 def made_again(
     label: str, name: str, recipe: Recipe, precisions: Mapping[str, Precision], keep: bool
 ) -> Iterator[MadeAgain]:
-    """Train a recipe from its data on and evaluate the policy, whatever was made before; nothing is registered.
+    """Train a recipe from its data and evaluate the policy, without reusing earlier results; nothing is registered.
 
     Args:
-        label: what is made again.
-        name: of the folder, the same each time: what a killed one left goes.
-        recipe: with a base that is no address of the registry.
-        precisions: shape of a model -> the precision that it learns in where the recipe leaves that open.
-        keep: whether what was made stays when it is no longer used.
+        label: version that is trained again.
+        name: name of the folder, the same each time: the remains of a killed run are deleted.
+        recipe: its base must not be an address of the registry.
+        precisions: shape of a model -> the precision of its training if the recipe leaves that open.
+        keep: whether to keep the results at the end.
     """
     apart = writable_state_folder() / APART / name
 

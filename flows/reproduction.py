@@ -1,4 +1,4 @@
-"""What `rewardflow reproduce` does around the training, and what it says."""
+"""The checks of `rewardflow reproduce` before the training, and its output."""
 
 from __future__ import annotations
 
@@ -27,31 +27,31 @@ if TYPE_CHECKING:
     from tasks.tracking.recorded import Recorded
 
 MOST = 10
-"""Tensors and metrics that are printed."""
+"""Maximum number of tensors and of metrics that are printed."""
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """A version that can be made again here."""
+    """A version that can be trained again here."""
 
     said: Recorded
     recipe: Recipe
-    """As it was asked for."""
+    """The recipe as recorded: its file with its overrides."""
     to_train: Recipe
-    """With the base as a folder."""
+    """The recipe with its base as a folder."""
     precisions: dict[str, Precision]
     """See `tasks.registered.reproducible.recorded_precisions`."""
     data: str
     original: Path
-    """The version's model folder."""
+    """Model folder of the version."""
     around: Surroundings
 
 
 def wanted_version(version: str, model: Callable[[], str], root: Path) -> Wanted:
-    """All that is needed to make a version again.
+    """Return everything that is needed to train a version again.
 
     Raises:
-        UserError: it cannot be made again here; says why, and what to do.
+        UserError: it cannot be trained again here; the message gives the reason and a remedy.
     """
     said = recorded.recorded(version, model)
     if said.version is None:
@@ -79,7 +79,7 @@ def wanted_version(version: str, model: Callable[[], str], root: Path) -> Wanted
 
 
 def warning(around: Surroundings) -> str:
-    """What decides bits and is not as it was, in one line; empty where there is none."""
+    """Return one line with the changes of the machine that may change bits; empty if there are none."""
     if not around.deciding:
         return ""
     facts = "; ".join(
@@ -90,7 +90,7 @@ def warning(around: Surroundings) -> str:
 
 
 def reproduction_lines(made: Reproduction) -> str:
-    """What is the same and what differs; the last line is the verdict."""
+    """Return the lines with what is the same and what differs; the last line is the verdict."""
     from flows.difference import setting_lines
 
     lines = [f"{made.version}, made again at commit {made.commit[:8]} with data {made.data[:8]}"]
@@ -115,7 +115,7 @@ def reproduction_lines(made: Reproduction) -> str:
 
 
 def as_json(made: Reproduction) -> str:
-    """All of it, with the verdict."""
+    """Return the whole result with the verdict as JSON."""
     return json.dumps({"identical": made.identical, **asdict(made)}, indent=1, ensure_ascii=False)
 
 

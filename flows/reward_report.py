@@ -1,4 +1,4 @@
-"""A reward model held against the truth: what a policy that learns from it would be led by."""
+"""The flow that tests a reward model: in which directions it would lead a policy that learns from it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tasks.tracking import records, runs
 
 @dataclass(frozen=True)
 class Reported:
-    """The report, and where it stands."""
+    """The report, and the run that has it."""
 
     run: str
     result: StepResult
@@ -44,7 +44,7 @@ def reward_report(
         overrides: `key.path=value` each.
 
     Raises:
-        UserError: there is no such model, policy or recipe.
+        UserError: the model, a policy or the recipe does not exist.
     """
     with open_flow("reward report", recipe, overrides or []) as opened:
         rewarded = registered_reward_model(model)

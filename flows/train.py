@@ -1,6 +1,6 @@
 """The main flow: data, validation, warm start, reward model, reinforcement learning, evaluation, promotion.
 
-A step whose inputs, settings and code are unchanged is not run again; its result of the last time is taken.
+A step whose inputs, settings and code are unchanged does not run again; its earlier result is reused.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from tasks.tracking.verdict_record import HandJudgement, decided
 
 @dataclass
 class Outcome:
-    """What a run of the flow leaves for whoever started it."""
+    """Result of a run of the flow, for its caller."""
 
     run_id: str
     steps: list[StepResult] = field(default_factory=list)
     promotion: Promotion | None = None
-    """None where the recipe ends before reinforcement learning."""
+    """None if the recipe ends before reinforcement learning."""
     model: str = ""
     """Registered name of the policies."""
     unpinned: str = ""
-    """Why no commit holds what was run; empty where a commit does."""
+    """Why no commit pins what was run; empty if one does."""
     by_hand: HandJudgement | None = None
-    """What the gate says of a champion that a person set; None where none waits for its word."""
+    """The gate's judgement of a champion that a person set; None if none waits to be judged."""
     collapsed: str = ""
-    """Why the policy did not learn, collapsed or unchanged, in one sentence; empty where it did."""
+    """Why the policy did not learn (collapsed or unchanged), in one sentence; empty if it did."""
 
 
 @flow(name="train", flow_run_name="train {recipe}", validate_parameters=True)
@@ -54,14 +54,14 @@ def train(
     cluster: str | None = None,
     resume: bool = False,
 ) -> Outcome:
-    """Run a recipe from data to promoted model.
+    """Run a recipe, from the data to the promoted model.
 
     Args:
         recipe: path or name of a recipe.
         overrides: `key.path=value` each.
         refresh: run every step again, cached or not.
-        cluster: address of the Ray cluster that the recipe's `placement` is placed on; None: this machine.
-        resume: refuse where the training that was cut off cannot be gone on with, in place of beginning anew.
+        cluster: address of the Ray cluster on which the recipe's `placement` is placed; None: this machine.
+        resume: raise if the interrupted training cannot be resumed, instead of starting from the beginning.
     """
     with open_flow("train", recipe, overrides or []) as opened:
         outcome, validated = run_steps(opened, refresh, cluster, resume)
@@ -75,7 +75,7 @@ def train(
 def run_steps(
     opened: Opened, refresh: bool, cluster: str | None = None, resume: bool = False
 ) -> tuple[Outcome, StepResult]:
-    """The steps, one after the other. Returns the outcome and the result of the validation."""
+    """Run the steps one after the other. Returns the outcome and the result of the validation."""
     recipe, run = opened.recipe, opened.run_id
     noticed = notice_champion(run, policy_name(recipe))
     with shared_engine(recipe.placement, cluster):
@@ -88,11 +88,11 @@ def run_steps(
             return outcome, validated
         outcome.collapsed = why_not_learned(tuned)
         outcome.unpinned = facts.get(UNPINNED, "")
-        if noticed := notice_champion(run, outcome.model, noticed):  # a training is long
+        if noticed := notice_champion(run, outcome.model, noticed):  # it may have changed during the training
             facts["champion"] = noticed
         champion = registry.champion(outcome.model)
         shown, gate = evaluate_splits(training, champion, outcome.model)
-        # Before the candidate's look: one that was cut off goes on only as long as no other was taken.
+        # Before the candidate's look at the data: an interrupted look can resume only before another one is taken.
         outcome.by_hand = judge_by_hand(training, gate, outcome.model)
     no_anchor = why_no_anchor(champion, outcome.model)
     promotion = outcome.promotion = promote(
@@ -106,7 +106,7 @@ def run_steps(
 
 
 def why_no_anchor(champion: registry.VersionInfo | None, model: str) -> str:
-    """What stands in the verdict where no anchor but the champion itself was measured."""
+    """Return why the verdict has no anchor other than the champion itself."""
     if champion is None and not aliases.history(model):
         return "there is no anchor before the first promotion"
     if champion is not None and registry.ANCHOR in champion.aliases:
@@ -117,17 +117,17 @@ def why_no_anchor(champion: registry.VersionInfo | None, model: str) -> str:
 def evaluate_splits(
     training: Training, champion: registry.VersionInfo | None, model: str
 ) -> tuple[dict[str, StepResult], dict[str, OnGate]]:
-    """Role -> evaluation: base, candidate and champion on validation, the last two for the verdict.
+    """Return role -> evaluation: base, candidate and champion on validation, the last two also for the verdict.
 
-    For the verdict the anchor is measured too, whether or not there is a champion; without one the base model stands in
-    for it. A candidate with the champion's weights was judged before.
+    The anchor is evaluated for the verdict too, whether or not there is a champion. Without a champion, the base model
+    takes its role. A candidate with the champion's weights was judged before.
     """
     warmed, tuned = training.warmed, training.tuned
     assert tuned is not None, "the recipe has a schedule"
     base = made_policy(warmed)
     shown = {"base": training.evaluated("base", base), "candidate": training.evaluated_candidate()}
     gate = {"candidate": training.for_verdict("candidate", made_policy(tuned))}
-    # Its champion may have been killed between the alias and the verdict: then it is judged as the first time.
+    # The champion's run may have been killed between alias and verdict: then it is judged like the first time.
     unjudged = champion is not None and decided(champion) is None
     same = champion is not None and champion.tags.get(tags.WEIGHTS_SHA256) == tuned.digest
     if same and not unjudged:

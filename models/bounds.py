@@ -12,33 +12,33 @@ from pydantic import BaseModel, Field
 from models.errors import shortened
 
 LARGEST = 2**32 - 1
-"""No number of a recipe is larger: what is meant to be unbounded has `null`."""
+"""The largest number of a recipe: a setting without a bound has `null`."""
 
 Positive = Annotated[int, Field(ge=1, le=LARGEST)]
-"""A count of which there must be one at least."""
+"""A count of at least one."""
 
 Count = Annotated[int, Field(ge=0, le=LARGEST)]
-"""How many of something, or none."""
+"""A count of at least zero."""
 
 Seed = Annotated[int, Field(ge=0, le=LARGEST)]
-"""A seed that every random generator takes."""
+"""A seed that every random generator accepts."""
 
 Temperature = Annotated[float, Field(gt=0, le=100)]
-"""Of sampling. At zero all completions of a prompt are the same, and nothing is learned from them."""
+"""Temperature of sampling. At zero all completions of a prompt are the same, and nothing is learned from them."""
 
 Number = Annotated[float, Field(ge=-LARGEST, le=LARGEST)]
-"""Any number but those that stand for none."""
+"""Any finite number from -`LARGEST` to `LARGEST`."""
 
 Share = Annotated[float, Field(ge=0, le=1)]
-"""Part of a whole."""
+"""A share of a whole, in [0, 1]."""
 
 
 def require_finite(value: Any, path: str = "") -> None:
-    """Make sure that every number in a value is finite and at most `LARGEST` either way.
+    """Check that every number in a value is finite and at most `LARGEST` in magnitude.
 
     Args:
-        value: mappings, lists, sections and parts, one inside of the other.
-        path: where it stands.
+        value: mappings, lists, sections and parts, nested in one another.
+        path: of the value in the recipe.
 
     Raises:
         ValueError: one is not; the message begins with its path.

@@ -1,4 +1,4 @@
-"""Where the learner runs, and an engine in its process."""
+"""The device of the learner, and of an engine in its process."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ Model = TypeVar("Model", bound=nn.Module)
 
 
 def device() -> torch.device:
-    """The GPU where there is one."""
+    """Return the GPU if there is one, else the CPU."""
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def has_gpu() -> bool:
-    """Whether that is one: what suits a GPU is chosen by it. (What calls CUDA itself asks torch for CUDA.)"""
+    """Return whether the device is a GPU, for choices that suit one. (Calls of CUDA itself ask torch for CUDA.)"""
     return device().type != "cpu"
 
 
 def on_device(model: Model) -> Model:
-    """`model`, moved there in place."""
+    """Move `model` to the device, in place."""
     nn.Module.to(model, device())
     return model

@@ -1,5 +1,4 @@
-"""The state folder, and a full disk: recognised in whatever error wraps it, and reported in one line that names the
-file."""
+"""The state folder, and detection of a full disk in any error that wraps it, reported in a line that names the file."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ from pathlib import Path
 from models.errors import UserError
 
 SAYINGS = ("No space left on device", "os error 28", "database or disk is full", "Disk quota exceeded", "no space left")
-"""How safetensors, SQLite and servers put it where the error's number is lost."""
+"""Messages of safetensors, SQLite and servers for a full disk, for errors without the error's number."""
 
 LEAST_FREE = 64 * 2**20
 """Bytes below which a run does not begin: its databases and logs alone take half of that."""
@@ -23,7 +22,8 @@ FULL = 256 * 2**10
 
 
 def state_folder() -> Path:
-    """Folder of everything that stays on this machine: $REWARDFLOW_HOME, or .rewardflow in the working directory."""
+    """Return the folder of everything that stays on this machine: $REWARDFLOW_HOME, or .rewardflow in the working
+    directory."""
     return Path(os.environ.get("REWARDFLOW_HOME") or ".rewardflow").absolute()
 
 
@@ -39,7 +39,7 @@ def share_file(source: Path, target: Path) -> None:
 
 
 def out_of_space(error: BaseException) -> bool:
-    """Whether an error, or what caused it, says that the disk is full."""
+    """Return whether an error or one of its causes reports a full disk."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -51,7 +51,7 @@ def out_of_space(error: BaseException) -> bool:
 
 
 def is_full(folder: Path) -> bool:
-    """Whether the disk of `folder` has no room for another file."""
+    """Return whether the disk of `folder` has no room for another file."""
     try:
         return free(folder) < FULL
     except OSError:
@@ -59,19 +59,19 @@ def is_full(folder: Path) -> bool:
 
 
 def free(path: Path) -> int:
-    """Bytes that are free on the disk that holds `path`, or will hold it."""
+    """Return the free bytes on the disk that holds `path`, or will hold it."""
     above = (path, *path.absolute().parents)
-    there = next(folder for folder in above if os.path.exists(folder))  # Path.exists raises where it may not look
+    there = next(folder for folder in above if os.path.exists(folder))  # Path.exists raises without permission
     return shutil.disk_usage(there).free
 
 
 def no_space(path: Path) -> UserError:
-    """The error of a full disk under `path`."""
+    """Build the error of a full disk under `path`."""
     return UserError(f"{path}: no space left to write it ({free(path) // 2**20} MiB free); nothing half-written")
 
 
 def require_space(folder: Path) -> None:
-    """Refuse to begin where the disk is nearly full.
+    """Refuse to begin if the disk is nearly full.
 
     Raises:
         UserError: less than LEAST_FREE is free.
@@ -85,7 +85,7 @@ def require_space(folder: Path) -> None:
 
 @contextmanager
 def needs_space(path: Path) -> Iterator[None]:
-    """Inside, `path` is written: an error that comes from a full disk becomes the one line that says so.
+    """Convert an error of a full disk, raised while `path` is written inside the context, into a one-line error.
 
     Raises:
         UserError: the disk is full.

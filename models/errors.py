@@ -1,16 +1,16 @@
-"""The one exception for what a user can mend: its text is a single clear line, shown without a traceback."""
+"""The one exception for errors that a user can fix: its text is a single clear line, shown without a traceback."""
 
 from __future__ import annotations
 
 LONGEST_LINE = 600
-"""Characters of a finding; whatever a file holds, a terminal shows the end of the line."""
+"""Longest finding, in characters; longer ones are shortened so that a terminal shows the end of the line."""
 
 
 class UserError(Exception):
-    """Bad input or a missing condition. The message names the file, row, field or key, and what to do.
+    """Bad input or a missing condition. The message names the file, row, field or key, and how to fix it.
 
-    It is one line whatever was quoted in it: line ends and control characters become spaces, and what is longer than
-    LONGEST_LINE loses its middle. Of several findings each is held to that length by itself: none hides another.
+    It is always one line: line ends and control characters become spaces, and a finding longer than LONGEST_LINE loses
+    its middle. Each of several findings is limited to that length by itself: none hides another.
     """
 
     def __init__(self, *findings: str) -> None:
@@ -22,7 +22,7 @@ class UserError(Exception):
 
 
 def shortened(text: object, longest: int = 60) -> str:
-    """What a user wrote, for a message: its middle left out where it is longer than `longest` characters."""
+    """Shorten a user's text for a message: its middle is left out if it is longer than `longest` characters."""
     whole = str(text)
     if len(whole) <= longest:
         return whole
@@ -31,6 +31,6 @@ def shortened(text: object, longest: int = 60) -> str:
 
 
 def listed(names: list[str], most: int = 12) -> str:
-    """Names of a message, each shortened, the rest counted: `a, b, c and 7 more`; `none` where there are none."""
+    """List names for a message, each shortened, the rest counted: `a, b, c and 7 more`; `none` if there are none."""
     shown = ", ".join(shortened(name, 40) for name in names[:most]) or "none"
     return f"{shown} and {len(names) - most} more" if len(names) > most else shown

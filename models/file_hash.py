@@ -1,4 +1,4 @@
-"""What a file is known by: a hash of its content."""
+"""The hash of a file's content, by which the file is identified."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ from pathlib import Path
 
 
 def sha256_of(file: Path) -> str:
-    """Of its content, in hexadecimal digits."""
+    """Return the SHA-256 of a file's content, in hexadecimal digits."""
     with file.open("rb") as handle:
         return hashlib.file_digest(handle, "sha256").hexdigest()

@@ -1,4 +1,4 @@
-"""Numbers that somebody else gave, a program, an environment or a server: taken where training can hold them."""
+"""Numbers from outside (a program, an environment or a server), accepted only if training can represent them."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import Any
 from models.errors import shortened
 
 LARGEST = 3.4028234663852886e38
-"""The largest number of float32, in which rewards are held."""
+"""The largest number of float32, in which rewards are stored."""
 
 
 def finite(value: Any) -> float:
-    """A number that is given, as float32 can hold it.
+    """Convert a value to a number that float32 can represent.
 
     Raises:
-        ValueError: it is none, stands for none or is too large; the text shows it.
+        ValueError: it is not a number, is NaN or infinite, or is too large; the message shows it.
     """
     try:
         number = float(value)
-    except (TypeError, ValueError, OverflowError):  # a whole number may have any number of digits
+    except (TypeError, ValueError, OverflowError):  # an integer may have any number of digits
         number = float("nan")
     if not abs(number) <= LARGEST:
         raise ValueError(f"{_shown(value)} is no finite number")
@@ -26,7 +26,7 @@ def finite(value: Any) -> float:
 
 
 def finite_of_json(value: Any) -> float:
-    """As `finite`, of a value that JSON holds: a text and a truth value are no number."""
+    """Convert a value from JSON, as `finite` does, but refuse a text and a truth value."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError(f"{_shown(value)} is no finite number")
     return finite(value)
@@ -35,5 +35,5 @@ def finite_of_json(value: Any) -> float:
 def _shown(value: Any) -> str:
     try:
         return shortened(repr(value))
-    except ValueError:  # Python writes no whole number of thousands of digits
+    except ValueError:  # Python does not print an integer of thousands of digits
         return f"a {type(value).__name__} that is too long to write"

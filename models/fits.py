@@ -1,7 +1,7 @@
-"""The fits before a training, as data: what each of several processes opens for itself and makes with the others.
+"""The fits before a training, as data: the inputs that each of several processes opens, and their common results.
 
-As in `models.training`, nothing knows who started the processes: the first rank tells a `Watchers`, whose rounds are
-updates here. A fit keeps no checkpoints: its processes begin again where one of them is gone.
+As in `models.training`, a fit does not depend on how its processes were started: the first rank reports to a
+`Watchers`, whose rounds are updates here. A fit has no checkpoints: its processes begin again if one of them is lost.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ class _Fit:
     precision: Precision | Literal["auto"]
     trust_remote_code: bool
     recompute: bool = False
-    """Whether layers are read again for their backward pass; memory alone."""
+    """Whether layers are computed again for their backward pass; it changes only the memory."""
     start: Path
-    """The model folder that it begins with."""
+    """The model folder that the fit begins with."""
     precisions: Path
-    """Folder of what was measured of precisions, where the recipe leaves that open."""
+    """Folder of the measurements of precisions, if the recipe leaves the precision open."""
     result: Path
-    """The model folder that is made."""
+    """The model folder that is written."""
 
     settings: SupervisedSettings | RewardModelSettings
 
     def with_less(self, less: NeedsLess) -> Self:
-        """The same in less memory."""
+        """Return the same fit with less memory."""
         return replace(self, settings=replace(self.settings, token_budget=less.budget), recompute=less.recompute)
 
 
@@ -62,10 +62,10 @@ class SupervisedFit(_Fit):
 
     settings: SupervisedSettings
     adapter: LoraSettings | None
-    """What learns in place of the model's own weights; it is merged in at the end."""
+    """Adapter that learns instead of the model's own weights; it is merged in at the end."""
     train: Sequences
     judged: Sequences
-    """What the loss at the end is measured on."""
+    """Data on which the loss at the end is measured."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +75,7 @@ class RewardFit(_Fit):
     settings: RewardModelSettings
     pairs: Sequence[Pair]
     judged: Sequence[Pair]
-    """Those whose margins are wanted."""
+    """Pairs whose scores are returned."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +85,7 @@ class ProcessFit(_Fit):
     settings: RewardModelSettings
     solutions: Sequence[Solution]
     judged: Sequence[Solution]
-    """Those the values of whose steps are wanted."""
+    """Solutions whose step values are returned."""
 
 
 Measured = TypeVar("Measured")
@@ -94,17 +94,17 @@ OfRewards = TypeVar("OfRewards", RewardFit, ProcessFit)
 
 @dataclass(frozen=True)
 class Fitted(Generic[Measured]):
-    """What is known of a fit, beside the folder that was made."""
+    """The results of a fit, in addition to the folder that was written."""
 
     precision: Precision
-    """That it learned in."""
+    """Precision that it learned in."""
     measured: Measured
 
 
 def fit_demonstrations(
     fit: SupervisedFit, ranks: Ranks, open_engine: object, watchers: Watchers
 ) -> Fitted[dict[str, float]]:
-    """Fit with the other ranks and write the model to `fit.result`; no engine is asked.
+    """Fit with the other ranks and write the model to `fit.result`; no engine is used.
 
     Returns:
         See `fit_and_judge`.
@@ -128,7 +128,7 @@ def fit_demonstrations(
 def fit_and_judge(
     model: nn.Module, fit: SupervisedFit, autocast: torch.dtype | None, report: Report
 ) -> dict[str, float]:
-    """Fit `model` in place, whole or cut over ranks. Returns final_loss and held_out_loss, nats a token."""
+    """Fit `model` in place, whole or sharded over ranks. Returns final_loss and held_out_loss, nats a token."""
     last = fit_supervised(
         model, fit.train, fit.settings, seed=fit.seed, autocast=autocast, report=report, recompute=fit.recompute
     )
@@ -139,7 +139,7 @@ def fit_and_judge(
 def fit_preferences(
     fit: RewardFit, ranks: Ranks, open_engine: object, watchers: Watchers
 ) -> Fitted[tuple[Tensor, Tensor]]:
-    """Fit with the other ranks and write the reward model to `fit.result`; no engine is asked.
+    """Fit with the other ranks and write the reward model to `fit.result`; no engine is used.
 
     Returns:
         See `fit_and_score`.
@@ -153,7 +153,7 @@ def fit_preferences(
 def fit_and_score(
     model: PreTrainedModel, fit: RewardFit, autocast: torch.dtype | None, report: Report
 ) -> tuple[Tensor, Tensor]:
-    """Fit `model` in place, whole or cut over ranks.
+    """Fit `model` in place, whole or sharded over ranks.
 
     Returns:
         Scores of the chosen and of the rejected completions of `fit.judged`, both [pairs], float32 on the CPU.
@@ -165,7 +165,7 @@ def fit_and_score(
 
 
 def fit_steps(fit: ProcessFit, ranks: Ranks, open_engine: object, watchers: Watchers) -> Fitted[list[Tensor]]:
-    """Fit with the other ranks and write the process reward model to `fit.result`; no engine is asked.
+    """Fit with the other ranks and write the process reward model to `fit.result`; no engine is used.
 
     Returns:
         See `fit_and_value`.
@@ -179,7 +179,7 @@ def fit_steps(fit: ProcessFit, ranks: Ranks, open_engine: object, watchers: Watc
 def fit_and_value(
     model: PreTrainedModel, fit: ProcessFit, autocast: torch.dtype | None, report: Report
 ) -> list[Tensor]:
-    """Fit `model` in place, whole or cut over ranks.
+    """Fit `model` in place, whole or sharded over ranks.
 
     Returns:
         Value of each step of `fit.judged`, [solutions] tensors of [steps], float32 on the CPU.
@@ -198,7 +198,7 @@ def _reward_model_fitted(
     ranks: Ranks,
     watchers: Watchers,
 ) -> Fitted[Measured]:
-    """A reward model on the body of the policy that the fit starts from, fitted by `measured`."""
+    """Fit a reward model on the body of the policy that the fit starts from, by `measured`."""
     plain = partial(reward_model_from_policy, fit.start, seed=fit.seed, trust_remote_code=fit.trust_remote_code)
     model = plain()
     return _fitted(fit, model, plain, partial(measured, model, fit), ranks, watchers)
@@ -212,13 +212,13 @@ def _fitted(
     ranks: Ranks,
     watchers: Watchers,
 ) -> Fitted[Measured]:
-    """Cut `model` over the ranks, fit it and write it.
+    """Shard `model` over the ranks, fit it and write it.
 
     Args:
         plain: see `models.policy.save_whole.save_whole`.
-        measured: fits the model, given the autocast dtype and what takes the metrics of updates.
+        measured: fits the model, given the autocast dtype and the callback for the metrics of updates.
     """
-    # the first rank measures, where the recipe leaves it open
+    # the first rank measures, if the recipe leaves the precision open
     precision = ranks.from_first(lambda: chosen_precision(fit.precision, model, fit.precisions))
     shard(model, ranks)
     known = measured(autocast_of(precision), _told(ranks, watchers))
@@ -228,7 +228,7 @@ def _fitted(
 
 
 def _told(ranks: Ranks, watchers: Watchers) -> Report:
-    """What takes the metrics of updates on this rank."""
+    """Return the callback for the metrics of updates on this rank."""
     if not ranks.first:
         return lambda step, metrics: None
     watchers.resumed(0)

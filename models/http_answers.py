@@ -1,7 +1,7 @@
-"""What asking over HTTP can fail by, the same for all who ask, and the openers that they ask with.
+"""The errors that a request over HTTP can fail with, the same for all clients, and the openers for requests.
 
-`http.client` has errors of its own for an answer that breaks off and for a server that speaks another protocol, and
-they are no OSError: whoever catches OSError alone lets them through.
+`http.client` has errors of its own for an answer that breaks off and for a server that speaks another protocol. They
+are not instances of OSError: code that catches only OSError lets them through.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from contextlib import suppress
 from typing import Any
 
 NO_ANSWER = (OSError, http.client.HTTPException, ValueError)
-"""What is raised where a server is away, breaks off or speaks something else, or a request cannot be sent to it."""
+"""Errors if a server is unavailable, breaks off or speaks another protocol, or a request cannot be sent to it."""
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
-"""Hosts of this machine, as clients of HTTP find them in NO_PROXY."""
+"""Hosts of this machine, in the form in which HTTP clients read them in NO_PROXY."""
 SHOWN = 300
-"""Bytes of what a server says with a refusal."""
+"""Bytes of a server's message with a refusal that are shown."""
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -27,19 +27,19 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 
 STRAIGHT = urllib.request.build_opener(_NoRedirect)
-"""Takes a redirect for a refusal: what is sent to one address is not for whoever it points to."""
+"""Opener that treats a redirect as a refusal: a request is only for the address that it was sent to."""
 DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-"""Goes through no proxy: for servers of this machine, which a proxy would look for on its own."""
+"""Opener without a proxy: for servers of this machine, which a proxy would look for on its own machine."""
 
 
 def loopback_direct(environment: Mapping[str, str]) -> dict[str, str]:
     """Extend the exceptions from a proxy by the hosts of this machine.
 
-    A proxy would look for 127.0.0.1 on its own machine. Clients read NO_PROXY or no_proxy: what is set in one counts
+    A proxy would look for 127.0.0.1 on its own machine. Clients read NO_PROXY or no_proxy: a value set in one counts
     for both.
 
     Returns:
-        The new values of both; of neither where everything is excepted already.
+        The new values of both; empty if everything is excepted already.
     """
     direct = {}
     for name, other in (("no_proxy", "NO_PROXY"), ("NO_PROXY", "no_proxy")):
@@ -51,14 +51,14 @@ def loopback_direct(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def answer_here(url: str, seconds: float = 5.0) -> bytes | None:
-    """What a server of this machine answers to a GET; None where it gives no whole answer, or refuses."""
+    """Return the answer of a server of this machine to a GET; None if its answer is not complete, or a refusal."""
     with suppress(*NO_ANSWER), DIRECT.open(url, timeout=seconds) as answer:
         return bytes(answer.read())
     return None
 
 
 def refusal(error: urllib.error.HTTPError) -> str:
-    """The status of a refusal and what the server says with it, as far as that can be read."""
+    """Return the status of a refusal and the server's message, as far as it can be read."""
     said = b""
     with error, suppress(*NO_ANSWER):
         said = error.read(SHOWN)

@@ -1,4 +1,4 @@
-"""Memory that runs out: told apart from other errors, and said in one line that names what needed it."""
+"""Detection of out-of-memory errors, and their report in one line that names the step that needed the memory."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import torch
 from models.errors import UserError
 
 SAYINGS = ("can't allocate memory", "Cannot allocate memory", "can't start new thread")
-"""How torch, safetensors and Python put it where the error's kind is lost."""
+"""Messages of torch, safetensors and Python for errors of memory without their own type."""
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether a device or this machine had no memory left."""
+    """Return whether a device or this machine had no memory left."""
     return (
         isinstance(error, MemoryError | torch.OutOfMemoryError)
         or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
@@ -25,13 +25,13 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 @contextmanager
 def needs_memory(what: str) -> Iterator[None]:
-    """An error of memory inside becomes the one line that says so.
+    """Convert an error of memory inside the context into a one-line error.
 
     Args:
         what: step that needs it, for the line.
 
     Raises:
-        UserError: there was none left.
+        UserError: no memory was left.
     """
     try:
         yield

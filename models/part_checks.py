@@ -1,7 +1,7 @@
-"""What a part may say of itself, checked when its file is imported: a misspelt trait would load and train otherwise.
+"""Checks of a part's traits when its file is imported: a misspelt trait would otherwise load and train.
 
-The names that a part's class gives to the outside are its settings, and what the class of its slot declares. Anything
-else is a mistake: a trait that nobody reads, a method that nobody calls.
+The public names of a part's class are its settings and the names that the class of its slot declares. Any other name is
+a mistake: a trait that is never read, a method that is never called.
 """
 
 from __future__ import annotations
@@ -21,20 +21,21 @@ from pydantic.fields import FieldInfo
 
 PROMISED = {"companion": "accompany", "exports": "export", "moves": "follow", "by_token": "tokens", "verifies": "right",
             "grades": "grade"}  # fmt: skip
-"""Traits that promise a method which the class of the slot has none of, or only an empty one."""
+"""Traits that require a method which the slot's class does not have, or has only as an empty one."""
 
 
 def check_part(made: type, base: type) -> None:
-    """Hold a part's class against the class of its slot.
+    """Check a part's class against the class of its slot.
 
     Args:
         made: the part, a dataclass.
         base: the class in models.loop.slots that declares the slot's traits.
 
     Raises:
-        TypeError: a trait or method that the slot does not know, that it asks for and misses, or that a trait promises;
-            a setting without a default or a docstring, a number without bounds; no docstring of file or class. It names
-            file, part and key.
+        TypeError: a trait or method that the slot does not know, that it requires and is missing, or that a trait
+            requires; a setting without a default or a docstring, a number without bounds; no docstring of file or
+            class.
+            It names file, part and key.
     """
     try:
         _check_names(made, base)
@@ -46,7 +47,7 @@ def check_part(made: type, base: type) -> None:
 
 
 def _said(cls: type) -> list[str]:
-    """Names that a class gives to the outside itself, with a value or only a type."""
+    """List the public names that a class itself defines, with a value or only a type."""
     return [name for name in {**vars(cls), **inspect.get_annotations(cls)} if not name.startswith("_")]
 
 
@@ -96,11 +97,11 @@ def _check_docstrings(made: type) -> None:
 
 
 def bounded(hint: Any, inside: bool = False) -> bool:
-    """Whether every number in a type has a least or a largest value.
+    """Return whether every number in a type has a least or a largest value.
 
     Args:
-        hint: a type, with what is annotated.
-        inside: whether bounds stand around it already.
+        hint: a type, with its annotations.
+        inside: whether an outer type has bounds already.
     """
     if hint in (int, float):
         return inside
@@ -114,7 +115,7 @@ def bounded(hint: Any, inside: bool = False) -> bool:
 
 
 def docstrings(cls: type) -> dict[str, str]:
-    """What stands below each field of a class and of those that it is derived from, by the field's name."""
+    """Return the docstring below each field of a class and of its bases, by the field's name."""
     docs: dict[str, str] = {}
     for base in reversed(cls.__mro__):
         if not dataclasses.is_dataclass(base):
@@ -127,7 +128,7 @@ def docstrings(cls: type) -> dict[str, str]:
 
 @lru_cache(maxsize=256)
 def _of_file(file: str) -> dict[str, dict[str, str]]:
-    """Class -> field -> docstring, for the classes of a file."""
+    """Read the docstrings of a file's classes: class -> field -> docstring."""
     docs: dict[str, dict[str, str]] = {}
     for node in ast.walk(ast.parse(Path(file).read_text(encoding="utf-8"))):
         if not isinstance(node, ast.ClassDef):

@@ -1,4 +1,4 @@
-"""The types of a recipe's keys that name a part: the union of all parts of a slot, told apart by `name`."""
+"""The types of a recipe's keys that name a part: the union of all parts of a slot, discriminated by `name`."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ def _as_list(value: Any) -> Any:
 
 
 def slot_type(slot: Slot, kind: type = object, default: str | None = None) -> Any:
-    """The type of a slot's key: the union of its parts that are of `kind`, told apart by `name`; a list of them, or a
-    single part, where a recipe may name several. `default` is meant where no name is given; None: the slot's own."""
+    """Build the type of a slot's key: the union of its parts that are of `kind`, discriminated by `name`. It is a list
+    of them, or a single part, if a recipe may name several. `default` is used if no name is given; None: the slot's
+    own."""
 
     info = (SLOTS | INSIDE)[slot]
 

@@ -1,8 +1,8 @@
-"""The parts that a recipe can name: one list of slots, one registry for what can stand in them.
+"""The parts that a recipe can name: one list of slots, and one registry of their parts.
 
-A part is a frozen, typed class in a file of its own, derived from the class of its slot (models.loop.slots); its fields
-are its settings and stand in the recipe beside `name:`. Naming it in the recipe is all it takes: files of a slot's
-package are imported by themselves.
+A part is a frozen, typed class in a file of its own, derived from the class of its slot (models.loop.slots). Its fields
+are its settings, which a recipe lists next to `name:`. To use a part, name it in the recipe: the files of a slot's
+package are imported automatically.
 
     @part("tapered")
     class Tapered(Objective):
@@ -46,12 +46,12 @@ Slot = Literal[
 
 @dataclass(frozen=True)
 class SlotInfo:
-    """What is true of a slot as a whole."""
+    """Properties of a slot as a whole."""
 
     default: str
-    """The part that is meant where a recipe names none."""
+    """The part that is used if a recipe names none."""
     many: bool = False
-    """Whether a recipe may name several, which work one after the other."""
+    """Whether a recipe may name several, which are applied one after the other."""
 
 
 SLOTS: dict[Slot, SlotInfo] = {
@@ -62,7 +62,7 @@ SLOTS: dict[Slot, SlotInfo] = {
     "objective": SlotInfo("grpo"),
     "reference": SlotInfo("frozen"),
 }
-"""In the order of a round. A slot's key in the recipe is the name of the package that holds its parts."""
+"""Slots in the order of a round. A slot's key in the recipe is the name of the package with its parts."""
 
 INSIDE: dict[Slot, SlotInfo] = {
     "environment": SlotInfo("tools"),
@@ -71,25 +71,25 @@ INSIDE: dict[Slot, SlotInfo] = {
     "labels": SlotInfo("monte_carlo"),
     "feedback": SlotInfo("verdict"),
 }
-"""What stands inside of a part, `rollouts.environment` and `rollouts.environment.tool`, the `feedback` of rollouts and
-rewards, or of a section, the `labels` of `reward_model.process`, or beside the recipe: the `strategy` of `rewardflow
-evaluate`. Parts are found as the others'."""
+"""Slots inside of a part: `rollouts.environment` and `rollouts.environment.tool`, the `feedback` of rollouts and
+rewards. Or inside of a section, the `labels` of `reward_model.process`, or outside the recipe: the `strategy` of
+`rewardflow evaluate`. Their parts are found in the same way."""
 
 
 class Part(ABC):
-    """What every part is, whatever its slot."""
+    """The base class of every part, whatever its slot."""
 
     slot: ClassVar[Slot]
     name: str
-    """What the recipe calls it."""
+    """Name of the part in the recipe."""
 
     @property
     def given(self) -> tuple[GivenFile, ...]:
-        """Files of a person's own that it reads, by their content: kept on the run, and held against the commit."""
+        """The user's own files that it reads, by their content: recorded on the run, and compared with the commit."""
         return ()
 
     def try_out(self) -> None:  # noqa: B027 - most have nothing to try
-        """Raise a UserError, before anything starts, where the first round would fail; nothing to try by default."""
+        """Raise a UserError, before anything starts, if the first round would fail; nothing is tried by default."""
 
 
 _PARTS: dict[Slot, dict[str, type[Part]]] = {slot: {} for slot in (*SLOTS, *INSIDE)}
@@ -98,7 +98,7 @@ Made = TypeVar("Made", bound=Part)
 
 
 def slot_class(cls: type[Part]) -> type[Part]:
-    """The class that declares the traits of a part's slot: the nearest of its bases that names a slot."""
+    """Return the class that declares the traits of a part's slot: the nearest of its bases that names a slot."""
     return next(base for base in cls.__mro__ if "slot" in vars(base))
 
 
@@ -107,7 +107,7 @@ def part(name: str) -> Callable[[type[Made]], type[Made]]:
     """Make a class a frozen dataclass and register it as the part `name` of its slot.
 
     Raises:
-        TypeError: the class says something that its slot does not know (`models.part_checks`).
+        TypeError: the class declares a name that its slot does not know (`models.part_checks`).
         ValueError: the slot has another part of this name.
     """
 
@@ -126,7 +126,7 @@ def part(name: str) -> Callable[[type[Made]], type[Made]]:
 
 
 def parts(slot: Slot) -> dict[str, type[Part]]:
-    """All parts of a slot by name; imports every file of the slot's package once.
+    """Return all parts of a slot by name; every file of the slot's package is imported once.
 
     Raises:
         TypeError: a file among them holds no part.
@@ -152,5 +152,5 @@ def _import_parts(slot: Slot, folders: tuple[str, ...], changed: tuple[int, ...]
 
 
 def default_part(slot: Slot) -> Any:
-    """The class of the part that is meant where a recipe names none."""
+    """Return the class of the part that is used if a recipe names none."""
     return parts(slot)[(SLOTS | INSIDE)[slot].default]

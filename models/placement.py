@@ -1,4 +1,4 @@
-"""Where the parts of a training run: how many engines generate beside the learner, and on what."""
+"""Placement of a training: the number of processes and engines, and their GPUs."""
 
 from __future__ import annotations
 
@@ -13,42 +13,42 @@ from models.errors import UserError
 
 @dataclass(frozen=True, kw_only=True)
 class PlacementSettings:
-    """Processes of a run. Stands under `placement:`. No result's key holds it: what was made with other numbers is
-    taken, and a run that was stopped goes on with others."""
+    """Processes of a run. Set under `placement:`. It is not part of a result's key: results made with other numbers are
+    reused, and a stopped run can resume with others."""
 
     learners: Annotated[int, Field(ge=1, le=1024)] = 1
     """Processes that learn together."""
     engines: Annotated[int, Field(ge=0, le=1024)] = 0
     """Engines in processes of their own, which share the completions; 0: the learner's process has one."""
     engine_gpus: Annotated[float, Field(ge=0, le=64)] = 1
-    """GPUs of each of these engines, or the share of one that several have. Over two or more the engine's matrices are
-    cut (tensor parallel, vLLM alone); on a machine without GPUs they are processes."""
+    """GPUs of each of these engines, or the share of one that several have. With two or more the engine's matrices are
+    sharded (tensor parallel, vLLM alone); on a machine without GPUs they are processes."""
 
     def __post_init__(self) -> None:
-        """Refuse shares of several GPUs."""
+        """Refuse a fraction of several GPUs."""
         if self.engine_gpus > 1 and self.engine_gpus != int(self.engine_gpus):
             raise ValueError(f"engine_gpus is {self.engine_gpus:g}: a share of one GPU, or a whole number of them")
 
     @property
     def ways(self) -> int:
-        """Parts that an engine's matrices are cut into."""
+        """Number of parts that an engine's matrices are sharded into."""
         return max(1, int(self.engine_gpus))
 
     @property
     def placed(self) -> bool:
-        """Whether there is anything beside this process."""
+        """Whether the run has processes in addition to this one."""
         return self.learners > 1 or self.engines > 0
 
     @property
     def beside_learners(self) -> PlacementSettings:
-        """The same with the engine that several learners need at least: none of them has room for one."""
+        """The same with the least number of engines that several learners need: none of them has room for one."""
         return replace(self, engines=max(1, self.engines)) if self.learners > 1 else self
 
     def check(self, address: str | None) -> None:
-        """Make sure that what is placed can be.
+        """Check that the processes can be placed.
 
         Args:
-            address: of the Ray cluster to place it on; None: this machine.
+            address: of the Ray cluster to place them on; None: this machine.
 
         Raises:
             UserError: Ray is not installed, or there is nothing to place on the cluster.

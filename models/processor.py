@@ -1,4 +1,4 @@
-"""The processor of this machine: its name and the instructions that it has, as far as the system tells."""
+"""The processor of this machine: its name and its instruction sets, as far as the system reports them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ BFLOAT16_PRODUCTS = frozenset({"avx512_bf16", "amx_bf16", "bf16", "svebf16"})
 
 @dataclass(frozen=True)
 class Processor:
-    """A processor."""
+    """A processor's name and instruction sets."""
 
     name: str
     flags: frozenset[str] | None
-    """Instruction sets as Linux names them; None where the system does not tell."""
+    """Instruction sets as Linux names them; None if the system does not report them."""
 
     @property
     def multiplies_bfloat16(self) -> bool | None:
@@ -26,7 +26,7 @@ class Processor:
 
 
 def processor() -> Processor:
-    """The first of this machine's."""
+    """Read the name and the instruction sets of this machine's first processor."""
     unnamed = platform.processor() or platform.machine()
     try:
         lines = CPUINFO.read_text(encoding="utf-8", errors="replace").splitlines()

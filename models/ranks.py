@@ -1,7 +1,8 @@
 """The processes that learn together (ranks). A run of one process is the case `ALONE`, which needs no process group.
 
-Every rank runs the same code on the same rollouts, in the same order: single program, multiple data. What only one of
-them may do (ask an engine, run a verifier, write a page) the first does, and tells the others what came of it.
+Every rank runs the same code on the same rollouts, in the same order: single program, multiple data. Work that only one
+of them may do (call an engine, run a verifier, write a page) is done by the first, which sends the result to the
+others.
 """
 
 from __future__ import annotations
@@ -29,20 +30,20 @@ class Ranks:
     """This process among those that learn together. Every method is called by all of them, in the same order."""
 
     number: int = 0
-    """Of this process, from 0."""
+    """Number of this process, from 0."""
     count: int = 1
     group: Any = None
-    """The process group that messages go through, one that works on the CPU; None: the default one."""
+    """The process group for messages, one that works on the CPU; None: the default one."""
 
     @property
     def first(self) -> bool:
-        """Whether this is the process that speaks to engines, verifiers and pages."""
+        """Whether this is the process that calls engines, verifiers and pages."""
         return self.number == 0
 
     def from_first(self, make: Callable[[], T]) -> T:
-        """What `make` gives on the first rank, on all of them; what it raises there is raised on all.
+        """Return the result of `make` on the first rank, on all of them; its exception there is raised on all.
 
-        `make` runs on the first rank alone: it must not read a model that is cut over the ranks (`together` sees to
+        `make` runs only on the first rank: it must not read a model that is sharded over the ranks (`together` checks
         that).
         """
         if self.count == 1:
@@ -62,7 +63,7 @@ class Ranks:
         return made
 
     def everyone(self, mine: T) -> list[T]:
-        """Each rank's `mine`, in their order."""
+        """Return each rank's `mine`, in the order of the ranks."""
         if self.count == 1:
             return [mine]
         gathered: list[Any] = [None] * self.count
@@ -70,7 +71,7 @@ class Ranks:
         return gathered
 
     def sums(self, mine: Mapping[str, float]) -> dict[str, float]:
-        """Sums over the ranks by name, each added up in their order, so that all get the same."""
+        """Return sums over the ranks by name, each added up in their order, so that all get the same."""
         total: dict[str, float] = {}
         for given in self.everyone(dict(mine)):
             for name, value in given.items():
@@ -78,14 +79,14 @@ class Ranks:
         return total
 
     def sum(self, mine: Tensor) -> Tensor:
-        """Sum over the ranks of a tensor without gradient, added up in their order, on the device of `mine`."""
+        """Sum a tensor without gradient over the ranks, added up in their order, on the device of `mine`."""
         if self.count == 1:
             return mine
         return torch.stack(self.everyone(mine.cpu())).sum(0).to(mine.device)
 
     def apart(self) -> Ranks:
-        """The same processes with a way of their own for messages, for another thread: two that share one would mix
-        up what they say."""
+        """Return the same processes with a separate group for messages, for another thread: two threads that share one
+        group would mix up their messages."""
         return self if self.count == 1 else replace(self, group=torch.distributed.new_group(backend="gloo"))
 
 
@@ -93,19 +94,19 @@ ALONE = Ranks()
 
 
 def listening_at(host: str, port: int = 0) -> socket.socket:
-    """A socket that listens on `host` alone, for `meet`; on a port that is free, unless one is named."""
+    """Open a socket that listens only on `host`, for `meet`; on a free port, unless one is named."""
     return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
 
 
 def meet(
     number: int, count: int, address: tuple[str, int], timeout: timedelta, listening: socket.socket | None = None
 ) -> Any:
-    """The store where ranks find one another, for `init_process_group`. Torch by itself would listen on all
-    addresses of the machine.
+    """Return the store through which ranks find one another, for `init_process_group`. Torch by itself would listen on
+    all addresses of the machine.
 
     Args:
         number: of this rank.
-        count: ranks that meet; the call returns when all are there.
+        count: ranks that meet; the call returns when all have connected.
         address: that the first one listens on.
         timeout: how long they wait for one another.
         listening: its socket (`listening_at`), which the store takes over; the others have none.
@@ -117,16 +118,16 @@ def meet(
 
 
 def joined_ranks() -> Ranks:
-    """This process in the default process group, with a group on the CPU for messages."""
+    """Return this process in the default process group, with a group on the CPU for messages."""
     number, count = torch.distributed.get_rank(), torch.distributed.get_world_size()
     return Ranks(number, count).apart()
 
 
 def together(what: str) -> None:
-    """Raise where only the first rank does something that all of them must do.
+    """Raise if only the first rank runs code that all of them must run.
 
     Args:
-        what: is done, for the message.
+        what: the object that is read, for the message.
 
     Raises:
         RuntimeError: this runs on the first rank alone.
@@ -148,24 +149,24 @@ def _first_alone() -> Iterator[None]:
 
 
 def _portable(error: BaseException) -> BaseException:
-    """`error` in a form that another process can raise."""
+    """Convert `error` into a form that another process can raise."""
     return error if isinstance(error, UserError) else RuntimeError(f"{type(error).__name__}: {error}")
 
 
 def whole(tensor: Tensor) -> Tensor:
-    """A tensor that is cut over the ranks put together, on all of them; any other as it is."""
+    """Gather a tensor that is sharded over the ranks, on all of them; any other is returned unchanged."""
     put_together = getattr(tensor, "full_tensor", None)
     return tensor if put_together is None else put_together()
 
 
 def own_part(tensor: Tensor) -> Tensor:
-    """This rank's part of a tensor that is cut, which shares its memory; any other as it is."""
+    """Return this rank's part of a sharded tensor, which shares its memory; any other is returned unchanged."""
     part = getattr(tensor, "to_local", None)
     return tensor if part is None else part()
 
 
 def cut_like(value: Tensor, place: Tensor) -> Tensor:
-    """`value`, which every rank has whole, cut as `place` is; as it is where `place` is whole."""
+    """Shard `value`, which every rank has whole, as `place` is; return it unchanged if `place` is whole."""
     from torch.distributed.tensor import DTensor, distribute_tensor
 
     if not isinstance(place, DTensor):

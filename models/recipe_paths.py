@@ -1,10 +1,10 @@
 """Files that a recipe names, by the type of a part's setting.
 
-    RecipePath     a file or folder; a relative path in a recipe's file is meant from the folder of that file
-    ContentPath    a file or folder, meant from where one stands, as all paths of a command line are
+    RecipePath     a file or folder; a relative path in a recipe's file is relative to the folder of that file
+    ContentPath    a file or folder, relative to the working directory, as all paths of a command line are
     Command        a command, whose words may name files
 
-What they name counts by its content: another content under the same name is another recipe.
+The files are identified by their content: another content under the same name is another recipe.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class BesideRecipe:
 
 
 class ByContent:
-    """Marks a setting whose files are read later, by whoever uses the part."""
+    """Marks a setting whose files are read later, by the code that uses the part."""
 
 
 RecipePath = Annotated[str, BesideRecipe()]
@@ -32,7 +32,7 @@ Command = Annotated[tuple[str, ...], ByContent()]
 
 
 def from_recipe(slot: Slot, part: Any, folder: Path) -> Any:
-    """What a recipe in `folder` says of a part of `slot`, or of several, with relative paths read from there."""
+    """Return the recipe's settings of a part of `slot`, or of several, with relative paths resolved from `folder`."""
     if isinstance(part, list):
         return [from_recipe(slot, entry, folder) for entry in part]
     if not isinstance(part, Mapping):
@@ -49,12 +49,12 @@ def from_recipe(slot: Slot, part: Any, folder: Path) -> Any:
 
 
 def paths_of(cls: type) -> tuple[str, ...]:
-    """Settings of a part that are paths beside the recipe."""
+    """Return the settings of a part that are paths relative to the recipe."""
     return _marked(cls, BesideRecipe)
 
 
 def used_by_content(cls: type) -> tuple[str, ...]:
-    """Settings of a part that are a `ContentPath` or a `Command`."""
+    """Return the settings of a part that are a `ContentPath` or a `Command`."""
     return _marked(cls, ByContent)
 
 

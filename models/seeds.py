@@ -1,4 +1,4 @@
-"""Seeds of random choices that have nothing to do with one another, made from the one seed of a run."""
+"""Seeds of independent random choices, derived from the one seed of a run."""
 
 from __future__ import annotations
 
@@ -6,28 +6,28 @@ import hashlib
 
 
 def seed_of(seed: int, purpose: str, number: int = 0) -> int:
-    """A seed for the `number`-th choice of one purpose, in [0, 2^32): a CPU's generator sees no more of a seed.
+    """Return a seed for the `number`-th choice of one purpose, in [0, 2^32): a CPU's generator uses no more of a seed.
 
-    Sums and products of small numbers meet: the order of epoch 3 would be drawn by the numbers that sample round 3.
-    Hashes do not.
+    Sums and products of small numbers collide: the order of epoch 3 would be drawn by the numbers that sample round 3.
+    Hashes do not collide in practice.
     """
     return int.from_bytes(hashlib.sha256(f"{seed} {purpose} {number}".encode()).digest()[:4], "big")
 
 
 def completion_seed(seed: int, prompt: int, number: int) -> int:
-    """The seed of the `number`-th completion of the `prompt`-th prompt of a call with `seed`, in [0, 2^63).
+    """Return the seed of the `number`-th completion of the `prompt`-th prompt of a call with `seed`, in [0, 2^63).
 
-    Wider than a generator's seed elsewhere: of the many completions of a run no two are likely to share it.
+    It is wider than other seeds: of the many completions of a run no two are likely to share it.
     """
     return int.from_bytes(hashlib.sha256(f"{seed} completion {prompt} {number}".encode()).digest()[:8], "big") >> 1
 
 
 def turn_seed(seed: int, turn: int) -> int:
-    """The seed of an episode's turn, in [0, 2^63): that of the completion which the episode is, at its first turn.
+    """Return the seed of an episode's turn, in [0, 2^63): for its first turn, the seed of the episode's completion.
 
     Args:
         seed: of the completion (`completion_seed`).
-        turn: from 0; -1: what chance in the environment goes by.
+        turn: from 0; -1: for random choices of the environment.
     """
     if turn == 0:
         return seed
@@ -35,7 +35,7 @@ def turn_seed(seed: int, turn: int) -> int:
 
 
 def call_seed(seed: int, call: int) -> int:
-    """The seed of one of the calls that a turn takes, in [0, 2^63): the turn's own at the first.
+    """Return the seed of one of the calls of a turn, in [0, 2^63): the turn's own at the first.
 
     Args:
         seed: of the turn.
@@ -47,7 +47,7 @@ def call_seed(seed: int, call: int) -> int:
 
 
 def seat_seed(seed: int, seat: int) -> int:
-    """The seed of what is said at a seat of an episode, in [0, 2^63): the episode's own at the first.
+    """Return the seed of the sampling at a seat of an episode, in [0, 2^63): the episode's own at the first.
 
     Args:
         seed: of the episode (`completion_seed`).

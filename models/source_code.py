@@ -1,6 +1,7 @@
-"""Files of a person's own that a recipe names, code or text: read once, known by their content from then on.
+"""The user's own files that a recipe names, code or text: read once, and identified by their content from then on.
 
-What was read is what runs, and its hash what stands in keys and on runs, whatever becomes of the file meanwhile.
+The content that was read is the content that runs, and its hash is stored in keys and on runs, whatever later happens
+to the file.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from models.user_code.contain import UserCodeError, file_of, leaving, restored
 NOT_ON_IMPORT = "put what a command would do under `if __name__ == '__main__':`"
 UNKNOWN_ARGUMENT = "--imported-by-rewardflow"
 LONGEST_TEXT = 1 << 20
-"""Bytes of a file beyond which it is data and no text that anybody reads on a run's page."""
+"""Size in bytes above which a file counts as data and not as a text to show on a run's page."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class GivenFile:
 
     @property
     def digest(self) -> str:
-        """What it is known by."""
+        """The hash that identifies the content."""
         return self.sha256
 
 
@@ -45,7 +46,7 @@ class SourceCode(GivenFile):
     """The content of a file of Python code."""
 
     def load(self) -> ModuleType:
-        """The module that the code makes; run once a process.
+        """Return the module of the code; it runs once a process.
 
         Raises:
             UserError: running it raises.
@@ -54,20 +55,20 @@ class SourceCode(GivenFile):
 
 
 def code_file(part: object) -> str:
-    """Find the file that a part's code comes from: the user's own where it reads one, else that of its class."""
+    """Find the file that a part's code comes from: the user's own if it reads one, else that of its class."""
     given = getattr(part, "given", ())
     return next((str(source.file) for source in given if isinstance(source, SourceCode)), file_of(part))
 
 
 def read_source(file: Path, setting: str) -> SourceCode:
-    """Read a file of code, which must parse; nothing of it is run.
+    """Read a file of code, which must parse; none of it is run.
 
     Args:
-        file: where it lies.
-        setting: key of the recipe that names it, for the error's line.
+        file: the file to read.
+        setting: key of the recipe that names it, for the error message.
 
     Raises:
-        UserError: there is none, it cannot be read, or it is no Python.
+        UserError: the file does not exist, it cannot be read, or it is not valid Python.
     """
     content = _bytes_of(file, setting)
     try:
@@ -75,7 +76,7 @@ def read_source(file: Path, setting: str) -> SourceCode:
         ast.parse(text)
     except SyntaxError as error:
         raise UserError(f"{setting}: {file}, line {error.lineno}: no valid Python ({error.msg})") from None
-    except (ValueError, RecursionError) as error:  # bytes that are no UTF-8, or zeros among them
+    except (ValueError, RecursionError) as error:  # bytes that are not UTF-8, or zeros among them
         raise UserError(f"{setting}: {file}: no valid Python ({error})") from None
     return SourceCode(file, text, hashlib.sha256(content).hexdigest())
 
@@ -84,11 +85,11 @@ def read_text_file(file: Path, setting: str) -> GivenFile:
     """Read a file of text.
 
     Args:
-        file: where it lies.
-        setting: key of the recipe that names it, for the error's line.
+        file: the file to read.
+        setting: key of the recipe that names it, for the error message.
 
     Raises:
-        UserError: there is none, it cannot be read, or it is no UTF-8.
+        UserError: the file does not exist, it cannot be read, or it is not valid UTF-8.
     """
     content = _bytes_of(file, setting)
     try:
@@ -98,12 +99,12 @@ def read_text_file(file: Path, setting: str) -> GivenFile:
 
 
 def texts_in_command(command: Sequence[str]) -> tuple[GivenFile, ...]:
-    """The files of text, up to 1 MiB, that words of a command name: its program, or what that one reads."""
+    """Read the files of text, up to 1 MiB, that words of a command name: its program, or files that it reads."""
     files = [file for word in command if (file := Path(word)).is_file() and file.stat().st_size <= LONGEST_TEXT]
     contents = [(file, file.read_bytes()) for file in files if os.access(file, os.R_OK)]
     texts = []
     for file, content in contents:
-        with suppress(UnicodeDecodeError):  # an interpreter, say
+        with suppress(UnicodeDecodeError):  # such as an interpreter
             texts.append(GivenFile(file, content.decode("utf-8"), hashlib.sha256(content).hexdigest()))
     return tuple(texts)
 
@@ -142,10 +143,10 @@ def _loaded(source: SourceCode) -> ModuleType:
 
 @contextmanager
 def _no_arguments(file: str) -> Iterator[io.StringIO]:
-    """Hide the command line from a file that is imported, and hold back what it prints as errors until it is loaded.
+    """Hide the command line from a file that is imported, and hold back its standard error until it is loaded.
 
-    The words that it finds instead hold one that no parser knows: a file that parses arguments where it is imported is
-    refused, with whatever words the run was started.
+    The arguments that it finds instead include one that no parser knows: a file that parses arguments when it is
+    imported is refused, whatever the arguments of the run.
     """
     words, stream, printed = sys.argv, sys.stderr, io.StringIO()
     sys.argv, sys.stderr = [file, UNKNOWN_ARGUMENT], printed

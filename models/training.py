@@ -1,6 +1,7 @@
-"""A training as data: what each of several processes that learn together opens for itself, and makes with the others.
+"""A training as data: the inputs that each of several ranks opens, and the results that they make together.
 
-Nothing of it knows who started the processes or where the numbers go: the first rank tells a `Watchers`.
+It does not depend on how the processes were started or where the metrics are logged: the first rank reports to a
+`Watchers`.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ from models.text.prompt_form import PromptForm
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """What is learned, from what, and where it goes. Its folders are there on every machine."""
+    """The inputs, settings and folders of a training. Its folders exist on every machine."""
 
     seed: int
     policy: PolicySettings
@@ -60,75 +61,75 @@ class Training:
     teachers: Mapping[Role, Path]
     """Model folders that the policy is distilled from, and that of the judge."""
     served: TeacherSettings | None
-    """The recipe's teacher, where it may stand behind an address."""
+    """The recipe's teacher, which may be at an address."""
     judge: JudgeSettings | None
-    """The recipe's section `judge`; the first rank asks for all."""
+    """The recipe's section `judge`; the first rank sends the requests for all."""
     reward_model: Path | None
     score_budget: int | None
-    """Tokens of a packed row of the reward model; None where there is none."""
+    """Tokens of a packed row of the reward model; None without a reward model."""
     precisions: Path
-    """Folder of what was measured of precisions, where the recipe leaves that open."""
+    """Folder of the measurements of precisions, if the recipe leaves the precision open."""
     reference_log_probs: Path
     """Folder of log-probs under references that never move."""
     checkpoints: Path
     """Folder of the checkpoints, which all ranks write and see."""
     result: Path
-    """The model folder that is made."""
+    """The model folder that is written."""
 
     def with_less(self, less: NeedsLess) -> Training:
-        """The same in less memory."""
+        """Return the same training with less memory."""
         schedule = replace(self.schedule, token_budget=less.budget, gradient_checkpointing=less.recompute or "auto")
         return replace(self, schedule=schedule)
 
     def autocast_for(self, model: nn.Module) -> torch.dtype | None:
-        """The autocast dtype that `policy.precision` means for a model, None for plain float32; measured where it is
-        asked."""
+        """Return the autocast dtype that `policy.precision` means for a model, None for plain float32; it is measured
+        if the setting requests it."""
         return autocast_of(chosen_precision(self.policy.precision, model, self.precisions))
 
     @property
     def rollouts(self) -> Rollouts:
-        """Where completions come from."""
+        """Source of the completions."""
         return self.slots.rollouts
 
     @property
     def rewards(self) -> Sequence[Reward]:
-        """What they are worth."""
+        """Rewards of the completions."""
         return self.slots.rewards
 
     @property
     def advantage(self) -> Advantage:
-        """How much better than expected."""
+        """How much better than expected the completions are."""
         return self.slots.advantage
 
     @property
     def reference(self) -> Reference:
-        """What the policy is held against."""
+        """The model that the policy is compared with."""
         return self.slots.reference
 
 
 @dataclass(frozen=True)
 class Trained:
-    """What is known of a training, beside the folder that was made."""
+    """The results of a training, in addition to the folder that was written."""
 
     precision: Precision
     collapse: Collapse | None
 
 
 OpenEngine = Callable[[torch.dtype | None], AbstractContextManager[Engine]]
-"""Given the learner's autocast dtype, None for plain float32."""
+"""Opens the engine, given the learner's autocast dtype, None for plain float32."""
 
 
 def train(training: Training, ranks: Ranks, open_engine: OpenEngine, watchers: Watchers) -> Trained:
     """Run the loop to its end with the other ranks and write the policy to `training.result`.
 
     Args:
-        training: what all of them were given.
+        training: the same on all of them.
         ranks: this process among them.
-        open_engine: called on the first rank, where the rollouts draw.
-        watchers: told by the first rank.
+        open_engine: called on the first rank, if the rollouts draw.
+        watchers: called by the first rank.
 
     Returns:
-        The precision that it learned in, and the policy's collapse, where there was one.
+        The precision that it learned in, and the policy's collapse, if there was one.
 
     Raises:
         UserError: see `models.loop.loop.run_loop`; on every rank alike.
@@ -136,7 +137,7 @@ def train(training: Training, ranks: Ranks, open_engine: OpenEngine, watchers: W
     trusted = training.policy.trust_remote_code
     tokenizer = open_tokenizer(training.start, trust_remote_code=trusted)
     codec = Codec(tokenizer, training.policy.chat, ends_of_folder(training.start), training.form)
-    # On the processor: the rank's device holds parts alone.
+    # On the CPU: the rank's device holds only its parts.
     policy = load_causal_model(training.start, torch.float32, trust_remote_code=trusted)
     learner = build_learner(
         policy,

@@ -1,8 +1,9 @@
-"""The steps of the pipeline (`steps/`), and beside them what serves them.
+"""The steps of the pipeline (`steps/`), and the modules that serve them.
 
-steps     one file each: load inputs, call models/, log, hand on
-step      what every step has in common: key, folder, run, result
-tracking  MLflow; versions: DVC; expectations: Great Expectations; storage: S3. Nobody else imports these.
+    steps        one file each: load inputs, call models/, log, return the result
+    runner/step  what every step has in common: key, folder, run, result
+    tracking     MLflow; data/versions: DVC; data/expectations: Great Expectations; state/storage: S3. Other modules
+                 do not import these.
 
 The other files read what steps work on (prompts, data sources, registered policies), open what they work with (learner,
 engine), and write what a person reads (descriptions, pages, plots).

@@ -36,8 +36,8 @@ class Shown:
 
 
 def test_every_kind_of_finding_is_counted_once(language: ModuleType) -> None:
-    found = list(language.of_python("a.py", SOURCE))
-    assert sorted(found) == [
+    findings = list(language.of_python("a.py", SOURCE))
+    assert sorted(findings) == [
         ("docstrings that begin with a clause", "a.py:5 What it is."),
         ("words in comments", "a.py:7 beside"),
         ("words in docstrings", "a.py:13 whoever"),

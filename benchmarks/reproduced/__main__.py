@@ -1,12 +1,11 @@
 """`python -m benchmarks.reproduced`: run the experiments without a record, by both sides, and write docs/reproduced.md.
 
-    rewardflow base add smollm2-135m-instruct
-    python -m benchmarks.reproduced --data DATA                  # everything; a run that was cut off is begun again
-    python -m benchmarks.reproduced --data DATA --only gsm8k --sides ours --seeds 1
+    rewardflow base add smollm2-135m-instruct python -m benchmarks.reproduced --data DATA                  # everything;
+    an interrupted run is begun again python -m benchmarks.reproduced --data DATA --only gsm8k --sides ours --seeds 1
     python -m benchmarks.reproduced --page                       # only the page, from the records
 
 DATA holds gsm8k_train.jsonl, gsm8k_test.jsonl and hh_harmless_pairs.jsonl. The runs are made one after the other. Our
-run of seed 0 is made twice: the second one is killed in the middle, run again, and its weights are compared. TRL is the
+run of seed 0 is made twice: the second one is killed in the middle, resumed, and its weights are compared. TRL is the
 extra `bench`; without it the side is left out.
 """
 
@@ -42,7 +41,7 @@ SECTIONS = ("policy", "warm_start", "reward_model", "rollouts", "objective", "sc
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run what is missing and write the page. Returns 1 where a run failed."""
+    """Run what is missing and write the page. Returns 1 if a run failed."""
     options = _parser().parse_args(arguments)
     try:
         if not options.page:

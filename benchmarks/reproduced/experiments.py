@@ -46,7 +46,7 @@ class Experiment:
     strict: str
     """Name of the strict metric."""
     lenient: str = ""
-    """Name of the lenient metric; empty: there is none."""
+    """Name of the lenient metric; empty: none."""
     kill_at: str = "store/fine_tune/*/checkpoints/round_000010"
     """Pattern in the state folder: the run that tests resuming is killed once it has a match."""
     test_rows: int = 200

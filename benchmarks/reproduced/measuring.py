@@ -88,7 +88,7 @@ def _ends_in_answer(attempt: Attempt) -> bool:
 
 
 def _measured_pairs(margins: Sequence[float]) -> HeldOutScores:
-    """Score a pair as right where its margin is above zero."""
+    """Score a pair as right if its margin is above zero."""
     return HeldOutScores(strict=tuple(float(margin > 0) for margin in margins))
 
 

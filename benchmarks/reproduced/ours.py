@@ -22,7 +22,7 @@ CURVE = ("reward/total", "rollouts/length", "policy/pair_accuracy", "policy/loss
 
 @dataclass(frozen=True)
 class SideOutputs:
-    """What a run of a side left."""
+    """Results of a run of a side."""
 
     folders: Mapping[Stage, Path]
     """Stage -> folder of its model."""
@@ -74,7 +74,7 @@ def _made(experiment: Experiment, home: Path, runs: list[ProcessUsage]) -> SideO
 
 
 def _curve(by_step: Mapping[str, tuple[Path, Any]]) -> dict[str, tuple[float, ...]]:
-    """Metric -> its value in each round."""
+    """Map each metric to its value in each round."""
     if "fine_tune" not in by_step:
         return {}
     lines = (by_step["fine_tune"][0] / "metrics.jsonl").read_text(encoding="utf-8").splitlines()

@@ -18,12 +18,12 @@ Side = Literal["ours", "trl"]
 
 @dataclass(frozen=True)
 class HeldOutScores:
-    """A model on the held-out rows."""
+    """Scores of a model on the held-out rows."""
 
     strict: tuple[float, ...]
-    """1 where the row is right, else 0, [rows]."""
+    """1 if the row is right, else 0, [rows]."""
     lenient: tuple[float, ...] = ()
-    """Value of the lenient metric in [0, 1], [rows]; empty where there is none."""
+    """Value of the lenient metric in [0, 1], [rows]; empty without a lenient metric."""
     tokens: float = 0.0
     """Mean tokens of an answer."""
     finished: float = 1.0
@@ -50,7 +50,7 @@ class ReproductionRecord:
     weights: str = ""
     """Digest of the final weights."""
     resumed_weights: str = ""
-    """The same of a second run, which was killed and resumed; empty where none was made."""
+    """The same of a second run, which was killed and resumed; empty if none was made."""
     machine: Mapping[str, Any] = field(default_factory=dict)
     commit: str = ""
 
@@ -59,12 +59,12 @@ _RECORDS: TypeAdapter[list[ReproductionRecord]] = TypeAdapter(list[ReproductionR
 
 
 def read_all(file: Path = RESULTS) -> list[ReproductionRecord]:
-    """Read all records of a file, by experiment, side and seed; none where there is no file."""
+    """Read all records of a file, by experiment, side and seed; none if the file does not exist."""
     return _RECORDS.validate_json(file.read_bytes()) if file.is_file() else []
 
 
 def has_record(experiment: str, side: Side, seed: int, file: Path = RESULTS) -> bool:
-    """Whether the file has the record of a run."""
+    """Return whether the file has the record of a run."""
     return any(_key(record) == (experiment, side, seed) for record in read_all(file))
 
 

@@ -186,7 +186,7 @@ def _reward_model(
 def _dpo(
     experiment: Experiment, recipe: Any, rows: Sequence[Row], options: argparse.Namespace
 ) -> tuple[Mapping[str, float], Mapping[str, list[float]]]:
-    """Train by DPOTrainer; the reference's log-probs are computed before the first step, as ours are."""
+    """Train by DPOTrainer; the reference's log-probs are computed before the first step, as on our side."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
     from trl import DPOConfig, DPOTrainer
 

@@ -1,4 +1,4 @@
-"""The commands' bodies, grouped by what a person does with them. Each file lists its own in COMMANDS.
+"""The functions behind the commands, grouped by task. Each file lists its commands in COMMANDS.
 
 `rewardflow --help` imports all of these files, so a command imports what it needs when it is called.
 """

@@ -1,4 +1,4 @@
-"""A person's word on candidates that wait for it, and the log of all that was decided."""
+"""Commands to approve or reject candidates that wait, and to print the log of all decisions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Why = Annotated[str, typer.Option("--why", metavar="TEXT", help="For the record.
 
 
 def approve(version: Version, by: By, why: Why, model: ModelOption = "") -> None:
-    """Make a candidate that passed the gate and waits for approval the champion.
+    """Make a candidate the champion that passed the gate and waits for approval.
 
     Example: `rewardflow approve 4 --by "A. Turing" --why "samples read, no complaints"`
     """
@@ -32,7 +32,7 @@ def approve(version: Version, by: By, why: Why, model: ModelOption = "") -> None
 
 
 def reject(version: Version, by: By, why: Why, model: ModelOption = "") -> None:
-    """Refuse a candidate that waits for approval.
+    """Reject a candidate that waits for approval.
 
     Example: `rewardflow reject 4 --by "A. Turing" --why "answers in the wrong language"`
     """
@@ -51,9 +51,9 @@ def approvals(
         str, typer.Option("--address", metavar="URL", help="By which MLflow's server reaches it; that, if left out.")
     ] = "",
 ) -> None:
-    """Carry out what people decide on MLflow's page, until Ctrl-C: `rewardflow schedule` does so once a minute, too.
+    """Carry out decisions made on MLflow's page, until Ctrl-C; `rewardflow schedule` also does this once a minute.
 
-    On the page of a version that waits, the tag `approve` or `reject` with `NAME: REASON`.
+    To decide, set the tag `approve` or `reject` to `NAME: REASON` on the page of a version that waits.
     Example: `rewardflow approvals`
     """
     from flows.schedule.approvals import serve_approvals
@@ -67,9 +67,9 @@ def audit(
     model: ModelOption = "",
     as_json: Annotated[bool, typer.Option("--json", help="An entry a line, as it is hashed.")] = False,
 ) -> None:
-    """Print who changed a model's champion, when and why, and check that nobody has changed the log.
+    """Print who changed a model's champion, when and why, and check that the log was not tampered with.
 
-    Exit status 1 where it was changed. Example: `rewardflow audit`
+    Exit status 1 if the log was changed. Example: `rewardflow audit`
     """
     import json
     from dataclasses import asdict

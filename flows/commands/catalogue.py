@@ -1,4 +1,4 @@
-"""What there is to train with."""
+"""Commands that list methods, parts and commands."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def methods(
     markdown: Annotated[bool, typer.Option("--markdown", help="As the page docs/methods.md.")] = False,
     family: Annotated[str, typer.Option(help="Those of one family alone, such as agents; all, if left out.")] = "",
 ) -> None:
-    """List the recipes with the slots that they use, and the strategies of evaluations, with their papers.
+    """List the recipes with the slots that they use, and the evaluation strategies, with their papers.
 
     Example: `rewardflow methods --family agents`
     """
@@ -30,7 +30,7 @@ def parts(
         Path | None, typer.Option(metavar="FOLDER", help="Write a Markdown page for each slot, as in docs/parts.")
     ] = None,
 ) -> None:
-    """List what can stand in each slot of a recipe; of a part its settings, bounds, defaults, traits and source.
+    """List the parts of each slot of a recipe; for one part, show its settings, bounds, defaults, traits and source.
 
     Example: `rewardflow parts grpo`
     """

@@ -1,4 +1,4 @@
-"""Commands for a user's own data: inspect files, and make them a version that a commit holds."""
+"""Commands for a user's own data: inspect files, and add them as a version that a commit pins."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def inspect(
     ] = None,
     overrides: SetOption = None,
 ) -> None:
-    """Show how files would be read: shape, splits by file, rows, columns that nothing reads, the first row.
+    """Show how files would be read: shape, splits by file, rows, unused columns, the first row.
 
     Example: `rewardflow data inspect data/raw/arithmetic`
     """
@@ -69,9 +69,9 @@ def add(
     ] = "",
     overrides: SetOption = None,
 ) -> None:
-    """Copy files in, prepare them, commit what pins them and push their bytes to the DVC remote.
+    """Copy files in, prepare them, commit the files that pin them, and push the data to the DVC remote.
 
-    A run on them can then be reproduced and promoted: the commit on its page holds the rows and the raw files.
+    A run on these data can then be reproduced and promoted: the commit on its page pins the rows and the raw files.
 
     Example: `rewardflow data add /data/gsm8k_train.jsonl --test /data/gsm8k_test.jsonl --recipe gsm8k`
     """
@@ -98,7 +98,7 @@ def add(
 
 
 def _mapped(text: str) -> tuple[str, str]:
-    """A field and its column, from FIELD=COLUMN."""
+    """Split FIELD=COLUMN into the field and its column."""
     from models.errors import UserError
 
     name, mark, column = text.partition("=")

@@ -1,4 +1,4 @@
-"""Measure: a policy with a strategy of evaluation, a reward model against the truth."""
+"""Commands that measure: a policy with an evaluation strategy, and a reward model."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def evaluate(
     ] = None,
     model: ModelOption = "",
 ) -> None:
-    """Measure a policy with a strategy of evaluation, and without it on the same problems; nothing is trained.
+    """Evaluate a policy with and without an evaluation strategy, on the same problems. Nothing is trained.
 
-    Says what the strategy gains, with its interval, and what it takes: calls a turn, tokens read and written. Both
-    evaluations are child runs of one run.
+    The output shows the gain of the strategy with its interval, and its cost: calls per turn, tokens read and written.
+    Both evaluations are child runs of one run.
 
     Example: `rewardflow evaluate champion --strategy vote --set strategy.drafts=9`
     """
@@ -47,7 +47,7 @@ def evaluate(
         find_recipe(recipe)
     from models.recipe.strategy import read_strategy
 
-    _, own = read_strategy(strategy, overrides or [])  # what is wrong is said before Prefect takes seconds to start
+    _, own = read_strategy(strategy, overrides or [])  # reports errors before Prefect starts, which takes seconds
     from models.policy.folder import check_model_folder
     from models.recipe.load import load_recipe
     from tasks.registered.recorded_recipe import asked_of
@@ -106,11 +106,11 @@ def reward_report(
     ] = "",
     overrides: SetOption = None,
 ) -> None:
-    """Hold a reward model against the truth: held-out pairs, what policies say, biases, a suffix that fools it.
+    """Test a reward model: held-out pairs, completions of policies, biases, a suffix that fools it.
 
-    Best-of-n curves and calibration are figures of the MLflow run. A recipe asks the same of the reward model that it
-    fits, before anything is trained on it, with `reward_model.report`. Exit status 1 where something that it asks for
-    is not met.
+    The MLflow run has best-of-n curves and calibration as figures. With `reward_model.report`, a recipe makes the same
+    report on the reward model that it fits, before a policy is trained on it. Exit status 1 if a requirement of the
+    report is not met.
 
     Example: `rewardflow reward-report arithmetic-reward-model/1 --policy arithmetic-policy/1`
     """

@@ -1,4 +1,4 @@
-"""Keep the factory going on this machine: check it, its servers, its schedule."""
+"""Commands for operation on this machine: check it, run its servers, its schedule and its messages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PrefectPort = Annotated[int, typer.Option("--prefect-port", help="Port of the Pr
 
 
 def doctor(deep: Annotated[bool, typer.Option("--deep", help="Also import the large packages.")] = False) -> None:
-    """Check this machine: versions, devices, disk, data, ports. Exit status 1 where something is wrong.
+    """Check this machine: versions, devices, disk, data, ports. Exit status 1 if something is wrong.
 
     Example: `rewardflow doctor`
     """
@@ -32,7 +32,7 @@ def ui(
     prefect_port: PrefectPort = PREFECT_PORT,
     stop: Annotated[bool, typer.Option("--stop", help="End servers that an earlier command left.")] = False,
 ) -> None:
-    """Start the MLflow and Prefect servers and print their addresses; Ctrl-C ends them.
+    """Start the MLflow and Prefect servers and print their addresses. Ctrl-C stops them.
 
     Example: `rewardflow ui --mlflow-port 5001`
     """
@@ -74,9 +74,9 @@ def schedule(
 def automations(
     remove: Annotated[bool, typer.Option("--remove", help="Remove them, and the addresses that they have.")] = False,
 ) -> None:
-    """Have Prefect's server tell of crashes, time-outs and silence itself, for when no process of ours is left to.
+    """Make Prefect's server report crashes, time-outs and silence itself, for when no process of Rewardflow is alive.
 
-    For deployments of a work pool; `rewardflow schedule` does it by itself. Who is told: REWARDFLOW_NOTIFY_URL.
+    For deployments of a work pool; `rewardflow schedule` does it by itself. REWARDFLOW_NOTIFY_URL names the recipients.
     Example: `rewardflow automations`
     """
     from flows.schedule.automations import put_up, require_lasting_server, take_down
@@ -95,9 +95,9 @@ def automations(
 def messages(
     send: Annotated[bool, typer.Option("--send", help="Send what waits.")] = False,
 ) -> None:
-    """List what people were told, or will be: waiting, sent, refused. Exit status 1 where sending failed.
+    """List the messages to people: waiting, sent, refused. Exit status 1 if sending failed.
 
-    Who is told: the addresses in REWARDFLOW_NOTIFY_URL, with spaces in between. Example: `rewardflow messages --send`
+    REWARDFLOW_NOTIFY_URL holds the recipients' addresses, separated by spaces. Example: `rewardflow messages --send`
     """
     from models.errors import UserError
     from tasks.messages.outbox import Outbox

@@ -1,4 +1,4 @@
-"""Arguments and options that several commands take alike."""
+"""Arguments and options that several commands share."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ByOption = Annotated[str, typer.Option("--by", metavar="NAME", help="Who decides
 
 
 def meant_policy(model: str) -> str:
-    """The registered model that is meant: the given one, or the only policy there is."""
+    """Return the name of the registered model: the given one, or the only registered policy."""
     if model:
         return model
     from tasks.tracking import registry

@@ -1,4 +1,4 @@
-"""Review by people: ask which of two versions answers better, and make data of what they say."""
+"""Commands for review by people: let them compare answers of two versions, and turn their choices into data."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def queue(
     ] = None,
     model: ModelOption = "",
 ) -> None:
-    """Sample answers of two versions to the same training prompts, put them into a review queue, print its address.
+    """Sample answers of two versions to the same training prompts, put them in a review queue and print its address.
 
-    Which answer is whose is not shown. What people say is collected by `rewardflow review collect`.
+    The page does not show which version gave which answer. `rewardflow review collect` collects the reviews.
 
     Example: `rewardflow review queue --pairs 32 --reviewer ann --reviewer bob`
     """
@@ -60,9 +60,9 @@ def collect(
     name: Annotated[str, typer.Option("--name", help="Name of the data set; DATA-reviewed, if left out.")] = "",
     model: ModelOption = "",
 ) -> None:
-    """Write what people answered as preference pairs, pinned by DVC and a commit; show how far reviewers agree.
+    """Write the reviews as preference pairs, pinned by DVC and a commit, and show how far the reviewers agree.
 
-    Answers that were collected before are not written twice.
+    Reviews that were collected before are not written twice.
 
     Example: `rewardflow review collect`
     """
@@ -85,7 +85,7 @@ def collect(
 
 
 def _other(ours: VersionInfo) -> VersionInfo:
-    """The champion; where `ours` is that, the champion before it; and where nothing is, the newest version before."""
+    """Return the champion; if `ours` is the champion, the previous one; if there is none, the newest version before."""
     from tasks.tracking import registry
 
     known = [registry.by_alias(ours.name, alias) for alias in (registry.CHAMPION, registry.PREVIOUS)]

@@ -1,4 +1,4 @@
-"""Promote and take back."""
+"""Commands for the model registry: list versions, promote, roll back, export."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def promote(
     by: ByOption = "",
     why: Annotated[str, typer.Option("--why", metavar="TEXT", help="For the record.")] = "by hand",
 ) -> None:
-    """Make a version the champion by hand; the champion before it becomes `previous`.
+    """Make a version the champion by hand. The champion before it becomes `previous`.
 
     Example: `rewardflow promote 3`
     """
@@ -36,7 +36,7 @@ def rollback(
     by: ByOption = "",
     why: Annotated[str, typer.Option("--why", metavar="TEXT", help="For the record.")] = "",
 ) -> None:
-    """Make the previous champion champion again; twice swaps back.
+    """Make the previous champion the champion again. A second rollback swaps them back.
 
     Example: `rewardflow rollback`
     """
@@ -77,7 +77,7 @@ def anchor(
     by: ByOption = "",
     why: Annotated[str, typer.Option("--why", metavar="TEXT", help="For the record.")] = "by hand",
 ) -> None:
-    """Name the version that the gate's guards are held against beside the champion; the first champion otherwise.
+    """Set the version that the gate's guards are compared with next to the champion. Default: the first champion.
 
     Example: `rewardflow anchor 3`
     """
@@ -95,7 +95,7 @@ def power(
     ] = None,
     overrides: SetOption = None,
 ) -> None:
-    """Say how many problems the gate would need to find a difference with 80 % power.
+    """Print how many problems the gate needs to detect a difference with 80 % power.
 
     Example: `rewardflow power arithmetic --difference 0.02`
     """
@@ -116,7 +116,7 @@ def export(
         str, typer.Option("--licence", "--license", metavar="ID", help="For the card, such as apache-2.0.")
     ] = "",
 ) -> None:
-    """Write a policy to a folder that stands by itself: safetensors, tokenizer, model card; say how vLLM serves it.
+    """Write a policy to a self-contained folder: safetensors, tokenizer, model card. Print how to serve it with vLLM.
 
     Example: `rewardflow export champion /srv/models/arithmetic`
     """
@@ -134,7 +134,7 @@ def export(
 
 
 def _tell(name: str, noticed: str) -> None:
-    """Say what others did to the aliases: a command that moves them acts on it."""
+    """Print how others changed the aliases outside Rewardflow: a command that moves aliases acts on that state."""
     if noticed:
         print(f"{name}: {noticed}")
 

@@ -1,4 +1,4 @@
-"""Look at what was trained."""
+"""Commands that show runs and versions: list, show, compare, trace."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def runs(
     recipe: Annotated[str, typer.Argument(help="Name of a recipe; the runs of all, if left out.")] = "",
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000, help="How many, newest first.")] = 20,
 ) -> None:
-    """List the newest runs, of all recipes or of one.
+    """List the newest runs of all recipes or of one.
 
     Example: `rewardflow runs arithmetic --limit 5`
     """
@@ -38,7 +38,7 @@ def show(
         str, typer.Option("--experiment", "-e", help="Only among the runs of this recipe; of all, if left out.")
     ] = "",
 ) -> None:
-    """Show a run: verdict, steps, data, and its address in the MLflow UI.
+    """Show a run: its verdict, steps and data, and its address in the MLflow UI.
 
     Example: `rewardflow show latest`
     """
@@ -56,7 +56,7 @@ def lineage(
     ] = "",
     model: ModelOption = "",
 ) -> None:
-    """Print the chain from the raw data's hash to the alias; or, of a version of the data, the models that it made.
+    """Print the chain from the raw data's hash to the alias; with --data, the models trained on a version of the data.
 
     Examples: `rewardflow lineage 1`, `rewardflow lineage --data e2775551`
     """
@@ -81,7 +81,7 @@ def diff(
     page: Annotated[Path | None, typer.Option("--page", help="HTML file to write, with every row and answer.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="All of it as JSON.")] = False,
 ) -> None:
-    """Say what differs between two versions or runs: code, data, recipe, packages, metrics, answers that flipped.
+    """Show the differences between two versions or runs: code, data, recipe, packages, metrics, answers that flipped.
 
     Example: `rewardflow diff previous champion --page diff.html`
     """
@@ -105,9 +105,9 @@ def reports(
         str, typer.Option("--experiment", "-e", help="Only among the runs of this recipe; of all, if left out.")
     ] = "",
 ) -> None:
-    """Print signed links to the reports that a run uploaded to S3 (`reports:` of its recipe), for who has no keys.
+    """Print signed links to the reports that a run uploaded to S3 (`reports:` of its recipe), for users without keys.
 
-    Whoever has a link can read that file while it is good.
+    Anyone who has a link can read its file until the link expires.
 
     Example: `rewardflow reports latest --hours 48`
     """

@@ -1,4 +1,4 @@
-"""A team's services on this machine, without containers: start, end, say where they are."""
+"""Commands for a team's services on this machine, without containers: start, stop, show their state."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FolderOption = Annotated[
 
 @app.command()
 def start(folder: FolderOption = None) -> None:
-    """Start those that do not run, and print what a shell exports to use them.
+    """Start the services that do not run, and print the shell commands that set their environment variables.
 
     Example: `rewardflow services start`, then `eval "$(rewardflow services env)"`
     """
@@ -42,7 +42,7 @@ def start(folder: FolderOption = None) -> None:
 
 @app.command()
 def stop(folder: FolderOption = None) -> None:
-    """End those that run; all that they hold stays.
+    """Stop the services that run. All their data are kept.
 
     Example: `rewardflow services stop`
     """
@@ -54,7 +54,7 @@ def stop(folder: FolderOption = None) -> None:
 
 @app.command()
 def env(folder: FolderOption = None) -> None:
-    """Print what a shell exports to use them.
+    """Print the shell commands that set the environment variables of the services.
 
     Example: `eval "$(rewardflow services env)"`
     """
@@ -66,7 +66,7 @@ def env(folder: FolderOption = None) -> None:
 
 @app.command()
 def status(folder: FolderOption = None) -> None:
-    """Say which run, where, and how to look into the databases. Exit status 1 where one does not run.
+    """Show which services run, their addresses, and how to open the databases. Exit status 1 if one does not run.
 
     Example: `rewardflow services status`
     """
@@ -84,7 +84,7 @@ def status(folder: FolderOption = None) -> None:
 
 @app.command()
 def upgrade(folder: FolderOption = None) -> None:
-    """Make the tables of both databases those of the MLflow and Prefect that are installed. Back up before.
+    """Migrate the tables of both databases to the installed versions of MLflow and Prefect. Make a backup first.
 
     Example: `rewardflow services stop`, `rewardflow backup /backups/before.tar`, `rewardflow services upgrade`
     """

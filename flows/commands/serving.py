@@ -1,4 +1,4 @@
-"""Answer with a registered policy."""
+"""Command that serves a registered policy."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def serve(
         float, typer.Option("--drain", min=0, help="Seconds that requests in flight may take when it is to end.")
     ] = 60.0,
 ) -> None:
-    """Serve a policy by vLLM's OpenAI server until Ctrl-C or SIGTERM, when what is in flight is answered first.
+    """Serve a policy with vLLM's OpenAI server until Ctrl-C or SIGTERM; requests in flight are answered before it ends.
 
-    On a CPU the model is not compiled, which takes minutes; `-- --no-enforce-eager` compiles it.
+    On a CPU the model is not compiled, because compiling takes minutes; `-- --no-enforce-eager` compiles it.
 
     Example: `rewardflow serve champion`, or `rewardflow serve 3 --port 8001 -- --max-model-len 4096`
     """

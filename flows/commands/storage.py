@@ -1,4 +1,4 @@
-"""What the state folder holds, and how it is emptied of what nothing needs."""
+"""Commands for the state folder: delete outputs that are not needed any more, back up, restore."""
 
 from __future__ import annotations
 
@@ -29,9 +29,10 @@ def gc(
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Delete it; without this, only say what would go.")] = False,
 ) -> None:
-    """Delete outputs of steps and logged models that no alias, no lineage of a version and no retention rule needs.
+    """Delete step outputs and logged models that no alias, no lineage of a version and no retention rule needs.
 
-    What a champion came from, of today or before, always stays, and so do all runs and all registered versions.
+    Everything that a present or former champion was made from is always kept, and so are all runs and all registered
+    versions.
 
     Example: `rewardflow gc --keep-days 14`, then the same with `--yes`
     """
@@ -55,7 +56,7 @@ def gc(
 def backup(
     file: Annotated[Path, typer.Argument(help="The file that is made, a tar file; kept from other users.")],
 ) -> None:
-    """Write the state folder, and the services in it where there are any, to one file. Runs may go on meanwhile.
+    """Write the state folder, and its services if there are any, to one file. Runs may continue during the backup.
 
     Example: `rewardflow backup /backups/$(date +%F).tar`
     """
@@ -86,7 +87,7 @@ def restore(
         str, typer.Option("--sha256", metavar="HEX", help="Of the file, as `backup` printed it; another is refused.")
     ] = "",
 ) -> None:
-    """Put a backup into the state folder, which must be empty (REWARDFLOW_HOME), checked to the last byte.
+    """Restore a backup into the state folder (REWARDFLOW_HOME), which must be empty, and check every byte.
 
     Example: `REWARDFLOW_HOME=/srv/rewardflow rewardflow restore /backups/2026-11-23.tar`
     """
@@ -113,7 +114,7 @@ def restore(
 
 
 def prune_lines(held: Sequence[Held]) -> str:
-    """What goes, one line each, and what stays, one line a reason, with the sizes."""
+    """List the entries to delete, one per line, and those to keep, one line per reason, with their sizes."""
     going = [entry for entry in held if entry.goes]
     lines = [
         f"goes   {_size(entry.bytes):>9}  last used {entry.used:%Y-%m-%d}  {entry.what}: {entry.why}"

@@ -1,4 +1,4 @@
-"""Train: a recipe, or several beside each other."""
+"""Commands for training: one recipe, or several that are compared."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from models.errors import UserError
 from tasks.runner import interrupt
 
 NOTHING_LEARNED = 3
-"""Exit status of a run or a comparison that ended, but a policy of which did not learn or was lost on the way."""
+"""Exit status of a run or a comparison that finished, but in which a policy collapsed or did not change."""
 
 NOT_HERE = 2
-"""Exit status of a reproduction that cannot be made; of one that came out otherwise it is 1."""
+"""Exit status of a reproduction that cannot be run here; 1 means that the result differs."""
 
 DOES_NOT_FIT = 3
-"""Exit status of a plan for which the device is too small."""
+"""Exit status of a plan for a device with too little memory."""
 
 
 def run(
@@ -46,13 +46,13 @@ def run(
         ),
     ] = None,
 ) -> None:
-    """Run a recipe from data to promoted model.
+    """Run a recipe, from the data to the promoted model.
 
     Example: `rewardflow run recipes/arithmetic.yaml --set schedule.rounds=20`
     """
     from models.recipe.find import find_recipe
 
-    find_recipe(recipe)  # a misspelt name is told before the parts are imported, which takes seconds
+    find_recipe(recipe)  # reports a misspelt name before the parts are imported, which takes seconds
     from models.recipe.files import require_files
     from models.recipe.load import load_recipe
     from models.recipe.smoke import made_small
@@ -60,10 +60,10 @@ def run(
     chosen = overrides or []
     if smoke:
         chosen = made_small(recipe, chosen)
-    checked = load_recipe(recipe, chosen)  # what is wrong is said before Prefect takes seconds to start
+    checked = load_recipe(recipe, chosen)  # reports errors before Prefect starts, which takes seconds
     require_files(checked)
     checked.placement.check(cluster)
-    require_space(state_folder())  # before it is made: a run that is refused leaves nothing
+    require_space(state_folder())  # before the folder is made: a refused run leaves no files
     writable_state_folder()
     from flows.runtime import console
     from flows.servers import temporary_server
@@ -96,11 +96,11 @@ def compare(
     overrides: SetOption = None,
     smoke: Annotated[bool, typer.Option("--smoke", help="In seconds, on tiny policies, as comparison-smoke.")] = False,
 ) -> None:
-    """Train several recipes over several seeds and compare them: interquartile means, probability of improvement.
+    """Train several recipes with several seeds and compare them: interquartile means, probability of improvement.
 
-    They must agree in data, evaluation and the policy to begin with. Each gets the rounds that come nearest to the
-    budget; where a method samples nothing, completions are those of the data that it learns from. A training whose
-    policy collapsed or was left as it was is named, and the exit status is 3.
+    The recipes must have the same data, evaluation and initial policy. Each recipe gets the number of rounds that comes
+    nearest to the budget. For a method that samples nothing, the completions are those of its training data. A training
+    whose policy collapsed or did not change is listed, and the exit status is then 3.
 
     Example: `rewardflow compare rloo grpo remax --seeds 5 --budget 15000`
     """
@@ -111,7 +111,7 @@ def compare(
     from models.recipe.comparison import contenders
 
     chosen = overrides or []
-    contenders(recipes, chosen, seeds, metric, budget, smoke)  # what is wrong is said before Prefect takes seconds
+    contenders(recipes, chosen, seeds, metric, budget, smoke)  # reports errors before Prefect starts
     require_space(state_folder())
     writable_state_folder()
     from flows.runtime import console
@@ -139,10 +139,10 @@ def plan(
     ] = None,
     prompt: Annotated[int, typer.Option("--prompt", min=1, help="Tokens of a prompt: the data are not read.")] = 256,
 ) -> None:
-    """Print, before anything starts, parameters, tokens a round, memory by part, and whether it fits the device.
+    """Print, before anything starts, parameters, tokens per round, memory by part, and whether it fits the device.
 
-    The figures come from the code that will run, on shapes alone: no weights are loaded. Exit status 3 where it does
-    not fit.
+    The figures come from the code that will run, from shapes alone: no weights are loaded. Exit status 3 if it does not
+    fit.
 
     Example: `rewardflow plan real/qwen3_06b_gsm8k_grpo --memory 80`
     """
@@ -181,11 +181,11 @@ def reproduce(
         bool, typer.Option("--note/--no-note", help="Write on the version whether it came out the same.")
     ] = True,
 ) -> None:
-    """Train a version again, from its data on, and hold the weights against it bit for bit.
+    """Train a version again from its data and compare the weights bit for bit.
 
-    At the commit, with the data, recipe and seed on record; nothing is taken from earlier steps, nothing is registered,
-    no alias moves. What came of it is noted on the version's page. Exit status 0: identical; 1: something differs,
-    which is said; 2: it cannot be made again here.
+    The training uses the recorded commit, data, recipe and seed. Nothing is taken from earlier steps, nothing is
+    registered, and no alias moves. The result is written on the version's page. Exit status 0: identical; 1: something
+    differs, and the output lists it; 2: the version cannot be trained again here.
 
     Example: `git checkout COMMIT`, then `rewardflow reproduce 3`
     """

@@ -1,1 +1,1 @@
-"""What every flow does around its steps: open, lock, resume, log, notify, print."""
+"""Common tasks of every flow around its steps: open, lock, resume, log, notify, print."""

@@ -1,7 +1,7 @@
-"""When Python collects garbage: not while a command imports, which makes a million objects that all stay.
+"""Garbage collection is off while a command imports, because the imports make a million objects that all stay.
 
-Walking them again and again took a sixth of the time until `rewardflow runs` answers. What lasts begins to collect once
-it has imported; what is imported by then is left out of every later collection.
+Walking them repeatedly took a sixth of the time until `rewardflow runs` answers. Long-running commands turn collection
+on after their imports; the objects that exist by then are left out of every later collection.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import gc
 
 
 def postpone() -> None:
-    """Collect nothing until `begin`: for the start of a command, and the whole of one that only reads."""
+    """Turn garbage collection off until `begin`: for a command's start, or for all of a command that only reads."""
     gc.disable()
 
 
 def begin() -> None:
-    """Collect from here on, but for what is there already."""
+    """Turn garbage collection on, without the objects that exist already."""
     if not gc.isenabled():
         gc.freeze()
         gc.enable()

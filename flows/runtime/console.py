@@ -1,7 +1,7 @@
-"""What reaches a person's terminal of what Prefect and other libraries log.
+"""Filters for the log records of Prefect and other libraries that reach the terminal.
 
-Prefect tells of every run where it begins and in which state it ends; its UI keeps all of that. At the terminal stand
-only the lines of the steps themselves, warnings, and errors that nobody else tells of.
+Prefect logs the start and the final state of every run; its UI keeps all of these. The terminal shows only the lines of
+the steps themselves, warnings, and errors that are not reported elsewhere.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _CHATTY = ("torch._library.triton", "great_expectations", "EventsWorker", "APILo
 
 
 class News(logging.Filter):
-    """For the handler that writes to the terminal."""
+    """Filter of the handler that writes to the terminal."""
 
     def __init__(self, told_at_the_end: bool) -> None:
-        """Say who else tells of errors.
+        """Create the filter.
 
         Args:
-            told_at_the_end: whoever called the flow prints its error: the command line.
+            told_at_the_end: whether the caller of the flow, the command line, prints its error.
         """
         super().__init__()
         import prefect
@@ -35,14 +35,14 @@ class News(logging.Filter):
         self.told_at_the_end = told_at_the_end
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether a record is worth a line."""
+        """Whether a record is shown."""
         if record.name.startswith("great_expectations"):
             return record.levelno >= logging.ERROR
         if not record.pathname.startswith(self._prefect):
             return True
         if record.levelno < logging.WARNING or str(record.msg).startswith("Finished in state"):
             return False
-        if interrupt.asked() is not None:  # whatever fails now fails because of that
+        if interrupt.asked() is not None:  # errors from here on are caused by the interrupt
             return False
         if self.told_at_the_end and any(saying in record.getMessage() for saying in SAYINGS):
             return False
@@ -51,10 +51,10 @@ class News(logging.Filter):
 
 
 def quiet(told_at_the_end: bool = False) -> None:
-    """Keep from the terminal what says nothing to a person, and the traceback of a UserError from every log.
+    """Keep uninformative records from the terminal, and the traceback of a UserError from every log.
 
     Args:
-        told_at_the_end: whoever called the flow prints its error. Once said, it holds for this process.
+        told_at_the_end: whether the caller of the flow prints its error. Once true, it stays true for this process.
     """
     from prefect.logging.handlers import PrefectConsoleHandler
 
@@ -73,15 +73,15 @@ def quiet(told_at_the_end: bool = False) -> None:
 
 
 def quiet_transformers() -> None:
-    """Without the progress bars that transformers draws while it loads weights."""
+    """Turn off the progress bars that transformers draws while it loads weights."""
     from transformers.utils import logging as transformers_logging
 
     transformers_logging.disable_progress_bar()
 
 
 def without_prefect(error: BaseException | None) -> UserError | None:
-    """What is said of an error that comes of a Prefect server that does not answer; None of any other."""
-    httpx = sys.modules.get("httpx")  # nobody else here speaks by it, and it may not have been loaded
+    """Return a UserError for an error caused by a Prefect server that does not answer; None for any other error."""
+    httpx = sys.modules.get("httpx")  # only Prefect uses it here, and it may not be imported
     if httpx is None or not isinstance(error, httpx.TransportError):
         return None
     from prefect.settings import PREFECT_API_URL
@@ -95,7 +95,7 @@ def without_prefect(error: BaseException | None) -> UserError | None:
 
 
 class _WithoutTraceback(logging.Filter):
-    """A UserError says all in one line; Prefect adds a traceback to any error that it logs."""
+    """Filter that removes the traceback of a UserError: Prefect adds one to any error that it logs."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         error = record.exc_info[1] if record.exc_info else None

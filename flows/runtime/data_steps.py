@@ -1,4 +1,4 @@
-"""How a flow calls the first steps: data and held-out sets brought up to date, and validated."""
+"""The first steps of a flow: bring the data and the held-out sets up to date, and validate them."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from tasks.steps.validate_data import ValidationSections, validate_data
 
 @dataclass(frozen=True)
 class PreparedApart:
-    """Data that were prepared beside the recipe's own: a held-out set, or what a frozen model is made from."""
+    """Data prepared in addition to the recipe's own: a held-out set, or the data of a frozen model."""
 
     recipe: Recipe
-    """By which they are validated and answered."""
+    """The recipe by which the data are validated and answered."""
     result: StepResult
     version: DataVersion
 
 
 @dataclass(frozen=True)
 class HeldOut(PreparedApart):
-    """A held-out set that policies are measured on."""
+    """A held-out set on which policies are evaluated."""
 
     validated: StepResult
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """The data of a recipe, and its held-out sets."""
+    """The data of a recipe and its held-out sets."""
 
     result: StepResult
     version: DataVersion
@@ -45,15 +45,15 @@ class Prepared:
 
     @property
     def unpinned(self) -> list[str]:
-        """Why commits do not hold them, "" for each that one holds."""
+        """For each of them, why no commit pins it; "" if one does."""
         return [self.version.unpinned, *(held.version.unpinned for held in self.held_out.values())]
 
 
 def call_preparation(opened: Opened) -> Prepared:
-    """Bring the data and the held-out sets up to date with DVC, which knows by itself what has changed.
+    """Bring the data and the held-out sets up to date with DVC, which detects changes by itself.
 
     Raises:
-        UserError: no row of a held-out set can be told right from wrong.
+        UserError: the answers to a held-out set cannot be checked, because none of its problems has an answer or tests.
     """
     result, version = _prepared(opened, opened.recipe, "data")
     held_out: dict[str, PreparedApart] = {}
@@ -65,21 +65,28 @@ def call_preparation(opened: Opened) -> Prepared:
 
 
 def call_apart(opened: Opened, recipe: Recipe, name: str) -> PreparedApart:
-    """Bring the data of another recipe up to date, whose model this run makes; called by that model's role."""
+    """Bring the data of another recipe up to date whose model this run makes.
+
+    Args:
+        name: role of that model, which is part of the step's name.
+    """
     with _named(f"{name}.recipe"):
         return PreparedApart(recipe, *_prepared(opened, recipe, f"{name}: data"))
 
 
 def call_validation(opened: Opened, data: Prepared, refresh: bool = False) -> StepResult:
-    """Validate a version of the data: one key in every flow, so that a validation is done once for all of them. What
-    stands in a held-out set is no longer among the rows that are trained on."""
+    """Validate a version of the data.
+
+    The key is the same in every flow, so that a version is validated once for all flows. Rows that are also in a
+    held-out set are removed from the training rows.
+    """
     held_out = [held.version for held in data.held_out.values()]
     inputs = (data.version, held_out) if held_out else (data.version,)
     return call_step(opened, validate_data, ValidationSections(opened.recipe), *inputs, refresh=refresh)
 
 
 def call_held_out_validation(opened: Opened, data: Prepared, refresh: bool = False) -> dict[str, HeldOut]:
-    """Validate the held-out sets, their lengths in the tokens of the policy that is trained on the data."""
+    """Validate the held-out sets, with lengths in the tokens of the policy that is trained on the data."""
     held_out: dict[str, HeldOut] = {}
     for name, held in data.held_out.items():
         sections = ValidationSections(held.recipe)
@@ -93,7 +100,7 @@ def call_held_out_validation(opened: Opened, data: Prepared, refresh: bool = Fal
 
 @contextmanager
 def _named(key: str) -> Iterator[None]:
-    """What is wrong with data beside the recipe's own is said of them by their key."""
+    """Prefix a UserError about additional data with their key in the recipe."""
     try:
         yield
     except UserError as error:

@@ -1,8 +1,8 @@
-"""Where everything lies on this machine, and what must stand in the environment before Prefect is imported.
+"""Locations on this machine, and the environment that must be set before Prefect is imported.
 
-Prefect reads its settings once, at import. So the package `flows` prepares the environment when it is imported, be it
-by the command line, a deployment or a script, and no file of it need think of that. What the user has set is never
-changed.
+Prefect reads its settings once, at import. So the package `flows` prepares the environment when it is imported, whether
+by the command line, a deployment or a script, and none of its files needs to do so. Variables that the user has set are
+never changed.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ MLFLOW_PORT = 5000
 PREFECT_PORT = 4200
 
 STARTER = "REWARDFLOW_STARTER"
-"""Process id of the command or flow, inherited by what it starts: whose id and parent differ has lost its starter."""
+"""Process id of the command or flow, inherited by its children: a child with another parent has lost its starter."""
 
 
 def writable_state_folder() -> Path:
-    """The state folder, made where it is missing, for what writes to it.
+    """Return the state folder for commands that write to it; create it if it is missing.
 
     Raises:
-        UserError: it cannot be written; said before anything was started.
+        UserError: it cannot be written. Raised before anything is started.
     """
     home = state_folder()
     try:
@@ -37,7 +37,7 @@ def writable_state_folder() -> Path:
             pass
     except OSError as error:
         if error.errno == errno.ENOSPC:
-            return home  # said with the space that is needed, by what needs it
+            return home  # the code that needs the space reports it, with the amount
         raise UserError(
             f"{home}: the state folder cannot be written ({error.strerror}); commands that only look work, for all "
             "others make it writable or set REWARDFLOW_HOME to a folder that is"
@@ -46,19 +46,19 @@ def writable_state_folder() -> Path:
 
 
 def tracking_database(home: Path) -> str:
-    """Address of MLflow's SQLite store in the state folder `home`."""
+    """Return the address of MLflow's SQLite store in the state folder `home`."""
     return f"sqlite:///{home / 'mlflow.db'}"
 
 
 def artifact_folder(home: Path) -> Path:
-    """Where MLflow's artifacts lie in the state folder `home`."""
+    """Return the folder of MLflow's artifacts in the state folder `home`."""
     return home / "mlartifacts"
 
 
 def prefect_folders(home: Path, chosen: str | None = None) -> dict[str, str]:
-    """Where Prefect keeps what it keeps: in the folder `home`, or in `chosen`: the user's PREFECT_HOME, if left out.
+    """Return the variables for Prefect's folders: in `home`, or in `chosen`, by default the user's PREFECT_HOME.
 
-    PREFECT_HOME alone does not do it: Prefect 3 puts results and its server's memo into the user's home directory.
+    PREFECT_HOME alone is not enough: Prefect 3 puts results and its server's memo into the user's home directory.
     """
     prefect = Path((os.environ.get("PREFECT_HOME") if chosen is None else chosen) or home / "prefect")
     return {
@@ -69,18 +69,18 @@ def prefect_folders(home: Path, chosen: str | None = None) -> dict[str, str]:
 
 
 def prepare_environment() -> Path:
-    """Set where Prefect lives and which server it asks, where nothing says so. Returns the state folder.
+    """Set Prefect's folders and server address if they are unset. Returns the state folder.
 
-    Nothing is written. PREFECT_API_URL is set only where the Prefect server that `rewardflow ui` or `schedule` started
-    is alive; otherwise Prefect starts a temporary server of its own.
+    Nothing is written. PREFECT_API_URL is set only if the Prefect server that `rewardflow ui` or `schedule` started is
+    alive; otherwise Prefect starts a temporary server of its own.
     """
     home = state_folder()
     set_where_unset(QUIET | prefect_folders(home))
     keep_loopback_direct()
     name_user(home / "home")
     os.environ[STARTER] = str(os.getpid())
-    os.environ["REWARDFLOW_HOME"] = str(home)  # absolute, so that child processes agree wherever they run
-    # os.path.exists: Path.exists raises where it may not look; that is told by what writes there.
+    os.environ["REWARDFLOW_HOME"] = str(home)  # absolute, so that child processes use the same folder
+    # os.path.exists: Path.exists raises without permission; the code that writes there reports that.
     if "PREFECT_API_URL" not in os.environ and os.path.exists(home / "servers.json"):
         from flows.servers.server_record import running_servers
 
@@ -92,5 +92,5 @@ def prepare_environment() -> Path:
 
 
 def make_prefect_home() -> None:
-    """Make the folder where Prefect lives, for its temporary server: it starts where a flow is called."""
+    """Create Prefect's folder for its temporary server, which starts when a flow is called."""
     Path(os.environ["PREFECT_HOME"]).mkdir(parents=True, exist_ok=True)

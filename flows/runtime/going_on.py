@@ -1,4 +1,4 @@
-"""Whether a training goes on with one that was cut off, or begins anew: then the run says what changed meanwhile."""
+"""Resuming an interrupted training. If a training starts from the beginning instead, its run records what changed."""
 
 from __future__ import annotations
 
@@ -15,17 +15,21 @@ from tasks.state import cut_off
 from tasks.tracking import runs
 
 BEGINS_ANEW = "begins anew"
-"""The fact of a run that says why it could not go on."""
+"""Fact of a run that explains why it could not resume."""
 
 
 class GoingOn:
-    """What was cut off in a state folder, against the training that begins there now."""
+    """The interrupted training of a state folder, compared with the one that starts now."""
 
     def __init__(self, opened: Opened, data: DataVersion, resume: bool) -> None:
-        """Args: `data` it is trained on; `resume`: refuse where it cannot go on with what was cut off.
+        """Compare the training that starts with the interrupted one.
+
+        Args:
+            data: version of the data that the training reads.
+            resume: whether to raise if the interrupted training cannot be resumed.
 
         Raises:
-            UserError: `resume`, and the data or the code are others.
+            UserError: `resume`, and the data or the code have changed.
         """
         self._opened, self._resume = opened, resume
         self._now = cut_off.begun(opened.run_id, data, runs.param_texts(plain(opened.recipe)))
@@ -34,10 +38,10 @@ class GoingOn:
             self._anew(self._before)
 
     def begin(self, folder: Path) -> None:
-        """Reinforcement learning begins, or goes on, in `folder`.
+        """Record that reinforcement learning starts, or resumes, in `folder`.
 
         Raises:
-            UserError: `resume`, and there is nothing there to go on with.
+            UserError: `resume`, and there is nothing to resume.
         """
         home, name = self._opened.home, self._opened.recipe.name
         if self._before is not None and home / self._before.folder != folder:
@@ -47,7 +51,7 @@ class GoingOn:
         cut_off.note(home, name, self._now, folder)
 
     def ended(self) -> None:
-        """It has its policy."""
+        """Record that the training has its policy."""
         cut_off.finished(self._opened.home, self._opened.recipe.name)
 
     def _anew(self, before: cut_off.Unfinished) -> None:

@@ -1,4 +1,4 @@
-"""A champion that a person set by hand: measured like a candidate, against the champion before, and judged."""
+"""The gate's judgement of a champion that a person set by hand: it is compared with the champion before."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from tasks.tracking.verdict_text import verdict_text
 
 
 def judge_by_hand(training: Training, gate: Mapping[str, OnGate], model: str) -> HandJudgement | None:
-    """Judge the champion where it was set by hand and waits; None, and no work, where it was not.
+    """Judge the champion if it was set by hand and waits for the gate; otherwise return None without any work.
 
     Args:
-        gate: role -> evaluations for the verdict, those that the run has made already.
+        gate: role -> evaluations for the verdict that the run has already made.
         model: registered name of the policies.
     """
     waiting = by_hand.waiting(model)
@@ -34,7 +34,7 @@ def judge_by_hand(training: Training, gate: Mapping[str, OnGate], model: str) ->
 
 
 def measure(training: Training, waiting: Waiting, gate: Mapping[str, OnGate], model: str) -> Measured | str:
-    """The evaluations of champion, champion before and anchor, or in one sentence why they cannot be had."""
+    """Evaluate the champion, the previous champion and the anchor, or return in one sentence why this is impossible."""
     champion = registry.champion(model)
     if champion is None or champion.version != waiting.version:
         return "the gate did not judge it: it is champion no longer"

@@ -1,4 +1,4 @@
-"""What every flow does first and last: one run at a time in a folder, the recipe checked, the MLflow run opened."""
+"""Start and end of every flow: lock the state folder, check the recipe, open the MLflow run and close it."""
 
 from __future__ import annotations
 
@@ -33,28 +33,28 @@ from tasks.tracking import aliases, records, registry, runs, store, summaries, t
 
 @dataclass(frozen=True)
 class Opened:
-    """A flow that has begun."""
+    """A flow that has started."""
 
     recipe: Recipe
     root: Path
-    """The repository: the working directory."""
+    """The repository, which is the working directory."""
     home: Path
     """The state folder."""
     run_id: str
-    """The MLflow run of the flow."""
+    """Id of the flow's MLflow run."""
     code: CodeVersion
     facts: dict[str, str]
-    """Recipe, commit, seed: what a reviewer reads in one line each."""
+    """Recipe, commit, seed and others: one line each on the page for reviewers."""
     page: str
-    """Address of the run in MLflow's UI."""
+    """Address of the run in the MLflow UI."""
 
 
 @contextmanager
 def open_flow(kind: str, recipe: str, overrides: Sequence[str]) -> Iterator[Opened]:
-    """Check the recipe, take the folder for this run alone, open its MLflow run and close it with how it ended.
+    """Check the recipe, lock the state folder, open the MLflow run, and close it with the status of the flow.
 
     Raises:
-        UserError: the recipe is wrong, a file that it names is missing, or others go on in this folder for too long.
+        UserError: the recipe is wrong, a file that it names is missing, or other runs use the folder for too long.
     """
     with ExitStack() as until_the_end:
         stoppable = until_the_end.enter_context(told_when_stopped(state_folder(), f"{kind} {recipe}"))
@@ -112,7 +112,7 @@ def open_flow(kind: str, recipe: str, overrides: Sequence[str]) -> Iterator[Open
 
 
 def log_recipe(run_id: str, file: Path, overrides: Sequence[str], recipe: Recipe) -> None:
-    """Leave a recipe's file on a run, what stands on top of it, and the files of a person's own that its parts read."""
+    """Log a recipe's file to a run, with the overrides and the user's own source files that its parts read."""
     records.log_artifact(run_id, file, "recipe")
     for source in recipe.sources:
         records.log_text(run_id, f"recipe/{source.file.stem}_{source.sha256[:12]}{source.file.suffix}", source.text)
@@ -122,14 +122,14 @@ def log_recipe(run_id: str, file: Path, overrides: Sequence[str], recipe: Recipe
 
 @contextmanager
 def own_folder(experiment: str) -> Iterator[Path]:
-    """The state folder, for this run alone, with tracking and the GPU's place ready.
+    """Lock the state folder for this run, and set up tracking and the GPU's concurrency limit.
 
     Raises:
-        UserError: others go on in it for longer than this one waits.
+        UserError: other runs use the folder for longer than this one waits.
     """
     prefect_run.require_plain_address()
     home = writable_state_folder()
-    interrupt.keep()  # Prefect takes SIGTERM where a flow begins
+    interrupt.keep()  # Prefect installs its own SIGTERM handler when a flow starts
     console.quiet()
     with only_run(home, patience(), _say):
         end_orphans(home)
@@ -149,10 +149,10 @@ def _say(line: str) -> None:
 
 
 def notice_champion(run: str, model: str, earlier: str = "") -> str:
-    """Record and tell of a champion or anchor alias that was set or deleted outside Rewardflow.
+    """Record and log a champion or anchor alias that was set or deleted outside Rewardflow.
 
     Returns:
-        What was noticed, with what `earlier` says that this run noticed before; empty where nothing was.
+        A description of the change, after the earlier one of this run (`earlier`); empty if nothing changed.
     """
     from prefect import get_run_logger
 
@@ -167,13 +167,13 @@ def notice_champion(run: str, model: str, earlier: str = "") -> str:
 
 @contextmanager
 def closed_with(run_id: str) -> Iterator[None]:
-    """Close a flow's MLflow run with how what is inside ended."""
+    """Close a flow's MLflow run with the status in which the block ends."""
     try:
         with needs_space(store.current().home):
             yield
     except BaseException as error:
         reason = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
-        with suppress(UserError):  # a server that is away must not hide what stopped the run
+        with suppress(UserError):  # an unreachable server must not hide the error that stopped the run
             status = runs.status_after(error)
             records.describe(run_id, f"## ✘ Stopped\n\n{reason}\n")
             runs.rename(run_id, run_names.stopped(reason, killed=status == "KILLED"))

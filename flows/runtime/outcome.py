@@ -1,4 +1,4 @@
-"""What the command line prints of runs: plain text from plain data."""
+"""Output of the command line about runs: plain text from plain data."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def closing_lines(outcome: Outcome, home: Path) -> str:
-    """The table of steps, then the champion's address and where to look."""
+    """Return the table of steps, the verdict, the champion's address, and the links to the run."""
     from tasks.pages import cost, timing
     from tasks.tracking import registry
     from tasks.tracking.verdict_text import hand_text
@@ -47,14 +47,14 @@ def closing_lines(outcome: Outcome, home: Path) -> str:
 
 
 def _all_runs(run_id: str, home: Path) -> str:
-    """The shared view of the runs beside this one: which promoted what."""
+    """Return the line with the shared view of all runs of the experiment, which shows what each promoted."""
     from tasks.tracking.views import promotions_beside
 
     return f"all runs   {page_address(home, 'mlflow')}{promotions_beside(run_id)}"
 
 
 def _where(run_id: str, home: Path) -> list[str]:
-    """The run's page in the MLflow UI."""
+    """Return the line with the run's page in the MLflow UI, and a hint if no server runs."""
     from tasks.tracking.summaries import page_of_run
 
     lines = [f"run        {page_address(home, 'mlflow')}{page_of_run(run_id)}"]
@@ -66,7 +66,7 @@ def _where(run_id: str, home: Path) -> list[str]:
 def comparison_lines(
     run_id: str, standings: Sequence[Standing], costs: Sequence[Cost], lost: Sequence[str], metric: str, home: Path
 ) -> str:
-    """The table of a comparison, the trainings that did not learn, and where to look."""
+    """Return the table of a comparison, the trainings that did not learn, and the link to the run."""
     from tasks.pages.comparison import comparison_rows
 
     rows = comparison_rows(standings, costs)
@@ -78,14 +78,14 @@ def comparison_lines(
 
 
 def report_lines(run_id: str, report: StepResult, home: Path) -> str:
-    """A reward model's report: every number, what speaks against it, and where to look."""
+    """Return a reward model's report: every number, the headline, and the link to the run."""
     rows = [["measured", "value"], *([name.removeprefix("reward_report/"), f"{value:.4f}"]
             for name, value in report.metrics.items())]  # fmt: skip
     return "\n".join(["", *columns(rows), "", f"report     {report.headline}", *_where(run_id, home)])
 
 
 def strategy_lines(run_id: str, plain: StepResult, strategy: StepResult, home: Path) -> str:
-    """An evaluation with a strategy beside the policy alone, what was spent, and where to look."""
+    """Return the table of an evaluation with and without a strategy, its cost, and the link to the run."""
     rows = [["metric", "alone", strategy.name.removeprefix("evaluate "), "difference", "95 % interval"]]
     for key, gain in strategy.metrics.items():
         name = key.removeprefix("gain/")
@@ -109,13 +109,13 @@ def strategy_lines(run_id: str, plain: StepResult, strategy: StepResult, home: P
 
 
 def columns(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Rows of as many cells each as lines, every column as wide as its widest cell."""
+    """Format rows of equal length as lines, every column as wide as its widest cell."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
 def time_table(lines: Sequence[TimeLine]) -> str:
-    """The table of where the time went, one line a stage."""
+    """Return the table of the time per stage, one line per stage."""
     from tasks.pages.timing import remark
 
     shown = [f"{'time of fine_tune':<20} {'seconds':>8}  {'share':>7} {'tokens/s':>9}"]
@@ -127,7 +127,7 @@ def time_table(lines: Sequence[TimeLine]) -> str:
 
 
 def run_lines(listed: Sequence[RunLine]) -> str:
-    """One line a run, newest first."""
+    """Return one line per run, newest first."""
     if not listed:
         return "no runs yet"
     recipe = max(len("recipe"), *(len(run.experiment) for run in listed))
@@ -143,7 +143,7 @@ def run_lines(listed: Sequence[RunLine]) -> str:
 
 
 def version_lines(listed: Sequence[VersionInfo]) -> str:
-    """One line a version of a registered model."""
+    """Return one line per version of a registered model."""
     from tasks.tracking import tags
     from tasks.tracking.verdict_record import decided
 
@@ -162,7 +162,7 @@ def version_lines(listed: Sequence[VersionInfo]) -> str:
 
 
 def print_run(summary: RunSummary, home: Path) -> None:
-    """All about one run to the terminal: the description as Markdown, steps, data, address."""
+    """Print one run to the terminal: the description as Markdown, steps, data, address."""
     from rich.console import Console
     from rich.markdown import Markdown
 

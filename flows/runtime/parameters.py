@@ -1,6 +1,6 @@
-"""The parameters of flows as Prefect's form offers them: recipes by name, everything else with its type and meaning.
+"""Parameters of the flows as Prefect's form shows them: recipes by name, all others with their type and description.
 
-The list of names is for the form, and for Prefect's server, which refuses others; a call takes any path too.
+The list of names is for the form and for Prefect's server, which rejects other names; a direct call takes any path.
 """
 
 from __future__ import annotations
@@ -18,4 +18,4 @@ Overrides = Annotated[
     list[str] | None,
     Field(title="Overrides", json_schema_extra={"examples": [["schedule.rounds=20", "rollouts.group_size=16"]]}),
 ]
-"""`key.path=value` each."""
+"""Overrides of the recipe, `key.path=value` each."""

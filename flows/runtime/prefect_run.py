@@ -1,4 +1,4 @@
-"""What Prefect shows of a flow's run: what came out, in its name and as artifacts, and the way to MLflow; and back."""
+"""The Prefect run of a flow: its name, its artifacts with the result, and the links between it and the MLflow run."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _LOG = logging.getLogger("rewardflow")
 
 
 def require_plain_address() -> None:
-    """Make sure that the server's address holds no password: it stands in logs and links. A profile may name it too.
+    """Check that the server's address has no password, as logs and links show it. A profile may name the address too.
 
     Raises:
-        UserError: it does.
+        UserError: the address has a password.
     """
     from prefect.settings import PREFECT_API_URL
 
@@ -22,25 +22,25 @@ def require_plain_address() -> None:
 
 
 def address() -> str:
-    """The page in Prefect's UI of the flow run that this is; "" outside of one, or where its server ends with it."""
+    """Return the page of this flow run in Prefect's UI; "" outside a flow run, or if the server is temporary."""
     from prefect.runtime import flow_run
 
     return "" if flow_run.id is None or is_temporary() else str(flow_run.ui_url)
 
 
 def deployment() -> str:
-    """Name of the deployment that this flow run is of; "" for a run of none."""
+    """Return the name of the deployment of this flow run; "" for a run without a deployment."""
     from prefect.runtime import deployment, flow_run
 
     try:
         return "" if flow_run.id is None or deployment.id is None else str(deployment.name)
-    except Exception as error:  # a server that is away for a moment stops no run
+    except Exception as error:  # a server that is briefly unreachable does not stop a run
         _LOG.warning("Prefect does not say which deployment this is: %s", " ".join(str(error).split())[:200])
         return ""
 
 
 def link_to(page: str) -> None:
-    """Show the address of the MLflow run on the Prefect run, while it goes on."""
+    """Show the address of the MLflow run on the Prefect run while it is running."""
     from prefect.artifacts import create_link_artifact
     from prefect.runtime import flow_run
 
@@ -49,9 +49,9 @@ def link_to(page: str) -> None:
 
 
 def tell(name: str, description: str, page: str) -> None:
-    """Call the Prefect run by what came out, and show the verdict on it.
+    """Rename the Prefect run to its result, and add the verdict to it as an artifact.
 
-    Nothing that goes wrong here stops a flow whose work is done: it is said in the log.
+    An error here never stops a flow whose work is done: it is logged.
 
     Args:
         description: Markdown.

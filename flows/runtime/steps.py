@@ -1,4 +1,4 @@
-"""How a flow calls its steps: a result of the last time is taken where the step's key is the same."""
+"""Calls of a flow's steps: an earlier result is reused if its key is the same."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from tasks.runner import interrupt
 from tasks.runner.caching import reuse
 from tasks.runner.step import StepContext, StepResult, content_key, earlier_result
 
-make_prefect_home()  # here, as all flows come by: its temporary server starts where one is called
+make_prefect_home()  # here, because all flows import this module: a flow call starts the temporary server
 
 Read = TypeVar("Read", bound=Sections)
 
 
 def context_of(opened: Opened, step: str, recipe: Read, *inputs: Any, name: str = "") -> StepContext[Read]:
-    """What a step is handed: sections of the recipe, and a key of them and of all else that it is given.
+    """Return the context of a step: sections of the recipe, and a key computed from them and all other inputs.
 
     Args:
-        inputs: results of other steps, and plain data; the run's id for a step that is never taken from another run.
-        name: what the step's run is called.
+        inputs: results of other steps, and plain data; the run's id for a step that is never reused from another run.
+        name: name of the step's run.
     """
     return named_context(opened, step, content_key(step, recipe, *inputs), recipe, name)
 
@@ -31,13 +31,15 @@ def context_of(opened: Opened, step: str, recipe: Read, *inputs: Any, name: str 
 def call_step(
     opened: Opened, task: Any, recipe: Sections, *inputs: Any, refresh: bool = False, name: str = ""
 ) -> StepResult:
-    """Call a task with its sections and inputs, or take its earlier result where there is one whose outputs are still
-    what it says. What it is called with is what its key holds, and nothing else."""
+    """Call a task with its sections and inputs, or reuse its earlier result if its outputs are unchanged.
+
+    The key covers exactly what the task is called with.
+    """
     return call_cached(task, context_of(opened, task.name, recipe, *inputs, name=name), *inputs, refresh=refresh)
 
 
 def call_cached(task: Any, context: StepContext[Any], *inputs: Any, refresh: bool = False) -> StepResult:
-    """As `call_step`, under the key of `context`."""
+    """Call a task as `call_step` does, under the key of `context`."""
     interrupt.raise_again()
     started = time.perf_counter()
     result = None if refresh else earlier_result(context)

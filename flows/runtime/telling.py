@@ -1,4 +1,4 @@
-"""What a flow tells people, by the outbox of its state folder: never in its way, whatever becomes of the telling."""
+"""Messages of a flow to people, through the outbox of its state folder. A failure to send never stops the flow."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ MINUTE = 60.0
 
 
 def tell(home: Path, kind: Kind, text: str, facts: Mapping[str, object], link: str = "") -> None:
-    """Write an event down and try to send all that waits. What goes wrong is a warning.
+    """Store an event and try to send all events that wait. A failure is logged as a warning.
 
     Args:
         home: state folder.
         text: one sentence.
-        facts: what it is about: equal facts are told once.
-        link: where to look.
+        facts: identify the event: events with equal facts are sent once.
+        link: address of the page with details.
     """
     try:
         to = receivers()
@@ -48,7 +48,7 @@ def tell(home: Path, kind: Kind, text: str, facts: Mapping[str, object], link: s
 
 
 def tell_decision(home: Path, model: str, promotion: Promotion, link: str) -> None:
-    """Send the gate's decision on a candidate; not `kept`, which changes nothing, nor one of an earlier run."""
+    """Send the gate's decision on a candidate; not `kept`, which changes nothing, nor a decision of an earlier run."""
     decision = promotion.decision
     if decision != "kept" and not promotion.reused:
         text = f"{model} version {promotion.version} {decision}: {promotion.reason}"
@@ -56,8 +56,10 @@ def tell_decision(home: Path, model: str, promotion: Promotion, link: str) -> No
 
 
 def tell_of_champion(home: Path, champion: VersionInfo, data: str, watched: Watched, link: str) -> None:
-    """Tell what a night has shown of a champion: every night that it is worse, and once that its inputs drifted, as
-    they are what they are until the data or the champion change.
+    """Send the results of a nightly evaluation of the champion.
+
+    A worse champion is reported every night. Drifted inputs are reported once, as they do not change until the data or
+    the champion change.
 
     Args:
         data: hash of the data version.
@@ -78,24 +80,24 @@ def tell_of_champion(home: Path, champion: VersionInfo, data: str, watched: Watc
 
 
 def tell_of_killed(home: Path, run: DeadRun, link: str) -> None:
-    """Tell, once, that a run had no time to tell of its end; whoever opens the folder next noticed."""
+    """Send, once, that a run was killed; the next run that opens the folder notices this."""
     text = f"{run.name} stopped: its process was killed, or its machine went down"
     tell(home, "stopped", text, {"run": run.run_id}, link)
 
 
 @dataclass
 class Stoppable:
-    """A flow as far as it has come, for the news that it was stopped."""
+    """State of a running flow, for the message that it was stopped."""
 
     what: str
     run: str = ""
-    """Its MLflow run; empty before that is opened."""
+    """Id of its MLflow run; empty before the run is opened."""
     link: str = ""
 
 
 @contextmanager
 def told_when_stopped(home: Path, what: str, run: str = "", link: str = "") -> Iterator[Stoppable]:
-    """Tell that a flow was stopped by an error; of Ctrl-C and SIGTERM whoever sent them knows."""
+    """Send a message if an error stops the flow; not for Ctrl-C and SIGTERM, whose sender knows."""
     flow = Stoppable(what, run, link)
     try:
         yield flow
@@ -108,7 +110,7 @@ def told_when_stopped(home: Path, what: str, run: str = "", link: str = "") -> I
 
 @contextmanager
 def sending(home: Path, every: float = MINUTE) -> Iterator[None]:
-    """Send what waits, again and again, while a schedule is served."""
+    """Send waiting messages again and again, while a schedule is served."""
     over = threading.Event()
 
     def work() -> None:
@@ -127,6 +129,6 @@ def sending(home: Path, every: float = MINUTE) -> Iterator[None]:
 
 
 def warn(passed: Passed) -> None:
-    """Say who did not take what."""
+    """Log a warning for each message that a receiver did not take."""
     for failure in passed.failures:
         _LOG.warning("a message waits: %s; `rewardflow messages` lists them", failure)

@@ -1,4 +1,4 @@
-"""The steps of a training, from data to the policy and its evaluation: what every flow that trains calls in turn."""
+"""The steps of a training, from the data to the evaluated policy, which every flow that trains calls in order."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from tasks.tracking import runs, tags
 
 @dataclass
 class Training:
-    """A training as far as it has come: its steps by name, and how each went."""
+    """State of a training: its steps by name, and their results."""
 
     opened: Opened
     refresh: bool
@@ -50,33 +50,33 @@ class Training:
     warmed: StepResult
     rewarded: StepResult | None
     tuned: StepResult | None = None
-    """None where the recipe ends before reinforcement learning."""
+    """None if the recipe ends before reinforcement learning."""
     held_out: dict[str, HeldOut] = field(default_factory=dict)
-    """Name of a held-out set -> what it is measured by."""
+    """Name of a held-out set -> its recipe, version and validation."""
     steps: list[StepResult] = field(default_factory=list)
     scores: dict[str, float] = field(default_factory=dict)
-    """Metrics of the trained policy's evaluation, once it was measured."""
+    """Metrics of the trained policy's evaluation; empty before it was evaluated."""
 
     def evaluated(self, role: str, policy: PolicyFiles) -> StepResult:
-        """Measure a policy on the validation split.
+        """Evaluate a policy on the validation split.
 
         Args:
-            role: base, candidate, champion, ...: what the evaluation is called by.
-            policy: what is measured.
+            role: base, candidate, champion, ...: part of the evaluation's name.
+            policy: the policy to evaluate.
         """
         rewarded = made_reward_model(self.rewarded)
         sections = ShownSections(self.opened.recipe)
         return self._measured(f"evaluate {role}", sections, policy, self.validated, rewarded)
 
     def evaluated_candidate(self) -> StepResult:
-        """Measure the policy that was trained on the validation split."""
+        """Evaluate the trained policy on the validation split."""
         assert self.tuned is not None, "the recipe has a schedule"
         measured = self.evaluated("candidate", made_policy(self.tuned))
         self.scores = measured.metrics
         return measured
 
     def for_verdict(self, role: str, policy: PolicyFiles) -> OnGate:
-        """Measure a policy for the verdict alone: on the gate's problems, and on each held-out set."""
+        """Evaluate a policy for the verdict only: on the gate's problems, and on each held-out set."""
         rewarded = made_reward_model(self.rewarded)
         sections = GateSections(self.opened.recipe)
         return OnGate(
@@ -102,12 +102,12 @@ class Training:
 
 
 def train_policy(opened: Opened, refresh: bool = False, resume: bool | None = None) -> Training:
-    """Data, validation, warm start, reward model and, where the recipe has a schedule, reinforcement learning.
+    """Run data, validation, warm start, reward model and, if the recipe has a schedule, reinforcement learning.
 
     Args:
-        refresh: nothing is taken from earlier steps.
-        resume: whether it is refused where it cannot go on with the training of this recipe that was cut off; None: it
-            is no run of the recipe by itself, and there is none to go on with.
+        refresh: take no results of earlier steps.
+        resume: whether to raise if the interrupted training of this recipe cannot be resumed; None: this training is
+            not a run of the recipe itself, and has none to resume.
     """
     recipe, run = opened.recipe, opened.run_id
     data = call_preparation(opened)
@@ -146,7 +146,7 @@ def train_policy(opened: Opened, refresh: bool = False, resume: bool | None = No
     def learned(
         maker: Recipe, rows: StepResult, warmed: StepResult, judges: Mapping[Role, PolicyFiles], of: str = ""
     ) -> StepResult:
-        """The reward model of a recipe, of completions or of their steps; pairs or labels may ask a judge."""
+        """Make the reward model of a recipe, for completions or for steps; a judge may give its pairs or labels."""
         assert maker.reward_model is not None
         sections = RewardModelSections(maker)
         inputs: tuple[StepResult, ...] = (rows, warmed)
@@ -158,7 +158,7 @@ def train_policy(opened: Opened, refresh: bool = False, resume: bool | None = No
         return step(process_model, sections, *inputs, labelled, name=of and f"{of}process_model")
 
     def frozen(role: Role, settings: FrozenSettings) -> PolicyFiles:
-        """A model that the policy learns from: as it lies there, or as a recipe of its own makes it."""
+        """Return a model that the policy learns from: the given files, or a model made by a recipe of its own."""
         if settings.path is not None:
             return given_policy(settings.path)
         maker, rows = makers[role], validated

@@ -1,8 +1,8 @@
-"""One run at a time in a state folder; who comes meanwhile waits for its turn, in the order of arrival.
+"""One run at a time in a state folder; other runs wait in the order of their arrival.
 
-A nightly evaluation that comes due while a training goes on runs after it. Who waits holds a lock on a ticket in the
-folder, named by the time of its arrival: a ticket that nobody holds is of a process that was killed, and is passed
-over. The locks are the kernel's, so no end of a process leaves a folder locked.
+A nightly evaluation that is due during a training runs after it. A waiting process holds a lock on a ticket in the
+folder; the ticket's name contains the time of arrival. A ticket without a lock belongs to a process that was killed,
+and is skipped. The locks are kernel locks, so a process that ends, in whatever way, leaves no folder locked.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from typing import TextIO
 from models.errors import UserError
 
 WAIT = "REWARDFLOW_WAIT"
-"""Seconds that a run waits for those before it; 0: not at all."""
+"""Seconds that a run waits for earlier runs; 0: it does not wait."""
 HALF_A_DAY = 43_200.0
 PAUSE = 0.5
-"""Seconds between two looks."""
+"""Seconds between two attempts."""
 QUEUE, LOCK = "queue", "run.lock"
 
 
 def patience() -> float:
-    """Seconds that a run waits for those before it.
+    """Return the seconds that a run waits for earlier runs.
 
     Raises:
-        UserError: REWARDFLOW_WAIT is no number of seconds.
+        UserError: REWARDFLOW_WAIT is not a number of seconds.
     """
     said = os.environ.get(WAIT, "")
     with suppress(ValueError):
@@ -44,12 +44,12 @@ def only_run(home: Path, wait: float = 0.0, report: Callable[[str], None] = prin
     """Hold the state folder for one run.
 
     Args:
-        home: the folder.
-        wait: seconds to wait at most for those that came before.
-        report: given a line for whom it waits, once for each.
+        home: the state folder.
+        wait: maximum seconds to wait for earlier runs.
+        report: receives one line for each run that this one waits for.
 
     Raises:
-        UserError: others hold it for longer.
+        UserError: other runs hold the folder for longer.
     """
     home.mkdir(parents=True, exist_ok=True)
     with (home / LOCK).open("a+") as lock:
@@ -63,7 +63,7 @@ def only_run(home: Path, wait: float = 0.0, report: Callable[[str], None] = prin
                         f"{home}: another run (process {who}) goes on in this folder; wait for it or set "
                         "REWARDFLOW_HOME"
                     )
-                # Seen twice: who has just got the lock has yet to write its name over that of the one before.
+                # Report at the second look: a new holder of the lock may not yet have written its process id.
                 if who != known and who == seen:
                     report(f"waiting for the run of process {who} in {home} to end ({WAIT}=0 does not wait)")
                     known = who
@@ -77,10 +77,10 @@ def only_run(home: Path, wait: float = 0.0, report: Callable[[str], None] = prin
 
 @contextmanager
 def _ticket(queue: Path) -> Iterator[Path]:
-    """A place in the queue, held until the turn has come."""
+    """Hold a place in the queue until it is this process's turn."""
     queue.mkdir(exist_ok=True)
     ticket = queue / f"{time.time_ns():020d}-{os.getpid()}"
-    # Locked under another name first: a ticket that is seen without its lock would be taken for a dead one's.
+    # Lock under another name first: a visible ticket without its lock would count as that of a dead process.
     hidden = ticket.with_name(f".{ticket.name}")
     with hidden.open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
@@ -92,7 +92,7 @@ def _ticket(queue: Path) -> Iterator[Path]:
 
 
 def _before(ticket: Path) -> bool:
-    """Whether somebody who came earlier still waits. Tickets of the dead are removed."""
+    """Whether a process that arrived earlier still waits. Tickets of dead processes are removed."""
     for other in sorted(ticket.parent.glob("[0-9]*")):
         if other.name >= ticket.name:
             return False
@@ -104,7 +104,7 @@ def _before(ticket: Path) -> bool:
 
 
 def _taken(lock: TextIO) -> bool:
-    """Whether the lock was free; it is ours then, until the file is closed."""
+    """Take the lock if it is free, and keep it until the file is closed. Return whether it was free."""
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

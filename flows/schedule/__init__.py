@@ -1,1 +1,1 @@
-"""Deployments of prefect.yaml: served, watched, and told of new data and approvals."""
+"""Deployments of prefect.yaml: they are served and watched, and start on new data; approvals are carried out."""

@@ -1,8 +1,8 @@
-"""What people decide on MLflow's page, carried out: at once where MLflow's webhook says that a tag was set, and once a
-minute whether or not it does, as a delivery may be lost.
+"""Decisions of people on MLflow's page are carried out: at once when MLflow's webhook reports that a tag was set, and
+also once a minute, because a delivery may be lost.
 
-A webhook says no more than "look now". Nothing that comes with it is read: what stands in the registry is what counts,
-so whoever reaches this address can make it look, and nothing else. Several at once are one look.
+A webhook only triggers a look. Nothing in the delivery is read: only the state of the registry counts. So a sender who
+reaches this address can trigger a look, and nothing else. Several deliveries at once cause one look.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ _LOG = logging.getLogger(__name__)
 
 PORT = 4205
 PATH = "/look"
-"""The one address that is answered."""
+"""The only path that is answered."""
 MOST = 2**20
-"""Bytes of a delivery that are taken in before the connection is cut."""
+"""Maximum size of a delivery, bytes; a larger one is refused and the connection closed."""
 
 
 @contextmanager
 def looking(every: float = MINUTE, say: Callable[[str], None] = _LOG.info) -> Iterator[Callable[[], None]]:
-    """Look at what people wrote, now and again and again, in a thread. Gives what makes it look at once.
+    """Check the registry for decisions, now and repeatedly, in a thread. Yields a function that triggers a check.
 
     Args:
-        every: seconds between two looks.
-        say: takes what was done, a sentence each.
+        every: seconds between two checks.
+        say: receives one sentence for each action.
     """
     now, over = threading.Event(), threading.Event()
 
@@ -46,7 +46,7 @@ def looking(every: float = MINUTE, say: Callable[[str], None] = _LOG.info) -> It
             try:
                 for sentence in approval_by_tag.answer():
                     say(sentence)
-            except Exception as error:  # whatever it is, the next look may pass
+            except Exception as error:  # the next check may succeed
                 _LOG.warning("words on MLflow's pages wait: %s", error)
             now.wait(every)
 
@@ -65,7 +65,7 @@ def looking(every: float = MINUTE, say: Callable[[str], None] = _LOG.info) -> It
 
 @contextmanager
 def listening(look: Callable[[], None], port: int = PORT, host: str = HOST) -> Iterator[str]:
-    """Take MLflow's deliveries. Gives the address.
+    """Receive MLflow's deliveries. Yields the address.
 
     Raises:
         UserError: the port is taken.
@@ -80,13 +80,13 @@ def listening(look: Callable[[], None], port: int = PORT, host: str = HOST) -> I
                 self.close_connection = True
                 self.send_error(404 if self.path != PATH else 413)
                 return
-            self.rfile.read(int(length))  # all of it, or the sender takes it for a failure
+            self.rfile.read(int(length))  # read all of it, or the sender reports a failure
             look()
             self.send_response(204)
             self.end_headers()
 
         def log_message(self, *_: object) -> None:
-            """Say nothing of each."""
+            """Log nothing for a delivery."""
 
     try:
         server = ThreadingHTTPServer((host, port), Deliveries)
@@ -106,7 +106,7 @@ def serve_approvals(port: int, host: str, address: str) -> None:
     """Carry out what people decide on MLflow's page until Ctrl-C or SIGTERM.
 
     Args:
-        address: that MLflow's server reaches this process by; "": where it listens.
+        address: address at which MLflow's server reaches this process; "": the one on which it listens.
 
     Raises:
         UserError: the port is taken.

@@ -1,12 +1,12 @@
-"""What Prefect's server tells people of where no process of ours is left to: crash, time-out, silence.
+"""Automations of Prefect's server that report a crash, a time-out or silence when no process of ours is alive.
 
-Automations of the server post to the addresses that our own messages go to. They hold deployments of prefect.yaml, by
-their ids on that server, and are made anew, by name, whenever they are put up. An address stands in a Webhook block,
-which Prefect encrypts with a key that it keeps in the same database, and in no automation.
+They post to the same addresses as our own messages. They refer to deployments of prefect.yaml by their ids on that
+server, and are updated by name each time they are set up. An address is kept in a Webhook block, not in an automation;
+Prefect encrypts the block with a key in the same database.
 
     no heartbeat      a run whose process is gone, with its machine or its worker, becomes Crashed
     crashed           a run became Crashed or TimedOut
-    NAME is silent    no run of a deployment began for as long as its schedule ever waits, and a while
+    NAME is silent    no run of a deployment started for the longest pause of its schedule, plus a grace period
 """
 
 from __future__ import annotations
@@ -34,12 +34,13 @@ if TYPE_CHECKING:
     from prefect.events.schemas.automations import AutomationCore
 
 OURS = "rewardflow: "
-"""Every name of ours begins so."""
+"""Prefix of the names of our automations."""
 BEATS = 3
-"""Heartbeats in whose time at least one must come, as Prefect's guide has it. The last of a run is counted where it
-falls, so that what is dead is known after three to six of them."""
+"""Heartbeat intervals within which at least one heartbeat must arrive, as in Prefect's guide. A run's last heartbeat
+falls somewhere within such a period, so a dead run is detected after three to six intervals.
+"""
 AHEAD = 500
-"""Runs of a schedule that are looked at for its longest pause."""
+"""Future runs of a schedule that are examined for its longest pause."""
 
 
 def automations_of(
@@ -49,12 +50,12 @@ def automations_of(
     heartbeat: timedelta,
     grace: timedelta = GRACE,
 ) -> list[AutomationCore]:
-    """All of them, for deployments by name with their id on the server and their schedules.
+    """Return all automations, for deployments by name with their id on the server and their schedules.
 
     Args:
-        blocks: Webhook blocks, one for each address that is told.
-        address: of the server's pages.
-        heartbeat: how often a run says that it goes on.
+        blocks: Webhook blocks, one for each address that receives messages.
+        address: address of the server's pages.
+        heartbeat: interval of a run's heartbeats.
         grace: how much longer than its longest pause a schedule may be silent.
     """
     from prefect.client.schemas.objects import StateType
@@ -130,21 +131,21 @@ def automations_of(
 
 
 def longest_pause(schedules: Schedules, now: datetime) -> timedelta:
-    """The longest time between two runs that are due one after the other, as far as the next `AHEAD` show."""
+    """Return the longest time between two consecutive runs, among the next `AHEAD` runs of each schedule."""
     dues = [list(islice(CronSim(cron, now.astimezone(ZoneInfo(zone))), AHEAD)) for cron, zone in schedules]
-    until = min(due[-1] for due in dues)  # of a denser schedule the runs end earlier
+    until = min(due[-1] for due in dues)  # the runs of a denser schedule end earlier
     times = sorted({time.astimezone(ZoneInfo("UTC")) for due in dues for time in due if time <= until})
     return max(after - before for before, after in pairwise(times))
 
 
 def put_up(deployments: Sequence[Deployment], grace: timedelta = GRACE) -> list[str]:
-    """Make the automations on Prefect's server, or make them anew. Returns their names; none where nobody is told.
+    """Create the automations on Prefect's server, or update them. Returns their names; none without receivers.
 
     Args:
         grace: see `automations_of`.
 
     Raises:
-        UserError: an address is none, or no deployment is known to the server.
+        UserError: an address is invalid, or the server knows none of the deployments.
     """
     from prefect.client.orchestration import get_client
     from prefect.settings import get_current_settings
@@ -165,14 +166,14 @@ def put_up(deployments: Sequence[Deployment], grace: timedelta = GRACE) -> list[
                 client.update_automation(old.id, automation)
             else:
                 client.create_automation(automation)
-        for left in there.values():  # of deployments that are gone
+        for left in there.values():  # their deployments are gone
             if left.id is not None:
                 client.delete_automation(left.id)
     return [automation.name for automation in wanted]
 
 
 def rest() -> None:
-    """Let the automations that tell of silence rest, as the schedule was ended on purpose; `put_up` ends that."""
+    """Pause the automations that report silence, because the schedule was ended on purpose; `put_up` resumes them."""
     from prefect.client.orchestration import get_client
 
     with get_client(sync_client=True) as client:
@@ -197,10 +198,10 @@ def take_down() -> list[str]:
 
 
 def require_lasting_server() -> None:
-    """Automations live on the server: one that ends with a command of ours would keep none.
+    """Check that Prefect's server outlives the command; automations on a temporary server would be lost with it.
 
     Raises:
-        UserError: no other is named or runs, or the address of the one that is named holds a password.
+        UserError: no other server is configured or runs, or the configured address contains a password.
     """
     from prefect.settings import PREFECT_API_URL
 
@@ -221,7 +222,7 @@ def _block(number: int, receiver: Receiver) -> UUID:
 
 
 def _known(client: Any, deployments: Sequence[Deployment]) -> dict[str, tuple[UUID, Schedules]]:
-    """Those that the server has, by name."""
+    """Return the deployments that the server has, by name."""
     from prefect.client.schemas.filters import DeploymentFilter
 
     names = [deployment.name for deployment in deployments]
@@ -238,7 +239,7 @@ def _known(client: Any, deployments: Sequence[Deployment]) -> dict[str, tuple[UU
 
 
 def _crashed(address: str) -> str:
-    """The message, which Prefect fills in, as JSON: the fields of `tasks.messages.event.Event`."""
+    """Return the message as a template that Prefect fills in: JSON with the fields of `tasks.messages.event.Event`."""
     link = f'"{address}/runs/flow-run/" ~ flow_run.id'
     text = 'flow_run.name ~ " of " ~ deployment.name ~ " is " ~ flow_run.state.name ~ ": " ~ '
     text += f'(flow_run.state.message or "no reason is known") ~ " " ~ {link}'
@@ -249,7 +250,7 @@ def _crashed(address: str) -> str:
 
 
 def _silent(name: str, within: timedelta, link: str) -> str:
-    """The message, in which Prefect fills in when it is and an id."""
+    """Return the message as JSON; Prefect fills in the time and an id."""
     text = f"{name} is silent: no run began within {within} {link}"
     said = json.dumps({"kind": "silent", "text": text, "link": link})
     return said[:-1] + ', "at": {{ (firing.triggered | string) | tojson }}, "event_id": "prefect-{{ firing.id }}"}'

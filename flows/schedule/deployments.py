@@ -1,4 +1,4 @@
-"""The deployments of prefect.yaml, as data: what runs, on which schedules, with which parameters."""
+"""The deployments of prefect.yaml, as data: the flow of each, its schedules and its parameters."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ from models.errors import UserError
 
 
 class CronSchedule(BaseModel):
-    """When to run, in cron's five fields."""
+    """Times of runs, in cron's five fields."""
 
     cron: str
     timezone: str = "UTC"
 
 
 class ConcurrencyLimit(BaseModel):
-    """How many runs of one deployment may go on at once, and what becomes of one more."""
+    """Maximum number of concurrent runs of one deployment, and what happens to a further run."""
 
     limit: int = Field(gt=0)
     collision_strategy: Literal["ENQUEUE", "CANCEL_NEW"] = "ENQUEUE"
 
 
 class Deployment(BaseModel):
-    """One entry of `deployments:` in prefect.yaml; keys that only a work pool needs are passed over."""
+    """One entry of `deployments:` in prefect.yaml; keys that only a work pool needs are ignored."""
 
     name: str
     entrypoint: str
-    """File of the flow and its function, `flows/train.py:train`, from the folder of prefect.yaml."""
+    """File of the flow and its function, `flows/train.py:train`, relative to the folder of prefect.yaml."""
     description: str = ""
     parameters: dict[str, Any] = {}
     schedules: list[CronSchedule] = []
     triggers: list[Any] = []
-    """Events that a run begins at, as Prefect's docs write them."""
+    """Events that start a run, in the form of Prefect's docs."""
     concurrency_limit: ConcurrencyLimit | None = None
     tags: list[str] = []
     enforce_parameter_schema: bool = True
-    """False: its parameters may be what the form does not offer, such as a recipe outside recipes/."""
+    """Whether parameters must be values that the form offers; a recipe outside recipes/, for example, needs False."""
 
 
 class _File(BaseModel):
@@ -49,10 +49,11 @@ class _File(BaseModel):
 
 
 def read_deployments(path: Path) -> list[Deployment]:
-    """The deployments of a prefect.yaml.
+    """Return the deployments of a prefect.yaml.
 
     Raises:
-        UserError: the file is missing or no YAML, an entry lacks a key or has a wrong value, a flow's file is missing.
+        UserError: the file is missing or not valid YAML, an entry lacks a key or has a wrong value, or the file of a
+            flow is missing.
     """
     try:
         content = yaml.safe_load(path.read_text())
@@ -71,11 +72,11 @@ def read_deployments(path: Path) -> list[Deployment]:
 
 
 def first_problem(error: ValidationError, above: tuple[str, ...] = ()) -> str:
-    """The first problem of a validation: its keys, below those of `above`, and what is wrong there."""
+    """Return the first problem of a validation: its keys, after those in `above`, and the error."""
     first = error.errors()[0]
     return f"{'.'.join(map(str, (*above, *first['loc']))) or 'the file'}: {first['msg']}"
 
 
 def schedules_of(deployments: Sequence[Deployment]) -> dict[str, Schedules]:
-    """Name -> schedules, of those that have any."""
+    """Return name -> schedules, for the deployments that have any."""
     return {it.name: [(when.cron, when.timezone) for when in it.schedules] for it in deployments if it.schedules}

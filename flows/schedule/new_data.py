@@ -1,4 +1,4 @@
-"""The event by which Prefect's server learns of new data, so that a deployment with a trigger on it begins."""
+"""The event that reports new data to Prefect's server; it starts deployments that have a trigger on it."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from tasks.data.versions import DataVersion
 from tasks.tracking import data_use
 
 EVENT = "rewardflow.new-data-version"
-"""Its name, which the triggers of prefect.yaml expect."""
+"""Name of the event, which the triggers of prefect.yaml expect."""
 
 
 def announce(opened: Opened, version: DataVersion) -> bool:
-    """Send the event for a version of the data that no training of the recipe has read yet; True where it was sent.
+    """Send the event for a version of the data that no training of the recipe has read yet. Return whether it was sent.
 
-    It is asked of MLflow and not of what the last run saw: an event that no server took is sent again by the next run.
+    The decision uses MLflow's records, not the last run: if no server received an event, the next run sends it again.
     """
     from prefect.events import emit_event
 

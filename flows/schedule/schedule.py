@@ -1,7 +1,7 @@
 """Serve the deployments of prefect.yaml on their schedules, from one process.
 
-prefect.yaml is the single source: what `prefect deploy` would give to a work pool is served here as it stands, except
-for the work pool. Prefect reads its settings once, at import: it is imported when the server's address is known.
+prefect.yaml is the single source: what `prefect deploy` would give to a work pool is served here unchanged, except for
+the work pool. Prefect reads its settings once, at import: it is imported when the server's address is known.
 """
 
 from __future__ import annotations
@@ -39,21 +39,22 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 
 CATCH_UP = "catch-up"
-"""Tag of a deployment that begins one run, when it is served again, for all that were missed meanwhile."""
+"""Tag of a deployment that, when it is served again, starts one run for all the runs that were missed."""
 
 
 def create_gpu_limit() -> None:
-    """Create the concurrency limit of this host, one slot, on the current Prefect server; one that is there stays.
+    """Create this host's concurrency limit, with one slot, on the current Prefect server; an existing one is kept.
 
-    Except on a temporary server, which only this process uses: it keeps in memory who holds a slot and loses it with
-    a killed run, but the count stays in its database. Nobody else can hold the slot, so it is freed here.
+    A temporary server is an exception, as only this process uses it. It keeps the holder of a slot in memory, which is
+    lost with a killed run, but the count stays in its database. No other process can hold the slot, so it is freed
+    here.
     """
     from prefect.client.orchestration import get_client
     from prefect.client.schemas.actions import GlobalConcurrencyLimitCreate, GlobalConcurrencyLimitUpdate
     from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
 
     with get_client(sync_client=True) as client:
-        try:  # asked first: the server logs a traceback where one is created that exists
+        try:  # read first: the server logs a traceback if an existing limit is created
             client.read_global_concurrency_limit_by_name(limit_name())
         except ObjectNotFound:
             with contextlib.suppress(ObjectAlreadyExists):
@@ -64,20 +65,20 @@ def create_gpu_limit() -> None:
 
 
 def serve_schedule(path: Path, home: Path, mlflow_port: int = MLFLOW_PORT, prefect_port: int = PREFECT_PORT) -> None:
-    """Serve the deployments of `path` until Ctrl-C or SIGTERM; servers that do not run are started, and ended with it.
+    """Serve the deployments of `path` until Ctrl-C or SIGTERM. Servers that do not run are started, and ended with it.
 
-    On the way out the schedules are paused, so that nothing piles up while nobody serves them; the next start resumes.
+    At the end the schedules are paused, so that no runs pile up while none are served; the next start resumes them.
 
     Raises:
-        UserError: what `read_deployments` and `serving` raise; another process serves the schedule of `home` already.
+        UserError: as in `read_deployments` and `serving`; another process already serves the schedule of `home`.
     """
     path = path.absolute()
     deployments = read_deployments(path)
-    lasting = "prefect" in {**running_servers(home), **given_servers(home)}  # it goes on when this process is gone
+    lasting = "prefect" in {**running_servers(home), **given_servers(home)}  # it outlives this process
     with servers_end_with_us(), _only_one(home), serving(home, mlflow_port, prefect_port) as servers:
         if not servers["prefect"].given:
             os.environ["PREFECT_API_URL"] = f"{servers['prefect'].address}/api"
-        os.chdir(path.parent)  # entrypoints and recipe paths are meant from here
+        os.chdir(path.parent)  # entrypoints and recipe paths are relative to this folder
         served = [_to_prefect(deployment) for deployment in deployments]
         missed = {it.deployment for it in silent(home, schedules_of(deployments), clock.now())}
         late = [it for it in deployments if CATCH_UP in it.tags and it.name in missed]
@@ -150,20 +151,20 @@ def _serve(deployments: list[RunnerDeployment], late: Container[str], watched: S
     """Serve until Ctrl-C or SIGTERM.
 
     Args:
-        late: deployments of which a run begins at once.
-        watched: those that Prefect's server is to tell of, once they are there.
+        late: deployments of which one run starts at once.
+        watched: deployments that Prefect's server watches with automations once they exist.
     """
     from prefect.client.orchestration import get_client
     from prefect.exceptions import PrefectHTTPStatusError
     from prefect.runner import Runner
 
     class OrderlyRunner(Runner):
-        """Prefect's runner, ended by SIGTERM as by Ctrl-C; its own way drops what it was doing."""
+        """Prefect's runner, which SIGTERM ends like Ctrl-C; its own handler drops the work in progress."""
 
         def handle_sigterm(self, *_: Any, **__: Any) -> None:
             signal.raise_signal(signal.SIGINT)
 
-    # Flow runs end with the runner; that they are gone before it looks for them is no error.
+    # Flow runs end with the runner; it logs an error if they have ended before it looks for them.
     logging.getLogger("prefect.runner.process_manager").setLevel(logging.CRITICAL)
     runner = OrderlyRunner(name="rewardflow", pause_on_shutdown=False)
     for deployment in deployments:
@@ -186,7 +187,7 @@ def _serve(deployments: list[RunnerDeployment], late: Container[str], watched: S
 
 
 def _skip_late(deployments: list[RunnerDeployment]) -> None:
-    """Cancel runs that came due while nobody served: what is caught up is one run, of deployments that ask for it."""
+    """Cancel runs that came due while they were not served; deployments tagged `catch-up` start one run instead."""
     from prefect.client.orchestration import get_client
     from prefect.client.schemas.filters import DeploymentFilter, FlowRunFilter
     from prefect.client.schemas.objects import StateType
@@ -204,12 +205,12 @@ def _skip_late(deployments: list[RunnerDeployment]) -> None:
                 continue  # its first time
             only = DeploymentFilter.model_validate({"id": {"any_": [known.id]}})
             late = client.read_flow_runs(flow_run_filter=due, deployment_filter=only)
-            for run in (run for run in late if run.auto_scheduled):  # what a person asked for waits for its turn
+            for run in (run for run in late if run.auto_scheduled):  # runs that a person started keep their place
                 client.set_flow_run_state(run.id, Cancelled(message="It came due while nobody served it."), force=True)
 
 
 def _settle(deployments: list[RunnerDeployment], reason: str, pause: bool) -> None:
-    """Mark runs that nobody executes any more as crashed, which frees their slots, and pause the schedules if asked."""
+    """Mark runs without a process as crashed, which frees their slots, and pause the schedules if `pause`."""
     from prefect.client.orchestration import get_client
     from prefect.client.schemas.filters import DeploymentFilter, FlowRunFilter
     from prefect.client.schemas.objects import StateType

@@ -1,13 +1,13 @@
-"""Silence: a deployment whose run came due and did not begin, also while nobody served it. People are told once.
+"""Silence: a deployment's run came due and did not start, even if the deployment was not served. It is reported once.
 
-What began is on record in the state folder, not on Prefect's server, whose database may be new or away; and a clock is
-handed in, so that nights can be lived through.
+The start of a run is recorded in the state folder, not on Prefect's server, whose database may be new or unreachable.
+The clock is an argument, so that tests can simulate nights.
 
-    deployments/NAME.served.json    its schedules, and up to when every due run is accounted for
-    deployments/NAME.run.json       its last run: begun, ended, and the process, by which one that goes on is known
+    deployments/NAME.served.json    its schedules, and the time up to which every due run is accounted for
+    deployments/NAME.run.json       its last run: start, end, and the process, which shows whether it is still running
 
-A run that waits for its turn has begun. What comes due while the one before goes on is not missed: Prefect cancels it,
-as prefect.yaml asks.
+A run that waits for its turn counts as started. A run that comes due during the previous one is not missed: Prefect
+cancels it, as prefect.yaml requests.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from tasks.tracking import process
 _LOG = logging.getLogger(__name__)
 
 Schedules = Sequence[tuple[str, str]]
-"""Cron and time zone, each; a run is due whenever any of them says so."""
+"""Cron and time zone of each; a run is due when any of them is."""
 
 GRACE = timedelta(minutes=15)
-"""How long after it came due a run may begin."""
+"""How long after its due time a run may start."""
 MOST = 1000
-"""Due runs of a schedule that are counted."""
+"""Maximum number of due runs of a schedule that are counted."""
 
 
 @dataclass(frozen=True)
@@ -50,12 +50,12 @@ class LastRun:
 
     begun: datetime
     until: datetime
-    """When it ended; the present, while it goes on; when it began, where it was killed."""
+    """Its end; the present while it is running; its start if it was killed."""
 
 
 @dataclass(frozen=True)
 class Missed:
-    """Runs of a deployment that came due and did not begin."""
+    """Runs of a deployment that came due and did not start."""
 
     deployment: str
     due: tuple[datetime, ...]
@@ -71,15 +71,15 @@ class Missed:
 def missed_runs(
     schedules: Schedules, last: LastRun | None, since: datetime, now: datetime, grace: timedelta = GRACE
 ) -> tuple[datetime, ...]:
-    """When runs came due and did not begin, the oldest first.
+    """Return the due times of runs that did not start, the oldest first.
 
     Args:
         last: the last run, if there was any.
-        since: up to then everything is accounted for.
-        grace: what came due within it may still begin.
+        since: time up to which everything is accounted for.
+        grace: a run that came due within this time may still start.
 
     Raises:
-        UserError: a cron or a time zone is none.
+        UserError: a cron expression or a time zone is invalid.
     """
     known = since if last is None else max(since, last.begun, last.until)
     due: set[datetime] = set()
@@ -93,7 +93,7 @@ def missed_runs(
 
 
 def silent(home: Path, deployments: Mapping[str, Schedules], now: datetime) -> list[Missed]:
-    """What was missed by each deployment since it was served first, or was told of; a schedule that changed is new."""
+    """Return each deployment's missed runs since it was first served or last reported; new schedules reset it."""
     said = []
     for name, schedules in deployments.items():
         since = _accounted_for(home, name, schedules)
@@ -105,12 +105,12 @@ def silent(home: Path, deployments: Mapping[str, Schedules], now: datetime) -> l
 
 
 def tell_of_silence(home: Path, deployments: Mapping[str, Schedules], link: str, now: datetime | None = None) -> None:
-    """Tell of every due run that did not begin, once, and warn of it here.
+    """Report every due run that did not start, once, and log a warning.
 
     Args:
         deployments: name -> schedules.
-        link: where to look.
-        now: the present; the clock's, if left out.
+        link: address of the page with details.
+        now: the present; by default the clock's time.
     """
     now = now or clock.now()
     try:
@@ -124,7 +124,7 @@ def tell_of_silence(home: Path, deployments: Mapping[str, Schedules], link: str,
 
 @contextmanager
 def watching(home: Path, deployments: Mapping[str, Schedules], link: str, every: float = MINUTE) -> Iterator[None]:
-    """Tell of silence at once, of what was missed while nobody served, and again and again while a schedule is served.
+    """Report missed runs at once, also those from before the schedule was served, and repeatedly while it is served.
 
     Args: as of `tell_of_silence`; `every`: seconds.
     """
@@ -144,19 +144,19 @@ def watching(home: Path, deployments: Mapping[str, Schedules], link: str, every:
 
 
 def account(home: Path, name: str, schedules: Schedules, until: datetime) -> None:
-    """Everything that was due up to a time is accounted for."""
+    """Record that everything that was due up to a time is accounted for."""
     entry = {"schedules": [list(entry) for entry in schedules], "since": until.isoformat()}
     _write(_place(home, name, "served"), entry)
 
 
 @contextmanager
 def on_record(home: Path, name: str) -> Iterator[None]:
-    """Keep that a deployment's run began, and that it ended. `name`: of the deployment; "" for a run of none."""
+    """Record that a deployment's run started, and that it ended. `name`: of the deployment; "" for a run of none."""
     if not name:
         yield
         return
     place, entry = _place(home, name, "run"), {"begun": clock.now().isoformat(), **process.mark()}
-    with suppress(OSError, UserError):  # the run itself says what is wrong with the folder
+    with suppress(OSError, UserError):  # the run itself reports what is wrong with the folder
         _write(place, entry)
     try:
         yield
@@ -166,7 +166,7 @@ def on_record(home: Path, name: str) -> Iterator[None]:
 
 
 def last_run(home: Path, name: str, now: datetime) -> LastRun | None:
-    """The last run of a deployment on record."""
+    """Return the last recorded run of a deployment."""
     entry = _read(_place(home, name, "run"))
     try:
         begun = datetime.fromisoformat(entry["begun"])

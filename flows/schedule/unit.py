@@ -1,4 +1,4 @@
-"""The schedule as a service of systemd: its unit, filled in for a checkout and a state folder, and where it goes."""
+"""The schedule as a systemd service: the unit file for a checkout and a state folder, and its path."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ NAME = TEMPLATE.name
 
 @dataclass(frozen=True)
 class Unit:
-    """A unit file and its place."""
+    """A unit file and its path."""
 
     path: Path
     text: str
     user: bool
-    """Of the user's own systemd; of the machine's where root asks."""
+    """Whether it is a unit of the user's systemd; False for the machine's, which root installs."""
 
     @property
     def next_steps(self) -> tuple[str, ...]:
-        """Commands that make it run, and show that it does."""
+        """Commands that start it, and show that it runs."""
         systemctl = "systemctl --user" if self.user else "systemctl"
         journal = "journalctl --user" if self.user else "journalctl"
         linger = ("loginctl enable-linger      # or it ends when you log out",) if self.user else ()
@@ -39,12 +39,12 @@ class Unit:
 
 
 def unit_of(checkout: Path, home: Path, *, root: bool | None = None) -> Unit:
-    """The unit that serves the schedule of a checkout.
+    """Return the unit that serves the schedule of a checkout.
 
     Args:
         checkout: folder of prefect.yaml.
         home: state folder.
-        root: whether it is the machine's; None: where root asks.
+        root: whether it is a unit of the machine; None: if the current user is root.
 
     Raises:
         UserError: the checkout has no template, or a path has characters that a unit file cannot hold.
@@ -64,14 +64,14 @@ def unit_of(checkout: Path, home: Path, *, root: bool | None = None) -> Unit:
         template = Template((checkout / TEMPLATE).read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise UserError(f"{checkout / TEMPLATE} is not there; run this in a checkout of Rewardflow") from None
-    lines = template.template.splitlines()[1:]  # the first says what the template is
+    lines = template.template.splitlines()[1:]  # the first describes the template
     target = "multi-user.target" if root else "default.target"
     text = Template("\n".join(lines) + "\n").substitute({key: str(path) for key, path in facts.items()}, target=target)
     return Unit(config / "systemd" / ("system" if root else "user") / NAME, text, user=not root)
 
 
 def install(unit: Unit) -> None:
-    """Write the unit; nothing is started.
+    """Write the unit file; nothing is started.
 
     Raises:
         UserError: its folder cannot be written.

@@ -1,4 +1,4 @@
-"""A server that watches for the death of the command that started it: one that was killed leaves no server behind."""
+"""A server watches for the death of the command that started it, so that a killed command leaves no server running."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import threading
 import time
 
 WATCH_SECONDS = 0.5
-"""Seconds between two looks at whether the command that started it still lives."""
+"""Seconds between two checks whether the command that started it is alive."""
 
 
 def end_with(starter: int, seconds: float) -> None:
-    """End this process, which leads a group of its own, with its whole group when the process `starter` has gone.
+    """End this process, which leads its own process group, and the whole group when the process `starter` has ended.
 
     Args:
         starter: process id of the command that started this one.
-        seconds: that the group has to end by itself before it is killed.
+        seconds: time for the group to end by itself before it is killed.
     """
     threading.Thread(target=_watch, args=(starter, seconds), daemon=True).start()
 

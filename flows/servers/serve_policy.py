@@ -1,4 +1,4 @@
-"""A registered policy behind vLLM's OpenAI server: started, watched, ended when nothing is in flight any more."""
+"""A registered policy served by vLLM's OpenAI server: start, watch, and end when no request is in flight."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from tasks.tracking.recorded import Recorded
 from tasks.tracking.registry import VersionInfo
 
 START_SECONDS = 1800.0
-"""How long vLLM may take until it answers: on a GPU it compiles a large model for minutes."""
+"""Time limit for vLLM's start, seconds: on a GPU, compiling a large model takes minutes."""
 SAY_SECONDS = 10.0
-"""Seconds between two lines while it starts."""
+"""Seconds between two progress lines while it starts."""
 EVERYWHERE = ("0.0.0.0", "::")
-"""Addresses by which a server listens on all of the machine's."""
+"""Addresses with which a server listens on all addresses of the machine."""
 
 
 STAGES = (
@@ -44,36 +44,36 @@ STAGES = (
     ("torch.compile", "compiling the model"),
     ("init engine", "opening the port"),
 )
-"""Stages of vLLM's start in their order, each with the text of the log that begins it."""
+"""Stages of vLLM's start in order, each with the text in the log that marks its beginning."""
 
 _PREFIX = r"(?m)^(?:\([^)\n]*\) )?(?:[A-Z]+ [\d-]+ [\d:]+ )?(?:\[[^\]\n]*\] )?"
-"""What vLLM puts before a line of its log: process, level, time and place in the code."""
+"""Prefix that vLLM writes before a line of its log: process, level, time and place in the code."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where and how a policy is served."""
+    """Address and options with which a policy is served."""
 
     host: str = HOST
     port: int = 8000
     drain: float = 60.0
-    """Seconds that requests in flight may take when it is asked to end."""
+    """Time limit for requests in flight when the server ends, seconds."""
     options: tuple[str, ...] = ()
-    """Of vLLM's server, as they are."""
+    """Further options, passed to vLLM's server unchanged."""
 
     @property
     def address(self) -> str:
-        """Where a client of this machine finds it."""
+        """Address for a client on this machine."""
         host = HOST if self.host in EVERYWHERE else self.host
         return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
 
 
 def serve(said: Recorded, home: Path, place: Place) -> None:
-    """Serve a version until Ctrl-C or SIGTERM; what is in flight then is answered first.
+    """Serve a version until Ctrl-C or SIGTERM; requests in flight are answered before it ends.
 
     Raises:
-        UserError: it is no policy that vLLM can serve, vLLM is not installed, the port is in use, the memory is too
-            small, or the server ended.
+        UserError: vLLM cannot serve the version, vLLM is not installed, the port is in use, the memory is too small, or
+            the server ended.
     """
     version = said.version
     if version is None:
@@ -86,7 +86,7 @@ def serve(said: Recorded, home: Path, place: Place) -> None:
 
 
 def _serve_from(folder: Path, said: Recorded, version: VersionInfo, home: Path, place: Place) -> None:
-    """Serve what was exported to a folder."""
+    """Serve the model that was exported to a folder."""
     check_use(said.label, read_use(folder))
     check_heads(folder, said.label)
     on_cpu = _on_cpu(folder)
@@ -94,7 +94,7 @@ def _serve_from(folder: Path, said: Recorded, version: VersionInfo, home: Path, 
         print(f"warning: {place.host} can be reached from elsewhere, and only VLLM_API_KEY asks who comes", flush=True)
     names = (served_name(version), version.name)
     options = [*_options(said, folder, on_cpu), *place.options]
-    # Ours stand last, where they win.
+    # Our options come last, so they win.
     ours = ["--model", str(folder), "--served-model-name", *names, "--host", place.host, "--port", str(place.port)]
     with _Asked() as asked:
         log = home / "logs" / f"serve-{place.port}.log"
@@ -108,7 +108,7 @@ def _serve_from(folder: Path, said: Recorded, version: VersionInfo, home: Path, 
 
 
 def check_use(label: str, use: Use) -> None:
-    """Make sure that vLLM draws what was evaluated.
+    """Check that vLLM would sample from the policy that was evaluated.
 
     Raises:
         UserError: the policy is used with a second model, which vLLM leaves out.
@@ -122,13 +122,13 @@ def check_use(label: str, use: Use) -> None:
 
 
 def check_port(host: str, port: int) -> None:
-    """Make sure that a server could listen there now; of two that start at once, vLLM refuses the second.
+    """Check that a server could listen there now; if two start at once, vLLM refuses the second.
 
     Raises:
-        UserError: the port is in use, or the address is none of this machine's.
+        UserError: the port is in use, or the address does not belong to this machine.
     """
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # not hindered by connections that have ended
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # ignore connections that have ended
         try:
             probe.bind((host, port))
         except OSError as error:
@@ -138,14 +138,14 @@ def check_port(host: str, port: int) -> None:
 
 
 def curl(address: str, name: str) -> str:
-    """A command that asks a served policy; it works where it is pasted into a shell."""
+    """Return a shell command that sends a request to a served policy."""
     body = json.dumps({"model": name, "messages": [{"role": "user", "content": "1 + 2 ="}], "max_tokens": 64})
     key = ' -H "Authorization: Bearer $VLLM_API_KEY"' if os.environ.get("VLLM_API_KEY") else ""
     return f"curl {address}/v1/chat/completions -H 'Content-Type: application/json'{key} -d {shlex.quote(body)}"
 
 
 class _Asked:
-    """How often a person or a service asked to end, Ctrl-C or SIGTERM, while it is entered."""
+    """Counter of Ctrl-C and SIGTERM while the context is entered."""
 
     times = 0
 
@@ -162,14 +162,14 @@ class _Asked:
 
 
 def stage(log: str) -> str:
-    """Describe the stage of a starting server from its log, with its place among all stages."""
+    """Describe the stage of a starting server from its log, with its number among all stages."""
     text = Path(log).read_text(encoding="utf-8", errors="replace")
     reached = max(number for number, (marker, _) in enumerate(STAGES) if marker in text)
     return f"{STAGES[reached][1]} ({reached + 1} of {len(STAGES)})"
 
 
 class _Starting:
-    """Asks whether a server is up, and prints every few seconds what it is doing."""
+    """Check whether a server is up; prints its stage every few seconds."""
 
     def __init__(self, server: Server, asked: _Asked) -> None:
         self.server, self.asked, self.began, self.lines = server, asked, time.monotonic(), 0
@@ -198,9 +198,9 @@ def _run(server: Server, place: Place, names: Sequence[str], asked: _Asked) -> N
 
 
 def _drain(server: Server, seconds: float, asked: _Asked) -> None:
-    """Wait until nothing is in flight, at most so long, or until asked again.
+    """Wait until no request is in flight, for at most `seconds`, or until a further signal.
 
-    vLLM's own ending does not do: it lets go of requests in flight, and may wait for ever for their connections.
+    vLLM's own shutdown is not enough: it drops requests in flight, and may wait for their connections for ever.
     """
     deadline, before = time.monotonic() + seconds, asked.times
     said = False
@@ -218,7 +218,7 @@ def _drain(server: Server, seconds: float, asked: _Asked) -> None:
 
 
 def _in_flight(server: Server) -> int | None:
-    """Requests that are not wholly answered yet; None where the server does not say, as where it is too busy to."""
+    """Return the number of requests that are not completely answered; None if the server does not report it."""
     try:
         load = json.loads(_get(server, "/load") or b"null")
     except (ValueError, RecursionError):
@@ -232,8 +232,8 @@ def _get(server: Server, path: str) -> bytes | None:
 
 
 def _launch(arguments: Sequence[str], place: Place, log: Path, home: Path, on_cpu: bool) -> Server:
-    # As for the engine: on a CPU no core is kept from what else runs, such as the server that this one is to replace.
-    # One process computes and schedules: each further one would load all of vLLM's code again before it starts.
+    # As in the engine: on a CPU no core is reserved, so that others, such as the server to be replaced, can use it.
+    # One process computes and schedules: each further process would first load all of vLLM's code again.
     cpu = {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "VLLM_ENABLE_V1_MULTIPROCESSING": "0"}
     quiet = {"VLLM_NO_USAGE_STATS": "1", **(cpu if on_cpu else {})}
     command = [sys.executable, "-m", "flows.servers.vllm_server", str(os.getpid()), *arguments]
@@ -242,25 +242,25 @@ def _launch(arguments: Sequence[str], place: Place, log: Path, home: Path, on_cp
 
 
 def _options(said: Recorded, folder: Path, on_cpu: bool) -> list[str]:
-    """Options of vLLM for this version on this machine."""
+    """Return vLLM's options for this version on this machine."""
     trusted = (recipe_of(said).get("policy") or {}).get("trust_remote_code")
     return [*(["--trust-remote-code"] if trusted else []), *(cpu_options() if on_cpu else [])]
 
 
 def cpu_options() -> list[str]:
-    """Options of vLLM on a CPU; those of a user stand after them and win, such as `--no-enforce-eager`.
+    """Return vLLM's options for a CPU; a user's options follow and win, such as `--no-enforce-eager`.
 
     The model is not compiled: that takes minutes at every start, and few answers are long enough to make up for it.
     """
     from models.engine.vllm_engine import CACHE_MOST
 
-    # Unset, the cache takes nearly all memory, and leaves none to the server that replaces this one.
+    # If unset, the cache takes nearly all memory, and leaves none to the server that replaces this one.
     cache = ["--max-model-len", "auto", "--kv-cache-memory-bytes", str(CACHE_MOST)]
     return ["--dtype", "float32", *cache, "--enforce-eager", "--distributed-executor-backend", "uni"]
 
 
 def _on_cpu(folder: Path) -> bool:
-    """Whether vLLM computes on the CPU here; its memory is then held against the weights.
+    """Whether vLLM computes on the CPU here; if so, checks that the memory holds the weights and the cache.
 
     Raises:
         UserError: they do not fit.
@@ -286,10 +286,10 @@ def _on_cpu(folder: Path) -> bool:
 
 
 def _cause(log: str) -> str:
-    """The error that ended vLLM: the first that its processes wrote, of which the last ones are only an echo."""
+    """Return the error that ended vLLM: the first that its processes logged, as later ones only follow from it."""
     text = Path(log).read_text(encoding="utf-8", errors="replace")
     pattern = (
-        r"(?m)^((?:[\w.]*(?:Error|Exception)): .+(?:\n {2}\S.+)?|error: .+)$"  # pydantic says what on a second line
+        r"(?m)^((?:[\w.]*(?:Error|Exception)): .+(?:\n {2}\S.+)?|error: .+)$"  # pydantic gives details on a second line
     )
     errors = [" ".join(error.split()) for error in re.findall(pattern, re.sub(_PREFIX, "", text))]
     if any("Address already in use" in error for error in errors):
@@ -298,7 +298,7 @@ def _cause(log: str) -> str:
 
 
 def _last_words(log: str) -> str:
-    """The last line of a log without what vLLM puts before each."""
+    """Return the last line of a log without vLLM's prefix."""
     text = Path(log).read_text(encoding="utf-8", errors="replace")
     lines = [line for line in text.splitlines() if line.strip() and "warn" not in line.lower()]
     return re.sub(_PREFIX, "", lines[-1])[:120] if lines else "no word yet"

@@ -1,7 +1,7 @@
-"""One server as a process of ours: launched in a group of its own, waited for until it answers, ended with its workers.
+"""A server as a child process: started in its own process group, awaited until it answers, ended with its workers.
 
-The caller records it (flows/servers/server_record.py). A server is ended by that record, and a process whose start time
-does not agree with it is left alone.
+The caller records it (flows/servers/server_record.py). A server is ended by means of that record; a process whose start
+time differs from the record is left alone.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from models.errors import UserError
 from models.http_answers import answer_here
 
 START_SECONDS = 180.0
-"""How long a server may take until it answers: the first start makes its database, on a busy machine slowly."""
+"""Time limit for a server's first answer, seconds: the first start creates its database, slowly on a busy machine."""
 END_SECONDS = 15.0
-"""How long a server may take to end by itself before it is killed."""
+"""Time for a server to end by itself before it is killed, seconds."""
 
 FOREIGN = ("PREFECT_API_URL", "MLFLOW_TRACKING_URI")
-"""Settings of a client, which would make a server talk to another one, or to itself."""
+"""Client settings that would make a server connect to another server, or to itself."""
 LASTING_LEASES = {
-    # On the disk, so that a slot that a killed run held is given back even where the server was ended meanwhile.
+    # On disk, so that the slot of a killed run is freed even if the server was ended since.
     "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "prefect.server.concurrency.lease_storage.filesystem"
 }
 
 HEALTH = {"mlflow": "/health", "prefect": "/api/health"}
-"""Where a server says that it is well, below its address."""
+"""Path of a server's health check, below its address."""
 
 _GENTLE = {"database": signal.SIGINT}
-"""What asks a server to end; SIGTERM where it is not named. PostgreSQL waits for its clients at a SIGTERM."""
+"""Signal that asks a server to end; SIGTERM if not listed. At a SIGTERM, PostgreSQL waits for its clients."""
 
 
 def port_is_free(port: int) -> bool:
@@ -62,16 +62,16 @@ def launch(
     cwd: Path,
     identity: Mapping[str, Any] | None = None,
 ) -> Server:
-    """Start a server that leads a process group of its own.
+    """Start a server as the leader of its own process group.
 
     Args:
-        name: as it is recorded.
-        command: its command line. Anybody on the machine can read it: nothing secret belongs there.
-        port: of 127.0.0.1, where it will listen.
-        log: its output goes there, in place of what was in it.
+        name: its name in the record.
+        command: its command line. Every user of the machine can read it: it must not contain secrets.
+        port: the port of 127.0.0.1 on which it will listen.
+        log: file of its output; earlier content is overwritten.
         environment: its whole environment.
         cwd: its working directory.
-        identity: `user`, `group` and `extra_groups` for `subprocess`, where it is not to run as we do.
+        identity: `user`, `group` and `extra_groups` for `subprocess`, if it runs as another user.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("w") as words:
@@ -98,12 +98,12 @@ def wait_until_healthy(
 
     Args:
         server: the server.
-        healthy: asks it; where it is None, its page of health is asked.
-        seconds: that it may take.
-        cause: says why it ended, from its log; where it is None, the last line does.
+        healthy: whether it answers; None: request its health page.
+        seconds: time limit.
+        cause: returns the reason of its end from its log; None: the last line.
 
     Raises:
-        UserError: it ended, or stayed silent for so long; the text names its log.
+        UserError: it ended, or did not answer within the time limit; the message names its log.
     """
     asks = healthy or (lambda: answer_here(server.address + HEALTH[server.name]) is not None)
     deadline = time.monotonic() + seconds
@@ -118,7 +118,7 @@ def wait_until_healthy(
 
 
 def end(servers: Mapping[str, Server], folder: Path) -> None:
-    """Ask each group to end, kill what is left, and take them out of the record of `folder`."""
+    """Ask each process group to end, kill what is left, and delete the servers from the record of `folder`."""
     live = {name: process for name, server in servers.items() if (process := server.process())}
     for name, process in live.items():
         _signal_group(process.pid, _GENTLE.get(name, signal.SIGTERM))
@@ -132,7 +132,7 @@ def end(servers: Mapping[str, Server], folder: Path) -> None:
 
 
 def _groups(leaders: Collection[int]) -> list[tuple[int, psutil.Process]]:
-    """The live processes of some groups, each with its group."""
+    """Return the live processes of some groups, each with its group."""
     members = []
     for process in psutil.process_iter():
         with contextlib.suppress(OSError, psutil.Error):
@@ -143,7 +143,7 @@ def _groups(leaders: Collection[int]) -> list[tuple[int, psutil.Process]]:
 
 
 def _is_anothers(server: Server) -> bool:
-    """Whether the id of a server's process belongs to another process by now. No leader's does while it has workers."""
+    """Whether the process id of a server now belongs to another process. A leader with workers keeps its id."""
     try:
         return abs(psutil.Process(server.pid).create_time() - server.started) >= 1.0
     except psutil.Error:

@@ -1,6 +1,6 @@
-"""Which servers run over a state folder: what was started is written to `servers.json` there, whoever started it.
+"""Record of the servers of a state folder: every server that is started is written to `servers.json` in the folder.
 
-A process is believed to be the recorded one only where its start time agrees too, because process ids are used again.
+A process counts as the recorded one only if its start time agrees too, because process ids are reused.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ class Server:
     name: str
     address: str
     pid: int
-    """0: not ours, the environment names it."""
+    """0: not ours, named by the environment."""
     started: float
     """Start time of the process, seconds since 1970."""
     log: str
 
     @property
     def given(self) -> bool:
-        """Whether it is not ours but one that the environment names."""
+        """Whether the environment names it and it is not ours."""
         return self.pid == 0
 
     @property
     def port(self) -> int:
-        """The port it listens on."""
+        """The port on which it listens."""
         return int(self.address.rsplit(":", 1)[1])
 
     def process(self) -> psutil.Process | None:
-        """The live process, or None where it has ended or its id now belongs to another."""
+        """Return the live process, or None if it has ended or its id now belongs to another process."""
         try:
             process = psutil.Process(self.pid)
             same = abs(process.create_time() - self.started) < 1.0 and process.status() != psutil.STATUS_ZOMBIE
@@ -51,20 +51,20 @@ class Server:
 
 
 def running_servers(home: Path) -> dict[str, Server]:
-    """The recorded servers of the state folder `home` that live and accept connections, by name."""
+    """Return the recorded servers of the state folder `home` that are alive and accept connections, by name."""
     return {name: server for name, server in recorded(home).items() if server.process() and _accepts(server.port)}
 
 
 def recorded(home: Path) -> dict[str, Server]:
-    """The servers that the state folder `home` has a record of, alive or not, by name."""
+    """Return the servers in the record of the state folder `home`, alive or not, by name."""
     try:
         return {row["name"]: Server(**row) for row in json.loads((home / "servers.json").read_text())}
     except (OSError, ValueError, TypeError, KeyError):
-        return {}  # none, or a broken one, which the next start replaces
+        return {}  # no record, or a broken one, which the next start replaces
 
 
 def record(home: Path, servers: Mapping[str, Server]) -> None:
-    """Write down the servers of the state folder `home`, in place of those before; none leave no file."""
+    """Write the servers of the state folder `home`, replacing the earlier record. Without servers, delete the file."""
     path = home / "servers.json"
     if not servers:
         path.unlink(missing_ok=True)

@@ -1,8 +1,8 @@
-"""The two servers a person looks at, MLflow and Prefect, over the state folder: start, find, end.
+"""The servers with a UI, MLflow and Prefect, over the state folder: start, find, end.
 
 A server that the environment names (PREFECT_API_URL, MLFLOW_TRACKING_URI) is used as it is, neither started nor ended.
-Ours listen on 127.0.0.1 only and each leads a process group of its own, so that ending one ends all its workers. What
-runs is recorded in the state folder (flows/servers/server_record.py).
+Our servers listen on 127.0.0.1 only, and each leads its own process group, so that ending one ends all its workers.
+Running servers are recorded in the state folder (flows/servers/server_record.py).
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ from tasks.tracking.store import wished
 
 
 def given_server(home: Path, name: str) -> Server | None:
-    """A server that the environment names and that is none of those recorded in `home`.
+    """Return a server that the environment names and that is not recorded in `home`.
 
     Raises:
-        UserError: its address holds a password.
+        UserError: its address contains a password.
     """
     uri = wished() if name == "mlflow" else required("PREFECT_API_URL", os.environ.get("PREFECT_API_URL", ""))
     address = uri.rstrip("/").removesuffix("/api")
@@ -62,13 +62,13 @@ def given_server(home: Path, name: str) -> Server | None:
 
 
 def given_servers(home: Path) -> dict[str, Server]:
-    """Those of both servers, by name. Raises what `given_server` does."""
+    """Return those of the two servers that the environment names, by name. Raises as `given_server` does."""
     both = {name: given_server(home, name) for name in ("prefect", "mlflow")}
     return {name: server for name, server in both.items() if server is not None}
 
 
 def page_address(home: Path, name: str) -> str:
-    """Where the pages of a server are or, where none is known, will be after `rewardflow ui`."""
+    """Return the address of a server's pages; if none is known, the one that it will have after `rewardflow ui`."""
     known = {**running_servers(home), **given_servers(home)}
     port = {"mlflow": MLFLOW_PORT, "prefect": PREFECT_PORT}[name]
     return known[name].address if name in known else f"http://{HOST}:{port}"
@@ -81,12 +81,13 @@ def page_address(home: Path, name: str) -> str:
 def serving(
     home: Path, mlflow_port: int = MLFLOW_PORT, prefect_port: int = PREFECT_PORT, say: Callable[[str], None] = print
 ) -> Iterator[dict[str, Server]]:
-    """Both servers, healthy, by name. Those that the environment names and those that run already are used as they are;
-    the others are started and ended.
+    """Yield both servers, healthy, by name.
+
+    Those that the environment names and those that already run are used as they are; the others are started and ended.
 
     Raises:
         UserError: a server that the environment names does not answer, a port is in use, MLflow's tables are of another
-            version of it, or a server ended or stayed silent while it was started; the text names its log.
+            version of it, or a server ended or did not answer during its start; the message names its log.
     """
     given = given_servers(home)
     for server in given.values():
@@ -102,7 +103,7 @@ def serving(
             )
     if "mlflow" in missing and not wished():
         schema.require_current(home.absolute())
-        moved.follow(home.absolute())  # the server reads artifacts where the database says
+        moved.follow(home.absolute())  # the server reads artifacts at the paths in the database
     started: dict[str, Server] = {}
     try:
         for name, port in missing.items():
@@ -117,7 +118,7 @@ def serving(
 
 
 def end_servers(home: Path) -> list[str]:
-    """End the recorded servers that are alive, whoever started them. Returns their names."""
+    """End the recorded servers that are alive, whichever process started them. Returns their names."""
     alive = {name: server for name, server in recorded(home).items() if server.process()}
     end(alive, home)
     return list(alive)
@@ -138,7 +139,7 @@ def end_orphans(home: Path) -> list[int]:
 
 
 def serve(home: Path, mlflow_port: int = MLFLOW_PORT, prefect_port: int = PREFECT_PORT) -> None:
-    """Run both servers until Ctrl-C or SIGTERM, printing their addresses. Returns at once where both run already."""
+    """Run both servers until Ctrl-C or SIGTERM, and print their addresses. Returns at once if both run already."""
     there = {**running_servers(home), **given_servers(home)}
     if len(there) == 2:
         print("Both servers are running already:")
@@ -155,14 +156,14 @@ def serve(home: Path, mlflow_port: int = MLFLOW_PORT, prefect_port: int = PREFEC
 
 
 def addresses(servers: Mapping[str, Server]) -> str:
-    """One line for each server: what it is for and where to look."""
+    """Return one line for each server: its purpose and its address."""
     what = {"mlflow": "MLflow (runs, models)", "prefect": "Prefect (schedules)"}
     return "\n".join(f"  {what[name]:<22} {server.address}" for name, server in sorted(servers.items()))
 
 
 @contextlib.contextmanager
 def servers_end_with_us() -> Iterator[None]:
-    """Inside, SIGTERM is like Ctrl-C: it leaves the block quietly, and no later signal disturbs the ending."""
+    """Treat SIGTERM like Ctrl-C inside the block: it leaves the block quietly, and later signals are ignored."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         for ending in before:
@@ -190,19 +191,19 @@ def _launch(name: str, port: int, home: Path) -> Server:
     inherited = {key: value for key, value in os.environ.items() if key not in FOREIGN}
     environment = {**prefect_folders(home), "PREFECT_SERVER_LOGGING_LEVEL": "WARNING", **LASTING_LEASES}
     if not {"PREFECT_UI_API_URL", "PREFECT_SERVER_UI_API_URL"} & set(inherited):
-        # Else the page asks port 4200, wherever the server listens, and stays blank.
+        # Otherwise the page requests port 4200, whatever the server's port, and stays blank.
         environment["PREFECT_SERVER_UI_API_URL"] = f"http://{HOST}:{port}/api"
-    # No part of the command line, which everybody reads: it may hold a password. Of a server's address none is started.
+    # Not on the command line, which every user can read: it may contain a password. Not used if a server is named.
     inherited["MLFLOW_BACKEND_STORE_URI"] = wished() or tracking_database(home)
     log = home / "logs" / f"{name}-server.log"
     return launch(name, _command(name, port, home), port, log, {**environment, **inherited}, cwd=home)
 
 
 def check_given(server: Server) -> None:
-    """Ask a server that the environment names.
+    """Send a request to a server that the environment names.
 
     Raises:
-        UserError: it does not answer; the text names the variable.
+        UserError: it does not answer; the message names the variable.
     """
     variable = {"mlflow": "MLFLOW_TRACKING_URI", "prefect": "PREFECT_API_URL"}[server.name]
     local = urlparse(server.address).hostname in (HOST, "localhost", "::1")
@@ -210,7 +211,7 @@ def check_given(server: Server) -> None:
     try:
         opener.open(server.address, timeout=20).close()
     except urllib.error.HTTPError:
-        return  # it answers; what it lets us do is its own affair
+        return  # it answers; permissions are not checked here
     except NO_ANSWER as error:
         said = " ".join(str(error).split()) or type(error).__name__
         raise UserError(

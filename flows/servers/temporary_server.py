@@ -1,9 +1,9 @@
-"""The Prefect server of one command, where no other runs: in a session of its own, so that a Ctrl-C at the terminal,
-which reaches every process of the command, does not end it before the flow could tell it how it ended.
+"""The Prefect server of one command, used if no other runs. It has its own session: otherwise a Ctrl-C at the terminal,
+which reaches every process of the command, would end it before the flow has sent its final state.
 
-It listens on a socket that is bound before it starts, ends with the command, and watches for the command's death: a
-command that was killed leaves no server behind. A server that dies before its command is started again on that socket,
-where whoever asks meanwhile waits: a training does not end because its Prefect server did.
+It listens on a socket that is bound before it starts, ends with the command, and watches for the command's death, so
+that a killed command leaves no server running. If the server dies before its command, it is started again on the same
+socket, where clients wait until then: a training does not end because its Prefect server did.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from models.errors import UserError
 from tasks.host.plain_address import required
 
 END_SECONDS = 5.0
-"""How long it may take to end by itself."""
+"""Time for it to end by itself, seconds."""
 RESTARTS = 5
-"""How often a server is started again that dies under a run."""
+"""How often a server that dies during a run is started again."""
 
 _LOG = logging.getLogger("rewardflow")
 _server: Server | None = None
 
 
 def start(home: Path) -> Callable[[], None]:
-    """Start the server and set PREFECT_API_URL to it, unless another is chosen or one runs; before Prefect is imported.
+    """Start the server and set PREFECT_API_URL to it, unless another is chosen or runs; call before importing Prefect.
 
-    It ends when this process does. Returns what waits until it answers: it starts while the caller imports.
+    It ends with this process. Returns a function that waits until it answers: it starts while the caller imports.
 
     Raises:
-        UserError: the address that is chosen holds a password.
+        UserError: the chosen address contains a password.
     """
     global _server
     required("PREFECT_API_URL", os.environ.get("PREFECT_API_URL", ""))
@@ -55,7 +55,7 @@ def start(home: Path) -> Callable[[], None]:
     log.unlink(missing_ok=True)
     kept = _Kept(log)
     child, address = kept.child, f"http://{HOST}:{kept.heard.getsockname()[1]}"
-    # Before Prefect is imported, so that it comes after whatever Prefect still sends on its way out.
+    # Registered before Prefect is imported, so that it runs after Prefect has sent its last data at exit.
     atexit.register(kept.end)
     server = Server("prefect", address, child.pid, psutil.Process(child.pid).create_time(), str(log))
     os.environ["PREFECT_API_URL"] = f"{address}/api"
@@ -69,7 +69,7 @@ def start(home: Path) -> Callable[[], None]:
 
 
 def is_temporary() -> bool:
-    """Whether the Prefect server that this process uses is used by nobody else."""
+    """Whether only this process uses its Prefect server."""
     from prefect.settings import PREFECT_API_URL
 
     address = PREFECT_API_URL.value()
@@ -96,7 +96,7 @@ class _Kept:
         self.child = self._launched()
 
     def keep(self) -> None:
-        """Start it again whenever it dies, a few times at most; returns when it is to end."""
+        """Start the server again whenever it dies, at most `RESTARTS` times; returns when it is to end."""
         for _ in range(RESTARTS):
             status = self.child.wait()
             with self._ending:
@@ -106,7 +106,7 @@ class _Kept:
                 self.child = self._launched()
 
     def end(self) -> None:
-        """End it, and start none again."""
+        """End the server, and do not start it again."""
         with self._ending:
             self.heard.close()
             self.child.terminate()
@@ -130,7 +130,7 @@ class _Kept:
 
 
 def _chosen_by_profile() -> bool:
-    """Whether a profile of Prefect's names a server."""
+    """Whether a Prefect profile names a server."""
     named = os.environ.get("PREFECT_PROFILES_PATH") or Path(os.environ.get("PREFECT_HOME", "")) / "profiles.toml"
     with contextlib.suppress(OSError):
         return "PREFECT_API_URL" in Path(named).read_text(errors="replace")

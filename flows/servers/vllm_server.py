@@ -1,4 +1,4 @@
-"""vLLM's OpenAI server as the process that `rewardflow serve` starts: as it is, but that it ends with its starter.
+"""vLLM's OpenAI server as the process that `rewardflow serve` starts: unchanged, except that it ends with its starter.
 
 Run as `python -m flows.servers.vllm_server STARTER OPTION...`; the options are vLLM's.
 """

@@ -1,1 +1,1 @@
-"""A team's services on one machine, without containers: PostgreSQL, an S3 server, MLflow and Prefect on top of them."""
+"""A team's services on one machine, without containers: PostgreSQL, an S3 server, MLflow and Prefect."""

@@ -1,6 +1,6 @@
-"""The services of a state folder in a backup: their databases as dumps of one moment, and the objects of the bucket.
+"""Backup of a state folder's services: dumps of their databases from one moment, and the objects of the bucket.
 
-Passwords and keys are in none: what is restored gets new ones.
+A backup has no passwords and no keys: restored services get new ones.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from flows.services.place import Place
 from tasks.state.backup import Contents, manifest, read_backup
 
 DATABASES, OBJECTS = "databases", "objects"
-"""Parts of a backup."""
+"""Names of parts of a backup."""
 
 
 def write(home: Path, dumps: Path) -> dict[str, Path]:
-    """Dump the databases of the services in the state folder `home`; nothing where there are none.
+    """Dump the databases of the services in the state folder `home`; nothing if it has no services.
 
-    Databases first: what they point to was in the bucket before them.
+    Databases are dumped first: the objects that they point to were in the bucket before.
 
     Args:
-        home: with the services in its folder `services`; the database is started where it does not run.
+        home: state folder with the services in its folder `services`; the database is started if it does not run.
         dumps: an empty folder.
 
     Returns:
@@ -42,10 +42,10 @@ def write(home: Path, dumps: Path) -> dict[str, Path]:
 
 
 def restore(file: Path, home: Path) -> Contents:
-    """Put a backup into the empty state folder `home`, its services' databases and objects too; they are not started.
+    """Restore a backup into the empty state folder `home`, with the services' databases and objects. Starts no service.
 
     Raises:
-        UserError: see `tasks.state.backup.read_backup`; PostgreSQL is not installed, or refuses. Nothing is left then.
+        UserError: see `tasks.state.backup.read_backup`; PostgreSQL is not installed, or refuses. No file is left then.
     """
     if not manifest(file).holds(DATABASES):
         return read_backup(file, home)

@@ -1,4 +1,4 @@
-"""The S3 server: rclone over a folder, where a bucket is a folder and an object a file. What it holds outlives it."""
+"""The S3 server: rclone over a folder. A bucket is a folder, an object a file. The data outlive the server."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tasks.state.storage import Keys
 
 
 def program() -> str:
-    """Path of rclone: beside this interpreter, else on PATH.
+    """Return the path of rclone: in the folder of this interpreter, otherwise on PATH.
 
     Raises:
         UserError: it is not installed.
@@ -26,10 +26,10 @@ def program() -> str:
 
 
 def command(folder: Path, port: int) -> list[str]:
-    """The server's command line; its keys are in its environment (`environment`)."""
+    """Return the server's command line; its keys are in its environment (`environment`)."""
     return [program(), "serve", "s3", str(folder), "--addr", f"{HOST}:{port}", "--config", os.devnull]
 
 
 def environment(keys: Keys) -> dict[str, str]:
-    """What the server must have in its environment."""
+    """Return the variables that the server needs in its environment."""
     return {"RCLONE_AUTH_KEY": f'"{keys.access},{keys.secret}"'}  # quoted: rclone reads a list with commas

@@ -1,15 +1,15 @@
-"""Where the services of one folder keep what they keep, on which ports they listen, and what a client must know.
+"""Folder of a set of services: their files, their ports, and the settings of their clients.
 
     FOLDER/ports.json      ports of 127.0.0.1, chosen once
-    FOLDER/secrets/        generated, for nobody else's eyes: PostgreSQL's password file, S3's keys
+    FOLDER/secrets/        generated, readable by the owner only: PostgreSQL's password file, S3's keys
     FOLDER/database/       PostgreSQL's
     FOLDER/objects/        the S3 server's: a bucket is a folder, an object a file
     FOLDER/prefect/        the Prefect server's own
-    FOLDER/logs/           one log a server
+    FOLDER/logs/           one log per server
     FOLDER/servers.json    the processes (flows/servers/server_record.py)
 
-No password and no key stands in a command line, in the environment of a client or in a log: programs are given the
-names of the files.
+No password and no key is in a command line, in the environment of a client or in a log: programs get the names of the
+files.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from models.errors import UserError
 from tasks.state.storage import Keys
 
 NAMES = ("database", "store", "mlflow", "prefect")
-"""The services, in the order in which each may need those before it."""
+"""The services, in start order: each may need those before it."""
 USER = "rewardflow"
-"""Of PostgreSQL, who owns both databases."""
+"""PostgreSQL's user, who owns both databases."""
 BUCKET = "s3://rewardflow"
 REGION = "us-east-1"
-"""Requests are signed with a region; an S3 server other than Amazon's takes any."""
+"""Region with which requests are signed; an S3 server other than Amazon's accepts any."""
 
 
 @dataclass(frozen=True)
@@ -46,10 +46,10 @@ class Place:
     folder: Path
 
     def ports(self) -> dict[str, int]:
-        """Port of each service.
+        """Return the port of each service.
 
         Raises:
-            UserError: none were chosen: the services were never started here; the file is broken.
+            UserError: no ports were chosen because the services were never started here; or the file is broken.
         """
         try:
             ports: dict[str, int] = json.loads(self._ports.read_text())
@@ -60,13 +60,13 @@ class Place:
             raise UserError(f"{self._ports} is broken; remove it, and the next start chooses ports anew") from None
 
     def choose_ports(self, running: frozenset[str] | set[str]) -> list[str]:
-        """Choose the ports that are not chosen yet, and others for services whose port another program has taken.
+        """Choose ports for services that have none, and new ports for services whose port another program has taken.
 
         Args:
             running: services that keep their port because they listen on it.
 
         Returns:
-            The services whose port is another one than before.
+            The services whose port has changed.
         """
         before = self.ports() if self._ports.is_file() else {}
         kept = {name: port for name, port in before.items() if name in running or port_is_free(port)}
@@ -76,7 +76,7 @@ class Place:
         return [name for name in before if chosen[name] != before[name]]
 
     def make_secrets(self) -> None:
-        """Generate what is not there yet: PostgreSQL's password and S3's keys, in files for their owner alone."""
+        """Generate missing secrets: PostgreSQL's password and S3's keys, in files that only their owner can read."""
         self.secrets.mkdir(parents=True, exist_ok=True)
         self.secrets.chmod(0o700)  # before anything is in it
         if not self.password_file.is_file():
@@ -93,17 +93,17 @@ class Place:
 
     @property
     def password_file(self) -> Path:
-        """PostgreSQL's password file: libpq and asyncpg read it where PGPASSFILE names it."""
+        """PostgreSQL's password file: libpq and asyncpg read it if PGPASSFILE names it."""
         return self.secrets / "pgpass"
 
     @property
     def credentials(self) -> Path:
-        """S3's keys, as AWS_SHARED_CREDENTIALS_FILE names them."""
+        """File of S3's keys, for AWS_SHARED_CREDENTIALS_FILE."""
         return self.secrets / "aws_credentials"
 
     @property
     def secrets(self) -> Path:
-        """The folder of both."""
+        """The folder of both files."""
         return self.folder / "secrets"
 
     @property
@@ -111,25 +111,25 @@ class Place:
         return self.folder / "ports.json"
 
     def password(self) -> str:
-        """Of PostgreSQL's user."""
+        """Return the password of PostgreSQL's user."""
         return self.password_file.read_text().strip().rsplit(":", 1)[1]
 
     def keys(self) -> Keys:
-        """Of the S3 server."""
+        """Return the keys of the S3 server."""
         parser = configparser.ConfigParser(interpolation=None)
         parser.read(self.credentials)
         return Keys(parser["default"]["aws_access_key_id"], parser["default"]["aws_secret_access_key"])
 
     def address(self, name: str) -> str:
-        """`http://127.0.0.1:PORT` of a service."""
+        """Return `http://127.0.0.1:PORT` of a service."""
         return f"http://{HOST}:{self.ports()[name]}"
 
     def database_uri(self, driver: str, database: str) -> str:
-        """Address of one of the two databases for SQLAlchemy; the password comes out of PGPASSFILE."""
+        """Return the address of one of the two databases for SQLAlchemy; the password comes from PGPASSFILE."""
         return f"postgresql+{driver}://{USER}@{HOST}:{self.ports()['database']}/{database}"
 
     def storage(self) -> dict[str, str]:
-        """What a client of the S3 server has in its environment."""
+        """Return the environment variables of a client of the S3 server."""
         return {
             "AWS_ENDPOINT_URL": self.address("store"),
             "AWS_SHARED_CREDENTIALS_FILE": str(self.credentials),
@@ -140,7 +140,7 @@ class Place:
         }
 
     def environment(self) -> dict[str, str]:
-        """What a client of all of them has in its environment."""
+        """Return the environment variables of a client of all services."""
         return {
             "PREFECT_API_URL": f"{self.address('prefect')}/api",
             "MLFLOW_TRACKING_URI": self.address("mlflow"),
@@ -150,11 +150,11 @@ class Place:
 
 
 OVERRULING = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE")
-"""Variables that would be believed rather than AWS_SHARED_CREDENTIALS_FILE."""
+"""Variables that take precedence over AWS_SHARED_CREDENTIALS_FILE."""
 
 
 def shell_lines(environment: dict[str, str]) -> str:
-    """The environment as a shell's commands."""
+    """Return the environment as shell commands."""
     return "\n".join(
         [f"unset {' '.join(OVERRULING)}", *(f"export {key}={shlex.quote(value)}" for key, value in environment.items())]
     )
@@ -168,7 +168,7 @@ def _write_secret(path: Path, text: str) -> None:
 
 
 def _free_ports() -> list[int]:
-    """As many free ports as there are services."""
+    """Return as many free ports as there are services."""
     probes = [socket.socket() for _ in NAMES]
     try:
         for probe in probes:

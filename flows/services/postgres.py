@@ -1,7 +1,7 @@
-"""PostgreSQL as Debian's packages have it: its programs, the user it runs as, its databases, its command line.
+"""PostgreSQL from Debian's packages: its programs, its user, its databases, its command line.
 
-It refuses to run as root; where we are root, its processes run as the user `postgres` that the packages make. It
-listens on 127.0.0.1 alone, has no socket in the file system, and lets nobody in without the generated password.
+PostgreSQL refuses to run as root; if we are root, its processes run as the user `postgres`, which the packages create.
+It listens on 127.0.0.1 only, has no socket in the file system, and accepts only the generated password.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from models.errors import UserError
 
 DATABASES = ("mlflow", "prefect")
 INSTALLED = Path("/usr/lib/postgresql")
-"""Where Debian's packages put PostgreSQL, one folder a version."""
+"""Folder of PostgreSQL in Debian's packages, with one folder per version."""
 UNPRIVILEGED = ("postgres", "nobody")
 LEFT_SECONDS = 30.0
-"""How long processes of a server that was killed may take until they notice and end."""
+"""Time limit for the processes of a killed server to notice and end, seconds."""
 
 
 def prepare(place: Place) -> None:
-    """Make the databases, where they are not made yet: whole or not at all.
+    """Create the databases if they do not exist, completely or not at all.
 
     Raises:
-        UserError: PostgreSQL is not installed, or cannot run here; one line says why.
+        UserError: PostgreSQL is not installed, or cannot run here; one line gives the reason.
     """
     program("postgres")
     identity = identity_of_server()
@@ -59,7 +59,7 @@ def prepare(place: Place) -> None:
 
 
 def command(place: Place) -> list[str]:
-    """The server's command line."""
+    """Return the server's command line."""
     settings = {
         "listen_addresses": HOST,
         "port": str(place.ports()["database"]),
@@ -71,34 +71,34 @@ def command(place: Place) -> list[str]:
 
 
 def answers(place: Place) -> bool:
-    """Whether the server takes connections."""
+    """Whether the server accepts connections."""
     asked = [program("pg_isready"), "--quiet", "--host", HOST, "--port", str(place.ports()["database"])]
     return subprocess.run(asked, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0
 
 
 def dump(place: Place, name: str, file: Path) -> None:
-    """Write a database as it stands at one moment to `file`, in PostgreSQL's own format; others go on in it.
+    """Write a database as of one moment to `file`, in PostgreSQL's own format; others can use it during the dump.
 
     Raises:
-        UserError: the server does not run, or refuses; one line says why.
+        UserError: the server does not run, or refuses; one line gives the reason.
     """
     _ask(place, "pg_dump", "--format=custom", "--no-owner", f"--file={file}", f"--dbname={name}")
 
 
 def restore(place: Place, name: str, file: Path) -> None:
-    """Put what `dump` wrote into an empty database, whole or not at all.
+    """Restore the output of `dump` into an empty database, completely or not at all.
 
     Raises:
-        UserError: the server does not run, or refuses; one line says why.
+        UserError: the server does not run, or refuses; one line gives the reason.
     """
     _ask(place, "pg_restore", "--single-transaction", "--no-owner", f"--dbname={name}", str(file))
 
 
 def revision(place: Place, name: str) -> str:
-    """Alembic's revision of a database's tables; "" where it has none yet.
+    """Return Alembic's revision of a database's tables; "" if it has none yet.
 
     Raises:
-        UserError: the server does not run, or refuses; one line says why.
+        UserError: the server does not run, or refuses; one line gives the reason.
     """
     asked = ("--tuples-only", "--no-align", "--no-psqlrc", f"--dbname={name}")
     if not _ask(place, "psql", *asked, "--command=SELECT to_regclass('alembic_version')").strip():
@@ -116,7 +116,7 @@ def _ask(place: Place, name: str, *options: str) -> str:
 
 
 def wait_for_left_ones(place: Place) -> None:
-    """Wait for the workers of a server that was killed: the next one refuses to start before the last of them ended.
+    """Wait for the workers of a killed server: a new server refuses to start before the last of them has ended.
 
     Raises:
         UserError: they do not end.
@@ -136,15 +136,15 @@ def wait_for_left_ones(place: Place) -> None:
 
 
 def folder(place: Place) -> Path:
-    """PostgreSQL's own folder."""
+    """Return PostgreSQL's own folder."""
     return place.folder / "database"
 
 
 def identity_of_server() -> dict[str, Any]:
-    """`user`, `group` and `extra_groups` that subprocess starts PostgreSQL with; empty where it may run as we do.
+    """Return `user`, `group` and `extra_groups` to start PostgreSQL with; empty if it may run as the current user.
 
     Raises:
-        UserError: we are root, and there is no user that it could run as.
+        UserError: the current user is root, and the machine has no user for PostgreSQL.
     """
     if os.geteuid() != 0:
         return {}
@@ -159,7 +159,7 @@ def identity_of_server() -> dict[str, Any]:
 
 @cache
 def program(name: str) -> str:
-    """Path of one of PostgreSQL's programs: of the newest version that Debian installed, else the one on PATH.
+    """Return the path of a program of PostgreSQL: from Debian's newest installed version, otherwise from PATH.
 
     Raises:
         UserError: it is not installed.
@@ -189,7 +189,7 @@ def _require_entry(folder: Path, identity: dict[str, Any]) -> None:
 
 
 def _require_version(data: Path) -> None:
-    """Refuse a folder that another major version made: the server would, at more length."""
+    """Raise for a folder of another major version: the server would refuse it too, with a longer message."""
     made = (data / "PG_VERSION").read_text().strip()
     said = subprocess.run([program("postgres"), "--version"], capture_output=True, text=True, check=True).stdout
     there = said.split()[2].partition(".")[0]
@@ -198,7 +198,7 @@ def _require_version(data: Path) -> None:
 
 
 def _run(arguments: list[Any], given: str, identity: dict[str, Any]) -> None:
-    """Run one of the programs to its end; its last word becomes the UserError where it fails."""
+    """Run one of the programs to its end; if it fails, its last line becomes the UserError."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("PG", "LC_"))}
     done = subprocess.run(arguments, input=given, env=environment, capture_output=True, text=True, cwd="/", **identity)
     if done.returncode:

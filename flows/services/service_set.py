@@ -1,6 +1,6 @@
-"""Start and end the services of a folder together: what runs stays, what died is started again, nothing runs twice.
+"""Start and stop of the services of a folder: running ones stay, dead ones are started again, none runs twice.
 
-Each is recorded in the folder with the start time of its process, and only such a process is ever ended.
+Each service is recorded in the folder with the start time of its process, and only such processes are ever ended.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from tasks.state import storage
 from tasks.tracking.schema import Schema
 
 DRIVERS = {"psycopg2": "psycopg2-binary", "asyncpg": "asyncpg"}
-"""Modules that MLflow and Prefect speak to PostgreSQL with, and the packages that have them."""
+"""Modules with which MLflow and Prefect connect to PostgreSQL, and their packages."""
 
 HUNG_SECONDS = 20.0
-"""How long a server that runs may take to answer before it is taken to hang."""
+"""Time limit for an answer of a running server, seconds; a slower one counts as hung."""
 
 
 def start(place: Place, say: Callable[[str], None] = print) -> dict[str, Server]:
-    """Start what does not run, and wait until all answer. Returns all by name.
+    """Start the services that do not run, and wait until all answer. Returns all by name.
 
-    What a killed server left is ended first, and with the database also what was connected to it.
+    The remains of a killed server are ended first; if the database does not run, its clients are ended too.
 
     Raises:
-        UserError: something is not installed, the tables are another MLflow's, or a server ended or stayed silent; what
-            was started is ended again.
+        UserError: something is not installed, the tables are of another version of MLflow, or a server ended or did not
+            answer; all services that were started are ended again.
     """
     _require_drivers()
     object_store.program()
@@ -79,7 +79,7 @@ def stop(place: Place) -> list[str]:
 
 @contextmanager
 def database(place: Place) -> Iterator[None]:
-    """The database alone answers inside: where it does not run it is made and started, and ended afterwards.
+    """Run only the database inside the block. If it does not run, it is created and started, and ended afterwards.
 
     Raises:
         UserError: PostgreSQL is not installed, or did not start.
@@ -102,16 +102,16 @@ def database(place: Place) -> Iterator[None]:
 
 
 def state(place: Place) -> dict[str, Server | None]:
-    """Each service where it runs, by name."""
+    """Return the server of each service by name; None if it does not run."""
     running = running_servers(place.folder)
     return {name: running.get(name) for name in NAMES}
 
 
 def environment(place: Place) -> dict[str, str]:
-    """What a client has in its environment.
+    """Return the environment variables of a client.
 
     Raises:
-        UserError: not all of them run.
+        UserError: not all services run.
     """
     missing = [name for name, server in state(place).items() if server is None]
     if missing:
@@ -153,7 +153,7 @@ def _listening(name: str, place: Place) -> list[str]:
 
 
 def environment_of(name: str, place: Place) -> dict[str, str]:
-    """A service's whole environment: ours without what a client has, and what this one needs."""
+    """Return a service's whole environment: the current one without client settings, and what the service needs."""
     prefixes = ("AWS_", "PG", "PREFECT_API_", "PREFECT_SERVER_DATABASE", "MLFLOW_BACKEND", "RCLONE_")
     inherited = {key: value for key, value in os.environ.items() if key not in FOREIGN and not key.startswith(prefixes)}
     if name == "store":
@@ -161,7 +161,7 @@ def environment_of(name: str, place: Place) -> dict[str, str]:
     if name == "mlflow":
         return inherited | place.storage() | {"PGPASSFILE": str(place.password_file)}
     if name == "prefect":
-        inherited.pop("PREFECT_HOME", None)  # of a client
+        inherited.pop("PREFECT_HOME", None)  # a client's setting
         return {
             **inherited,
             **prefect_folders(place.folder, chosen=""),
@@ -175,7 +175,7 @@ def environment_of(name: str, place: Place) -> dict[str, str]:
 
 
 def _answering(place: Place, say: Callable[[str], None]) -> dict[str, Server]:
-    """The services that run and do what is asked of them."""
+    """Return the services that run and answer."""
     answering = {}
     for name, server in running_servers(place.folder).items():
         try:
@@ -188,7 +188,7 @@ def _answering(place: Place, say: Callable[[str], None]) -> dict[str, Server]:
 
 
 def _wait(name: str, server: Server, place: Place, seconds: float = START_SECONDS) -> None:
-    """Wait until a service answers, as a client would ask it; the bucket is made where it is missing."""
+    """Wait until a service answers as a client would ask it; the bucket is created if it is missing."""
     if name == "database":
         wait_until_healthy(server, lambda: postgres.answers(place), seconds)
     elif name == "store":
@@ -201,18 +201,18 @@ def _wait(name: str, server: Server, place: Place, seconds: float = START_SECOND
 
 
 def _end_in_order(servers: Mapping[str, Server], place: Place) -> None:
-    """End those that ask others before those that are asked."""
+    """End the services that use others before those that they use."""
     for names in (("mlflow", "prefect"), ("store", "database")):
         end({name: servers[name] for name in names if name in servers}, place.folder)
 
 
 def objects(place: Place) -> Path:
-    """Folder of the S3 server: a bucket is a folder, an object a file."""
+    """Return the folder of the S3 server: a bucket is a folder, an object a file."""
     return place.folder / "objects"
 
 
 def _require_current(place: Place) -> None:
-    """Raise UserError where the tables are another MLflow's: its server would migrate them, or refuse at length."""
+    """Raise UserError if the tables are of another MLflow version: its server would migrate them, or fail at length."""
     there = postgres.revision(place, "mlflow")
     if there:
         Schema.of(f"database mlflow of {place.folder}", there, "rewardflow services upgrade").require_current()
@@ -226,7 +226,7 @@ def _require_drivers() -> None:
 
 @contextmanager
 def _alone(place: Place) -> Iterator[None]:
-    """Wait for another process that starts or ends services here."""
+    """Hold the lock of the folder: wait for another process that starts or ends services here."""
     with (place.folder / "lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

@@ -1,4 +1,4 @@
-"""Tables of the services' databases beside those that the installed MLflow and Prefect want: refused, or upgraded."""
+"""Migration of the services' databases to the tables of the installed MLflow and Prefect."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from flows.services.place import Place
 from models.errors import UserError
 
 UPGRADES = {"mlflow": ["db", "upgrade"], "prefect": ["server", "database", "upgrade", "--yes"]}
-"""Service -> the command of its own that makes its tables current."""
+"""Service -> its own command that migrates its tables."""
 
 
 def upgrade(place: Place, say: Callable[[str], None] = print) -> None:
-    """Make the tables of MLflow and Prefect those of the installed versions. There is no way back but a backup.
+    """Migrate the tables of MLflow and Prefect to the installed versions. Only a backup can undo this.
 
     Raises:
-        UserError: there are no services here, one of the two runs, or its migration failed; one line says why.
+        UserError: no services exist here, one of the two runs, or its migration failed; one line gives the reason.
     """
     if not (postgres.folder(place) / "PG_VERSION").is_file():
         raise UserError(f"{place.folder}: no services were ever started here")

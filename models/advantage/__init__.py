@@ -1,1 +1,1 @@
-"""Slot 4: how much better than expected. One file an advantage."""
+"""Slot 4: the advantage, how much better than expected a token was. One file per advantage."""

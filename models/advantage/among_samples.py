@@ -1,9 +1,9 @@
-"""Group-relative advantage among what the policy sampled: answers of the data beside them are no part of the group.
+"""Group-relative advantage among the policy's samples: answers of the data are not part of the group.
 
     A_i = (r_i - mean of samples) / (standard deviation of samples + epsilon),   zero for answers of the data
 
-For methods that imitate the data with a loss of its own: an expert among the samples would lift their mean, and push
-down what is good for the policy (CHORD, paper 265, keeps both apart).
+For methods that imitate the data with a loss of their own: an expert among the samples would raise their mean and so
+penalise samples that are good for the policy (CHORD, paper 265, separates the two).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class AmongSamples(GroupRelative):
     """Reward against the mean of the samples of its group."""
 
     def of_completions(self, world: World, scored: Scored) -> Tensor:
-        """Advantages, [completions]; the mean over the samples of every group is zero."""
+        """Compute advantages, [completions]; the mean over the samples of every group is zero."""
         data = ("demonstration", "chosen", "rejected")
         samples = [index for index, rollout in enumerate(scored.rollouts) if rollout.origin not in data]
         advantage = torch.zeros_like(scored.rewards)

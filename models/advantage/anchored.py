@@ -5,9 +5,10 @@
 
 G is the return from a turn on, R that of the whole episode. The first form is unbiased with gamma 1: no return in the
 baseline is of the same episode. The second is "Group-in-Group Policy Optimization" (arXiv 2505.10978), as published: a
-turn alone in its state has zero there, and the turn's own return is part of both means. Both bias the gradient: in a
-two-turn decision process that is small enough to go through every pair of episodes, the expected estimator without
-standard deviations lies 0.03 from a true gradient whose largest entry is 0.14, and points elsewhere (a test holds it).
+turn alone in its state has zero there, and the turn's own return is part of both means. Both properties bias the
+gradient. In a two-turn decision process that is small enough to enumerate every pair of episodes, the expected
+estimator without standard deviations differs by 0.03 from a true gradient whose largest entry is 0.14, and has another
+direction (checked by a test).
 """
 
 from __future__ import annotations
@@ -39,14 +40,14 @@ class Anchored(Advantage):
     form: Literal["leave_one_out", "gigpo"] = "leave_one_out"
     """leave_one_out is unbiased; gigpo is GiGPO as published, which is not."""
     gamma: Share = 1.0
-    """What a reward one turn later is worth now."""
+    """Discount of a reward per turn."""
     omega: NonNegativeFloat = 1.0
-    """Weight of the turn's advantage beside the episode's (gigpo)."""
+    """Weight of the turn's advantage next to the episode's (gigpo)."""
     scale: Literal["group", "none"] = "group"
     """group: divide by standard deviations (gigpo); none: leave the units of the reward."""
 
     def __call__(self, world: World, scored: Scored) -> Signal:
-        """Advantages token by token, equal within a turn."""
+        """Compute advantages token by token, equal within a turn."""
         returns = returns_to_go(earned_by_turn(scored), self.gamma)
         states: list[list[Hashable]] = [
             [state_of(rollout, turn) for turn in turns_of(rollout)] for rollout in scored.rollouts
@@ -68,7 +69,7 @@ class Anchored(Advantage):
         return Signal(at_tokens([row.to(scored.rewards) for row in turns], scored.rollouts))
 
     def _scaled(self, values: Tensor, labels: Tensor) -> Tensor:
-        """`values` less the mean of their label, and over its deviation where that is asked, [values]."""
+        """Subtract the mean of the label from `values`, and divide by its deviation if requested, [values]."""
         apart = values - group_mean(values, labels)
         if self.scale == "none":
             return apart

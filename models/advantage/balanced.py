@@ -1,4 +1,4 @@
-"""Right and wrong completions normalised apart over the round: OREAL (arXiv 2502.06781; paper 280).
+"""Right and wrong completions normalised separately over the round: OREAL (arXiv 2502.06781; paper 280).
 
     a_i = v_i - mean of v_j over j != i              v is the verdict of completion i, 1 right or 0 wrong
     A_i = a_i * tokens / tokens of the right ones                 where i is right
@@ -8,10 +8,10 @@ With schedule.normalisation: token and one step a round the loss -A log pi is th
 
     sum over right of -a log pi / N+   +   negatives * sum over wrong of -a log pi / N-
 
-so neither side drowns the other, however rare it is in the round; the published run halves the wrong side. N+ and N-
-count the tokens that are trained on, in groups without signal too, whose a is zero. With several steps a round the
-tokens are still those of the whole round. The paper's model of single tokens' weights is not part of it: all tokens of
-a completion weigh the same.
+so neither side dominates the other, however rare it is in the round; the published run halves the wrong side. N+ and N-
+count the tokens that are trained on, including groups without signal, whose a is zero. With several steps a round the
+tokens are still those of the whole round. The paper's model of single tokens' weights is not included: all tokens of a
+completion have the same weight.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ from models.parts import part
 
 @part("balanced")
 class Balanced(CompletionAdvantage):
-    """Leave-one-out of a verdict; right and wrong count by themselves. Zero where a prompt's verdicts are the same."""
+    """Leave-one-out of a verdict, right and wrong normalised separately; zero if a prompt's verdicts are equal."""
 
     needs_group = True
     by: str = "total"
-    """The reward component that is the verdict; `total` is the weighted sum."""
+    """Reward component that is the verdict; `total` is the weighted sum."""
     threshold: Number = 0.5
-    """Above it a completion is right."""
+    """Threshold of the verdict above which a completion is right."""
     negatives: NonNegativeFloat = 0.5
-    """What the wrong completions weigh against the right ones; 0 clones the right ones alone."""
+    """Weight of the wrong completions relative to the right ones; 0 clones the right ones alone."""
 
     def of_completions(self, world: World, scored: Scored) -> Tensor:
-        """Advantages, [completions].
+        """Compute advantages, [completions].
 
         Raises:
             UserError: no reward is called `by`.

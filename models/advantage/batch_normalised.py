@@ -1,13 +1,13 @@
-"""Advantages normalised over the whole batch in place of each group: REINFORCE++ (arXiv 2501.03262).
+"""Advantages normalised over the whole batch instead of each group: REINFORCE++ (arXiv 2501.03262).
 
     A_t   = r - b - kl * sum over s >= t of log( pi_old(y_s) / reference(y_s) )
     A_t  <- (A_t - mean) / (deviation + epsilon)          over all trained tokens of the batch
 
-    baseline none    b = 0: every completion counts, whatever the others of its prompt are worth (REINFORCE++)
+    baseline none    b = 0: every completion counts, whatever the rewards of the others of its prompt (REINFORCE++)
     baseline group   b = mean of the prompt's completions (REINFORCE++-baseline)
 
-A group of few completions estimates its own deviation badly, and divides hardest where they hardly differ: on prompts
-that are almost solved or almost lost. The deviation of the batch is the same for all of them.
+A group of few completions estimates its own deviation badly, and divides by the smallest deviations on prompts that are
+almost solved or almost lost. The deviation of the batch is the same for all of them.
 """
 
 from __future__ import annotations
@@ -33,22 +33,23 @@ class BatchNormalised(KlInReward):
     """Rewards to go, less their mean and divided by their deviation over the tokens of the batch."""
 
     baseline: Literal["none", "group"] = "none"
-    """none: the reward as it is; group: less the mean of its group, before the KL is taken off."""
+    """none: the reward itself; group: less the mean of its group, before the KL is subtracted."""
     epsilon: NonNegativeFloat = 1e-4
-    """Keeps the division finite in a batch that hardly spreads."""
+    """Added to the deviation; keeps the division finite in a batch that hardly spreads."""
 
     @property
     def needs_group(self) -> bool:
-        """Where the group is the baseline."""
+        """Whether the group is the baseline."""
         return self.baseline == "group"
 
     @property
     def learns_from_flat_groups(self) -> bool:
-        """Without a baseline a prompt that is always solved is better than the batch; the KL makes any differ."""
+        """Whether flat groups give a signal: without a baseline a prompt that is always solved is better than the
+        batch, and with a KL penalty completions of equal reward differ."""
         return self.baseline == "none" or self.kl_in_reward > 0
 
     def __call__(self, world: World, scored: Scored) -> Signal:
-        """Advantages token by token, [completions] tensors of [tokens of it].
+        """Compute advantages token by token, [completions] tensors of [tokens of it].
 
         Raises:
             UserError: a KL penalty is wanted, but the recipe has no reference.
@@ -62,7 +63,7 @@ class BatchNormalised(KlInReward):
         return Signal(whitened(tokens, [trained_mask(rollout) for rollout in scored.rollouts], self.epsilon))
 
     def _penalties(self, world: World, scored: Scored) -> list[Tensor]:
-        """What each token has still to pay for leaving the reference, [completions] tensors of [tokens of it]."""
+        """Compute the KL penalty that each token has still to pay, [completions] tensors of [tokens of it]."""
         nothing = [torch.zeros(length).to(scored.rewards) for length in scored.lengths.tolist()]
         for index, row in zip(*self._token_kls(world, scored), strict=True):
             mine = torch.where(trained_mask(scored.rollouts[index]), row.to(scored.rewards), 0.0)

@@ -1,15 +1,15 @@
 """Generalised advantage estimation with a learned critic (Schulman et al. 2015, arXiv 1506.02438), as in PPO.
 
-    delta_t = r_t + gamma * V_{t+1} - V_t            V behind the last token is zero, cut completions included
+    delta_t = r_t + gamma * V_{t+1} - V_t            V after the last token is zero, cut completions included
     A_t     = delta_t + gamma * gae_lambda * A_{t+1}
-    R_t     = A_t + V_t                              what the critic should have said
+    R_t     = A_t + V_t                              the critic's target
 
 With `kl` the reward of each token holds a penalty against the reference, r_t - kl * log(pi_old / reference), as in
 "Learning to summarize from human feedback" (arXiv 2009.01325). The other settings are the stabilisers of PPO-max
-(Secrets of RLHF I, arXiv 2307.04964; paper 178): the reward of each completion is normalised over the round's batch
-and clipped, advantages are whitened, the critic learns alone at first and its values move at most so far a round. The
-paper keeps running statistics of the reward; here they are those of the batch, which leaves nothing to be resumed.
-In an episode t goes over the tokens that the policy wrote: what the environment says between them takes no time.
+(Secrets of RLHF I, arXiv 2307.04964; paper 178): the reward of each completion is normalised over the round's batch and
+clipped, advantages are whitened, the critic learns alone at first, and the change of its values per round is limited.
+The paper keeps running statistics of the reward; here they are those of the batch, so a resumed run needs no such
+state. In an episode t counts the tokens that the policy wrote: the environment's text between them takes no time.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ from models.parts import part
 def generalised_advantages(
     rewards: Sequence[Tensor], values: Sequence[Tensor], gamma: float, gae_lambda: float
 ) -> list[Tensor]:
-    """A_t of every token, [completions] tensors of [tokens of it], in the precision of the values.
+    """Compute A_t of every token, [completions] tensors of [tokens of it], in the precision of the values.
 
     Args:
-        rewards: what each token earned, [completions] tensors of [tokens of it].
-        values: what was expected before it, likewise.
-        gamma: what a reward loses from one token to the next.
+        rewards: reward of each token, [completions] tensors of [tokens of it].
+        values: expected return before each token, likewise.
+        gamma: discount per token.
         gae_lambda: 0 trusts the critic after one token, 1 trusts the rewards to the end.
     """
-    # A padded place has neither reward nor value, so it adds nothing to the places before it.
+    # A padded position has neither reward nor value, so it adds nothing to the positions before it.
     value = pad_sequence(list(values), batch_first=True)
     reward = pad_sequence([row.to(value) for row in rewards], batch_first=True)
     following = torch.cat([value[:, 1:], torch.zeros_like(value[:, :1])], dim=1)
@@ -60,12 +60,12 @@ def generalised_advantages(
 
 
 def stabilised(scored: Scored, scale: Literal["none", "batch"], clip: float | None) -> Scored:
-    """The completions with normalised and clipped rewards; those given token by token shrink by the same factor.
+    """Normalise and clip the rewards of completions; rewards by token are divided by the same deviation.
 
     Args:
         scored: a round's completions.
         scale: batch: less the mean over the completions and divided by their deviation.
-        clip: largest absolute reward of a completion afterwards; None: any.
+        clip: largest absolute reward of a completion afterwards; None: no limit.
     """
     rewards, tokens = scored.rewards, scored.token_rewards
     if scale == "batch":
@@ -79,24 +79,25 @@ def stabilised(scored: Scored, scale: Literal["none", "batch"], clip: float | No
 
 @part("gae")
 class Gae(CriticAdvantage):
-    """Rewards and the critic's values, weighed along each completion."""
+    """Rewards and the critic's values, weighted along each completion."""
 
     renamed: ClassVar[Mapping[str, str]] = {"trace": "gae_lambda", "kl": "kl_in_reward"}
     gae_lambda: Share = 0.95
     """Lambda: 0 is the one-step error of the critic, 1 the return less its value."""
     gamma: Share = 1.0
-    """What a reward loses from one token to the next."""
+    """Discount of a reward per token."""
     whiten: bool = True
-    """Give the advantages of a round mean zero and deviation one over all tokens."""
+    """Whether the advantages of a round are normalised to mean zero and deviation one over all tokens."""
     reward_scale: Literal["none", "batch"] = "none"
     """batch: normalise the completions' rewards over the round before anything else."""
     reward_clip: PositiveFloat | None = None
-    """Largest absolute reward of a completion, after normalising; None: any."""
+    """Largest absolute reward of a completion, after normalising; None: no limit."""
     kl_in_reward: NonNegativeFloat = 0.0
-    """Weight of the penalty for leaving the reference, in the reward of each token, in units of reward a nat."""
+    """Weight of the penalty for leaving the reference, in the reward of each token, in units of reward per nat."""
 
     def __call__(self, world: World, scored: Scored) -> ValuedSignal:
-        """Advantages token by token, with returns and values of the critic; zeros while the critic learns alone.
+        """Compute advantages token by token, with returns and values of the critic; zeros while the critic learns
+        alone.
 
         Raises:
             UserError: a KL penalty is wanted, but the recipe has no reference.
@@ -114,7 +115,7 @@ class Gae(CriticAdvantage):
         return ValuedSignal(tokens, returns, values)
 
     def _token_rewards(self, world: World, scored: Scored) -> list[Tensor]:
-        """Reward of each token after the stabilisers and with the penalty, [completions] tensors of [tokens of it]."""
+        """Compute rewards after the stabilisers and with the penalty, [completions] tensors of [tokens of it]."""
         placed = stabilised(scored, self.reward_scale, self.reward_clip).rewards_by_token()
         if not self.kl_in_reward:
             return placed
@@ -122,5 +123,5 @@ class Gae(CriticAdvantage):
         return [row - self.kl_in_reward * ratio.to(row) for row, ratio in zip(placed, ratios, strict=True)]
 
     def learn(self, world: World, scored: Scored, signal: Signal, round_number: int) -> dict[str, float]:
-        """Fit the critic to the round's returns. Returns what is worth watching."""
+        """Fit the critic to the round's returns. Returns metrics of the fit."""
         return self._fit(world, scored, signal)

@@ -1,4 +1,4 @@
-"""The greedy completion's reward is the baseline (ReMax, arXiv 2310.10505; paper 384).
+"""Greedy baseline: the reward of the greedy completion is the baseline (ReMax, arXiv 2310.10505; paper 384).
 
     A_i = r_i - r(greedy completion of the same prompt)
 
@@ -25,7 +25,7 @@ class GreedyBaseline(KlInReward, CompletionAdvantage):
     asks_for = "greedy"
 
     def of_completions(self, world: World, scored: Scored) -> Tensor:
-        """Advantages, [completions]; zero for the greedy completions themselves.
+        """Compute advantages, [completions]; zero for the greedy completions themselves.
 
         Raises:
             UserError: a prompt has no greedy completion; a KL penalty is wanted, but the recipe has no reference.

@@ -2,7 +2,7 @@
 
     A_i = (r_i - mean of group) / (standard deviation of group + epsilon)
 
-What a distance from the mean is divided by is `scale`:
+The divisor of a distance from the mean is set by `scale`:
 
     group    the deviation of the prompt's rewards; prompts that are almost solved or lost weigh more
     batch    the deviation of all rewards of the batch, the same for every prompt (arXiv 2508.08221, Lite PPO)
@@ -11,8 +11,8 @@ What a distance from the mean is divided by is `scale`:
              grad log p = sum over k >= 1 of grad pass@k / k; hard prompts weigh more, by 1 / p
     none     nothing: the unbiased form of Dr. GRPO (arXiv 2503.20783)
 
-The deviation is that of the group or batch as it is (`n`) or the estimate of what it is drawn from (`n-1`), which most
-published code takes: by sqrt(G / (G - 1)) the larger, so by 7 % at G = 8 and by 41 % at G = 2 (without epsilon).
+The deviation is that of the group or batch itself (`n`) or the estimate for its population (`n-1`), which most
+published code uses: it is larger by sqrt(G / (G - 1)), that is by 7 % at G = 8 and by 41 % at G = 2 (without epsilon).
 """
 
 from __future__ import annotations
@@ -41,21 +41,21 @@ class GroupRelative(KlInReward, CompletionAdvantage):
     """group, batch: divide by the standard deviation of the rewards of the group or of all; mean: by the group's mean
     reward, for rewards that are never negative; none: leave the units of the reward."""
     deviation: Literal["n", "n-1"] = "n"
-    """What the squares are divided by, their number or one less."""
+    """Divisor of the sum of squares: their number, or one less."""
     epsilon: NonNegativeFloat = 1e-4
-    """Keeps the division finite where rewards hardly spread, or are hardly any."""
+    """Added to the divisor; keeps the division finite if rewards hardly spread or are near zero."""
 
     def __post_init__(self) -> None:
-        """Refuse to divide by what may be negative."""
+        """Raise an error if the divisor may be negative."""
         if self.scale == "mean" and self.kl_in_reward:
             raise ValueError("scale is mean, for rewards that are never negative: kl_in_reward must be 0")
 
     def of_completions(self, world: World, scored: Scored) -> Tensor:
-        """Advantages, [completions]; the mean of every group is zero.
+        """Compute advantages, [completions]; the mean of every group is zero.
 
         Raises:
-            UserError: a KL penalty is wanted, but the recipe has no reference; a reward is negative, of whose group's
-                mean a scale is wanted.
+            UserError: a KL penalty is wanted, but the recipe has no reference; a reward is negative and `scale` is
+                mean.
         """
         scored = self._penalised(world, scored)
         groups = scored.groups

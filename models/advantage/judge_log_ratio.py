@@ -1,11 +1,11 @@
-"""On-policy distillation by sampled tokens: how much likelier the judge finds a token than the policy that wrote it.
+"""On-policy distillation by sampled tokens: the log-ratio of the judge to the policy that wrote the token.
 
     A_t = sum over s >= t of discount^(s - t) * log(judge(y_s) / pi(y_s))
 
-With discount 0, A_t is minus the reverse KL as one sample shows it, and the policy gradient with it is in expectation
-that of KL(pi || judge) at each token (Thinking Machines, "On-Policy Distillation", 2025; their `train_on_policy.py`).
-Only log-probs of the sampled tokens are read, which a teacher behind an address gives too. A judge that is the policy
-or its reference reads something that the policy does not (SDPO's sampled form, arXiv 2601.20802).
+With discount 0, A_t is minus the one-sample estimate of the reverse KL, and the policy gradient with it is in
+expectation that of KL(pi || judge) at each token (Thinking Machines, "On-Policy Distillation", 2025; their
+`train_on_policy.py`). Only log-probs of the sampled tokens are read, which a remote teacher provides too. A judge that
+is the policy or its reference reads a context that the policy does not see (SDPO's sampled form, arXiv 2601.20802).
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from models.parts import part
 
 @part("judge_log_ratio")
 class JudgeLogRatio(Judged, Advantage):
-    """Log-ratio of a judge to the policy at each sampled token. Stands under `advantage:`."""
+    """Log-ratio of a judge to the policy at each sampled token. Set under `advantage:`."""
 
     learns_from_flat_groups = True
     _asks_of_teacher = "log_probs"
     discount: Share = 0.0
-    """How much a token counts what the judge says of those that follow it; 0: of itself alone."""
+    """Discount of the judge's log-ratios at the following tokens; 0: only the token's own counts."""
     weight: PositiveFloat = 1.0
-    """What a nat is worth."""
+    """Advantage per nat."""
 
     def __call__(self, world: World, scored: Scored) -> Signal:
-        """Advantages token by token."""
+        """Compute advantages token by token."""
         own = world.readings.policy(scored.rollouts)
         judged = world.readings.judge(scored.rollouts, self.judge)
         return Signal(

@@ -3,7 +3,7 @@
     A_i = r_i - mean of r_j over j != i = G / (G - 1) * (r_i - mean of group)
 
 The baseline does not depend on the completion itself, so the policy gradient stays unbiased. The paper's reward holds
-the KL to the reference (`kl_in_reward`): it is taken off before the mean of the others is.
+the KL to the reference (`kl_in_reward`): it is subtracted before the mean of the others is.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class LeaveOneOut(KlInReward, CompletionAdvantage):
     needs_group = True
 
     def of_completions(self, world: World, scored: Scored) -> Tensor:
-        """Advantages, [completions]; the sum of every group is zero.
+        """Compute advantages, [completions]; the sum of every group is zero.
 
         Raises:
             UserError: a KL penalty is wanted, but the recipe has no reference.

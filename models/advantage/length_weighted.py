@@ -2,9 +2,9 @@
 
     A_i = r_i - b,   b = sum over the group of l_j * r_j / sum over the group of l_j        l: tokens of a completion
 
-The baseline that makes a policy gradient's variance least is E[|grad log pi|^2 r] / E[|grad log pi|^2]; where the
-gradients of a completion's tokens are orthogonal and of one size, |grad log pi|^2 grows as its length. The paper holds
-it together with exact on-policy training: one step on each round's completions.
+The baseline that minimises the variance of a policy gradient is E[|grad log pi|^2 r] / E[|grad log pi|^2]. If the
+gradients of a completion's tokens are orthogonal and of one size, |grad log pi|^2 is proportional to its length. The
+paper combines it with exact on-policy training: one step on each round's completions.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from models.parts import part
 
 @part("length_weighted")
 class LengthWeighted(KlInReward, CompletionAdvantage):
-    """Reward less the mean of its group in which each completion counts by its length."""
+    """Reward less the mean of its group, in which each completion is weighted by its length."""
 
     needs_group = True
 
     def of_completions(self, world: World, scored: Scored) -> Tensor:
-        """Advantages, [completions]; their sum over each group, weighted by length, is zero.
+        """Compute advantages, [completions]; their sum over each group, weighted by length, is zero.
 
         Raises:
             UserError: a KL penalty is wanted, but the recipe has no reference.

@@ -1,14 +1,14 @@
-"""Pass@k training: a completion is worth what it adds to k tries, one of which must be right (arXiv 2508.10751).
+"""Pass@k training: a completion is worth its contribution to k tries, one of which must be right (arXiv 2508.10751).
 
-Were all subsets of k completions of a prompt drawn, and each rewarded by its best, a completion's advantage would be
-the mean over the subsets that hold it. With N completions, of which N_neg are wrong, that is in closed form
+If all subsets of k completions of a prompt were drawn, and each rewarded by its best, a completion's advantage would be
+the mean over the subsets that hold it. With N completions, of which N_neg are wrong, the closed form is
 
     rho   = 1 - C(N_neg, k) / C(N, k)                     sigma = sqrt(rho (1 - rho))
     A_pos = (1 - rho) / (sigma + epsilon)
     A_neg = (1 - rho - C(N_neg - 1, k - 1) / C(N - 1, k - 1)) / (sigma + epsilon)
 
-the paper's "analytical derivation". Where k tries hold a right one for certain (N_neg < k) there is nothing left to
-learn: prompts that are mostly solved weigh nothing, and the policy keeps the answers that it already has.
+the paper's "analytical derivation". If k tries are certain to hold a right one (N_neg < k), there is nothing left to
+learn: prompts that are mostly solved have no weight, and the policy keeps the answers that it already has.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ from models.parts import part
 
 @part("pass_at_k")
 class PassAtK(CompletionAdvantage):
-    """What right and wrong completions are worth to k tries, normalised over the subsets of their group."""
+    """Contribution of right and wrong completions to k tries, normalised over the subsets of their group."""
 
     needs_group = True
     k: Positive = 4
     """Tries, of which one must be right; 1 is the group-relative advantage of right and wrong."""
     by: str = "total"
-    """The reward component that is the verdict; `total` is the weighted sum."""
+    """Reward component that is the verdict; `total` is the weighted sum."""
     threshold: Number = 0.5
-    """Above it a completion is right."""
+    """Threshold of the verdict above which a completion is right."""
     epsilon: NonNegativeFloat = 1e-6
-    """Keeps the division finite where all subsets are worth the same."""
+    """Added to the deviation; keeps the division finite if all subsets are worth the same."""
 
     @property
     def least_group(self) -> int:
-        """One more than k: all subsets of k are the same one where there are no more completions than that."""
+        """Smallest group, k + 1: with only k completions all subsets of k would be the same one."""
         return self.k + 1
 
     def of_completions(self, world: World, scored: Scored) -> Tensor:
-        """Advantages, [completions]; the mean of every group is zero.
+        """Compute advantages, [completions]; the mean of every group is zero.
 
         Raises:
             UserError: a group holds fewer than k completions; no reward is called `by`.
@@ -62,13 +62,13 @@ class PassAtK(CompletionAdvantage):
 
 
 def advantages(total: int, wrong: int, k: int, epsilon: float) -> tuple[float, float]:
-    """Advantage of a right and of a wrong completion of a group.
+    """Compute the advantages of a right and of a wrong completion of a group.
 
     Args:
         total: completions of the group.
-        wrong: how many of them are.
+        wrong: number of wrong ones among them.
         k: tries.
-        epsilon: what is added to the deviation.
+        epsilon: added to the deviation.
     """
     missed = math.comb(wrong, k) / math.comb(total, k)
     scale = math.sqrt(missed * (1.0 - missed)) + epsilon

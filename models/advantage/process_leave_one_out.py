@@ -8,9 +8,9 @@ p_i,s: the rewards that are given token by token; p_j: their mean over the token
 o_i:   everything else, which belongs to the whole completion
 
 The outcome's baseline does not depend on completion i and leaves the policy gradient unbiased. The process baseline is
-taken off every token, and so does more: a completion is paid for tokens better than the others' and not for being
-longer. The published code also scales a token's distance from its own completion's mean by K / (K - 1), which is left
-out, and whitens over the tokens of the batch (`whiten`).
+subtracted at every token, so its effect is larger: a completion is rewarded for tokens better than the others' and not
+for being longer. The published code also scales a token's distance from its own completion's mean by K / (K - 1), which
+is omitted here, and whitens over the tokens of the batch (`whiten`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from models.parts import part
 
 
 def others_mean(values: Tensor, groups: Tensor) -> Tensor:
-    """Mean of `values` over the other completions of the group, [completions]; of one that is alone its own value."""
+    """Compute the mean of `values` over the group's other completions, [completions]; if alone, the own value."""
     size = torch.bincount(groups)[groups].to(values)
     return torch.where(size > 1, (group_mean(values, groups) * size - values) / (size - 1).clamp(min=1), values)
 
@@ -44,12 +44,12 @@ class ProcessLeaveOneOut(KlInReward):
     needs_group = True
     needs_token_rewards = True
     discount: Share = 1.0
-    """What a token later is worth now (gamma)."""
+    """Discount per token (gamma)."""
     whiten: bool = False
-    """Mean 0 and deviation 1 over all tokens of the round."""
+    """Whether the advantages are normalised to mean 0 and deviation 1 over all tokens of the round."""
 
     def __call__(self, world: World, scored: Scored) -> Signal:
-        """Advantages token by token, [completions] tensors of [tokens of it].
+        """Compute advantages token by token, [completions] tensors of [tokens of it].
 
         Raises:
             UserError: no reward of the recipe is given token by token; a KL penalty is wanted, but the recipe has no

@@ -1,17 +1,17 @@
-"""A policy that ranks: completions in an order that is drawn by their log-probs, and paid for the order (paper 296).
+"""A policy that ranks: completions are ordered by draws from their log-probs, and rewarded for the order (paper 296).
 
     s_i   = (mean log pi of the tokens of completion i) / temperature    the score of a completion
     P     Plackett-Luce over the s_i of a group                          models.formulas.plackett_luce
     A_i   = 1/N sum_n (U_n - mean of the other U) d log P(ranking n) / d s_i / temperature
 
-U is nDCG@k by the rewards, less the least of the group where that is negative. The policy's gradient under these
+U is nDCG@k by the rewards, less the least of the group if that is negative. The policy's gradient under these
 advantages is REINFORCE's for the expected nDCG of its own rankings, with the other rankings as the baseline (Neural
-PG-RANK, "Policy-Gradient Training of Language Models for Ranking", arXiv 2310.04407). It is the score that learns, not
-who wrote the completions: from the policy, the data or a search they may come alike.
+PG-RANK, "Policy-Gradient Training of Language Models for Ranking", arXiv 2310.04407). The score learns, whichever
+source wrote the completions: the policy, the data or a search.
 
-A_i is what the mean log-prob of a completion is worth, so an objective with the gradient of A log pi, averaged over the
-tokens of each completion and taken in one step a round, is exact: `reinforce` with `schedule.normalisation:
-completion`.
+A_i is the weight of the mean log-prob of a completion, so an objective with the gradient of A log pi, averaged over the
+tokens of each completion and taken in one step a round, is exact: `reinforce` with
+`schedule.normalisation: completion`.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ from models.seeds import seed_of
 def ranking_advantages(
     scores: Tensor, gains: Tensor, first: int, count: int, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
-    """d expected nDCG / d scores by `count` sampled rankings with a leave-one-out baseline, [things], and the mean nDCG
-    of these, a scalar; both float64.
+    """Estimate d expected nDCG / d scores by `count` sampled rankings with a leave-one-out baseline, [things], and the
+    mean nDCG of these, a scalar; both float64.
 
     Args:
         scores: of the things, [things].
-        gains: what each is worth, [things], >= 0.
-        first: places that count.
+        gains: relevance of each, [things], >= 0.
+        first: number of places that count.
         count: rankings, 2 or more.
-        generator: what they are drawn with.
+        generator: source of the random draws.
     """
     rankings = draw_rankings(scores, count, generator)
     worth = discounted_gain(gains, rankings, first)
@@ -53,18 +53,18 @@ def ranking_advantages(
 
 @part("ranking")
 class Ranking(CompletionAdvantage):
-    """How much a higher score of a completion would raise the worth of the group's sampled rankings."""
+    """Gradient of the worth of the group's sampled rankings with respect to a completion's score."""
 
     needs_group = True
     rankings: Annotated[int, Field(ge=2, le=65536)] = 64
-    """Drawn of each group (N)."""
+    """Rankings drawn per group (N)."""
     first: Positive = 10
     """Places of a ranking that count (k of nDCG@k)."""
     temperature: Temperature = 1.0
-    """Divides the scores: the higher, the more rankings are tried."""
+    """Divisor of the scores: the higher, the more rankings are tried."""
 
     def of_completions(self, world: World, scored: Scored) -> Tensor:
-        """Advantages, [completions]; those of a group add up to zero."""
+        """Compute advantages, [completions]; those of a group add up to zero."""
         groups, rollouts = scored.groups, scored.rollouts
         rows = written_rows(world.readings.policy(rollouts), rollouts)
         means = [row.detach().double().mean().cpu() for row in rows]

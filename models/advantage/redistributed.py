@@ -1,4 +1,4 @@
-"""The outcome shared out over the turns that led to it, by an estimator whose shares add up to it (SPA-RL, paper 195,
+"""The outcome distributed over the turns that led to it, by an estimator whose shares add up to it (SPA-RL, paper 195,
 arXiv 2505.20732).
 
     c_t = f(all up to the end of turn t)            loss of f = 1/2 (sum of c_t - R)^2       R: reward of the episode
@@ -6,8 +6,8 @@ arXiv 2505.20732).
     A_t = sum over u >= t of gamma^(u - t) * r_u, less the mean of the group's others at the same turn
 
 The paper adds a reward for actions that could be executed, which is the environment's own here (`turn_rewards`), and
-fits f beforehand; here it learns beside the policy, on the round's episodes, and at first alone (`critic.pretraining`).
-Where rewards of turns are given too they are part of R and shared out with it.
+fits f beforehand. Here f learns together with the policy, on the round's episodes, and at first alone
+(`critic.pretraining`). If rewards of turns are given too, they are part of R and distributed with it.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from models.parts import part
 
 
 def summing_to(shares: Tensor, outcome: Tensor) -> Tensor:
-    """`shares` [turns] with what is missing from `outcome`, a scalar, added in equal parts."""
+    """Add the difference between `outcome`, a scalar, and the sum of `shares` [turns] to the shares in equal parts."""
     return shares + (outcome.to(shares) - shares.sum()) / len(shares)
 
 
 @part("redistributed")
 class Redistributed(CriticAdvantage):
-    """Shares of the outcome, turn by turn, less those of the group's others; the estimator is a critic's network."""
+    """Shares of the outcome per turn, less those of the group's others; the estimator is a critic's network."""
 
     needs_group = True
     companion = "progress"
     gamma: Share = 1.0
-    """What a share one turn later is worth now."""
+    """Discount of a share per turn."""
 
     def __call__(self, world: World, scored: Scored) -> ValuedSignal:
-        """Advantages token by token, equal within a turn; zeros while the estimator learns alone."""
+        """Compute advantages token by token, equal within a turn; zeros while the estimator learns alone."""
         rollouts, values = scored.rollouts, self._values(world, scored)
         shares = [
             summing_to(_at_ends(row, rollout), outcome)
@@ -87,5 +87,5 @@ class Redistributed(CriticAdvantage):
 
 
 def _at_ends(values: Tensor, rollout: Rollout) -> Tensor:
-    """What was said where all of a turn but its last token had been read, [tokens] -> [turns]."""
+    """Return the values before the last token of each turn, [tokens] -> [turns]."""
     return values[[turn.stop - 1 for turn in turns_of(rollout)]]

@@ -2,8 +2,8 @@
 
 A_i = r_i - baseline
 
-Prompts whose completions are all right, or all wrong, are trained on as any others: the constant knows nothing of their
-group.
+Prompts whose completions are all right, or all wrong, are trained on like any others: the constant does not depend on
+their group.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ class FixedBaseline(KlInReward, CompletionAdvantage):
     """Reward less a constant."""
 
     baseline: Number = 0.0
-    """Taken off every reward."""
+    """Constant that is subtracted from every reward."""
 
     @property
     def learns_from_flat_groups(self) -> bool:
-        """The constant knows nothing of the group."""
+        """Whether flat groups give a signal: true, because the constant does not depend on the group."""
         return True
 
     def of_completions(self, world: World, scored: Scored) -> Tensor:
-        """Advantages, [completions].
+        """Compute advantages, [completions].
 
         Raises:
             UserError: a KL penalty is wanted, but the recipe has no reference.
@@ -42,8 +42,8 @@ class FixedBaseline(KlInReward, CompletionAdvantage):
 
 @part("none")
 class NoAdvantage(CompletionAdvantage):
-    """One for every completion, whatever it is worth: for objectives that weigh completions themselves."""
+    """One for every completion, whatever its reward: for objectives that weight completions themselves."""
 
     def of_completions(self, world: World, scored: Scored) -> Tensor:
-        """Ones, [completions]."""
+        """Return ones, [completions]."""
         return torch.ones_like(scored.rewards)

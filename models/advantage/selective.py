@@ -1,15 +1,15 @@
-"""Who writes a token is an action too, and is learned from the same advantage (STG; paper 12).
+"""The choice of a token's writer is an action too, and is trained with the same advantage (STG; paper 12).
 
     g_t  = sigmoid(w . h_t + b),   h_t: the reference's state that predicts token t
     loss = mean over the round's tokens of -A_t * log p(z_t),   p(1) = g_t, p(0) = 1 - g_t
 
 "Selective Token Generation for Few-shot Natural Language Generation" lets a selector choose at every token between a
 frozen model and its trained adapter, and trains both by the policy gradient. The rollouts `gated` make the choices z_t;
-here they are rewarded: A is the group-relative advantage of the completion, the same at each of its tokens, for the
-writer's words (the objective) and for the choice of the writer (this loss).
+here they are rewarded. A is the group-relative advantage of the completion, the same at each of its tokens. It is used
+for the writer's words (the objective) and for the choice of the writer (this loss).
 
-Derived, not the paper's: the baseline is the group's mean; the selector is one linear head, which begins with one and
-the same chance at every token; beyond one pass a round its loss is not corrected for the chance it had at first.
+Derived, not the paper's: the baseline is the group's mean; the selector is one linear head, which begins with the same
+chance at every token; beyond one pass a round its loss is not corrected for its initial chance.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ CERTAIN = 40.0
 
 @part("selective")
 class Selective(KlInReward, CompletionAdvantage):
-    """Group-relative, with a gate that learns when the policy should write. Stands beside rollouts `gated`."""
+    """Group-relative, with a gate that learns when the policy should write. Used with rollouts `gated`."""
 
     needs_group = True
     needs_reference = True
@@ -52,9 +52,9 @@ class Selective(KlInReward, CompletionAdvantage):
     scale: Literal["group", "none"] = "group"
     """group: divide by the group's standard deviation; none: leave the units of the reward."""
     epsilon: NonNegativeFloat = 1e-4
-    """Keeps the division finite in a group that hardly spreads."""
+    """Added to the deviation; keeps the division finite in a group that hardly spreads."""
     share: Annotated[float, Field(gt=0, le=1)] = 0.9
-    """Share of the tokens that the policy writes at first; 1: it writes all of them for ever, no gate is learned."""
+    """Share of the tokens that the policy writes at first; 1: it always writes all of them, no gate is learned."""
     passes: Positive = 1
     """Optimiser steps of the gate on each round's completions."""
     learning_rate: NonNegativeFloat = 1e-3
@@ -65,17 +65,17 @@ class Selective(KlInReward, CompletionAdvantage):
         return OptimiserSettings(learning_rate=self.learning_rate, warmup_steps=0)
 
     def accompany(self, policy: nn.Module) -> Companion:
-        """A linear head from states to the log-odds that the policy writes; it begins at `share` everywhere."""
+        """Build a linear head from states to the log-odds that the policy writes; it begins at `share` everywhere."""
         head = flat_head(policy, CERTAIN if self.share == 1.0 else math.log(self.share / (1.0 - self.share)))
         return Companion(head, build_optimiser(head, self._optimiser))
 
     def of_completions(self, world: World, scored: Scored) -> Tensor:
-        """Advantages, [completions].
+        """Compute advantages, [completions].
 
         Raises:
-            UserError: nobody chose who writes the completions.
+            UserError: the rollouts carry no choices between policy and reference.
         """
-        _choices(scored)  # better said before the policy has learned from the round than after
+        _choices(scored)  # raise the error before the policy has learned from the round, not after
         relative = GroupRelative(scale=self.scale, epsilon=self.epsilon, kl_in_reward=self.kl_in_reward)
         return relative.of_completions(world, scored)
 
@@ -83,7 +83,7 @@ class Selective(KlInReward, CompletionAdvantage):
         """Fit the gate to the round's choices. Returns its mean chance of the policy and its loss at the last step.
 
         Raises:
-            UserError: nobody chose who writes the completions; the recipe has no reference.
+            UserError: the rollouts carry no choices between policy and reference; the recipe has no reference.
         """
         if self.share == 1.0:
             return {"chance": 1.0, "loss": 0.0}
@@ -99,11 +99,11 @@ class Selective(KlInReward, CompletionAdvantage):
     def _backward(
         self, world: World, sequences: Sequences, chosen: list[Tensor], signal: Signal, tokens: int
     ) -> tuple[float, float]:
-        """Gather the gate's gradient over all `tokens` of the round. Returns its mean chance and its loss."""
+        """Accumulate the gate's gradient over all `tokens` of the round. Returns its mean chance and its loss."""
         head = world.learner.companions[self.companion].model
         dtype = next(head.parameters()).dtype
         chance = total = 0.0
-        # again in each pass: the states of a whole round need not fit the memory
+        # computed again in each pass: the states of a whole round need not fit in memory
         for cut, states in reference_states(world, sequences, "advantage selective"):
             odds = head(states.to(dtype)).squeeze(-1)
             advantage = torch.cat([signal.tokens[index] for index in cut]).to(odds)
@@ -118,7 +118,7 @@ class Selective(KlInReward, CompletionAdvantage):
 
 
 def _choices(scored: Scored) -> list[Tensor]:
-    """Which tokens the policy wrote, [completions] tensors of [tokens of it], bool."""
+    """Return a mask of the tokens that the policy wrote, [completions] tensors of [tokens of it], bool."""
     chosen = [rollout.trained for rollout in scored.rollouts if rollout.trained is not None]
     if len(chosen) != len(scored.rollouts):
         raise UserError(

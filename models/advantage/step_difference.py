@@ -1,14 +1,14 @@
-"""The advantage of a reasoning step is what it added to the expected reward (Direct Advantage Policy Optimization,
-paper 75, arXiv 2412.18279; not the decoupled-clip method of the same short name).
+"""The advantage of a reasoning step is its gain in expected reward (Direct Advantage Policy Optimization, paper 75,
+arXiv 2412.18279; not the decoupled-clip method of the same short name).
 
-    A_k = V(prompt, steps 1 .. k) - V(prompt, steps 1 .. k-1)       the reward stands in for V behind the last step
+    A_k = V(prompt, steps 1 .. k) - V(prompt, steps 1 .. k-1)       after the last step the reward replaces V
 
-A critic tells V at the boundaries of steps, and there alone it learns: each completion that went on from a boundary is
-one Monte-Carlo sample of the reward to be had from it. A step is deterministic given the policy's choice, so with no
-discount the difference is the advantage of that choice; over a completion the advantages add up to R - V(prompt).
-The paper fits its critic beforehand, by cross-entropy on the success rate of many continuations. Here it learns at
-first alone (`critic.pretraining`) and then goes on beside the policy, on the one continuation that each completion
-is; the squared error has the same minimiser. Every token carries the advantage of its whole step.
+A critic estimates V at the boundaries of steps, and is trained only there: each completion that continued from a
+boundary is one Monte-Carlo sample of the reward that follows it. A step is deterministic given the policy's choice, so
+with no discount the difference is the advantage of that choice; over a completion the advantages add up to R -
+V(prompt). The paper fits its critic beforehand, by cross-entropy on the success rate of many continuations. Here the
+critic learns alone at first (`critic.pretraining`) and then together with the policy, on the one continuation of each
+completion; the squared error has the same minimiser. Every token carries the advantage of its whole step.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from models.parts import part
 
 
 def step_advantages(reward: Tensor, values: Tensor, starts: Tensor) -> Tensor:
-    """What each token's step added to the expected reward, [tokens].
+    """Compute the gain in expected reward of each token's step, [tokens].
 
     Args:
         reward: of the whole completion, a scalar.
         values: expected reward before each token, [tokens].
-        starts: which tokens begin a step, [tokens], bool.
+        starts: mask of the tokens that begin a step, [tokens], bool.
     """
     boundaries = torch.cat([values[starts], reward.to(values).view(1)])
     return boundaries.diff()[step_numbers(starts)]
@@ -43,10 +43,10 @@ class StepDifference(CriticAdvantage):
     """Differences of a critic's values from one step to the next."""
 
     marks: tuple[str, ...] = MARKS
-    """A token whose text holds one of these ends a step."""
+    """Texts that end a step: a token whose text holds one of them is the last of its step."""
 
     def __call__(self, world: World, scored: Scored) -> ValuedSignal:
-        """Advantages token by token, equal within a step; zeros while the critic learns alone."""
+        """Compute advantages token by token, equal within a step; zeros while the critic learns alone."""
         values, rollouts = self._values(world, scored), scored.rollouts
         begun = written_rows(self._starts(world, scored), rollouts)
         tokens = [
@@ -60,7 +60,7 @@ class StepDifference(CriticAdvantage):
         return ValuedSignal(tokens, returns, values)
 
     def learn(self, world: World, scored: Scored, signal: Signal, round_number: int) -> dict[str, float]:
-        """Fit the critic to the reward at the beginning of each step. Returns what is worth watching."""
+        """Fit the critic to the reward at the beginning of each step. Returns metrics of the fit."""
         counted = [
             starts & trained_mask(rollout)
             for starts, rollout in zip(self._starts(world, scored), scored.rollouts, strict=True)
@@ -70,8 +70,8 @@ class StepDifference(CriticAdvantage):
         return {**fitted, "steps": steps / max(1, len(counted))}
 
     def _starts(self, world: World, scored: Scored) -> list[Tensor]:
-        """Which tokens of each completion begin a step, as every turn does, [completions] tensors of [tokens of it],
-        bool."""
+        """Mark the tokens of each completion that begin a step, the first tokens of turns included, [completions]
+        tensors of [tokens of it], bool."""
         pieces = pieces_of(world.codec, [rollout.completion for rollout in scored.rollouts])
         starts = [step_starts(row, self.marks) for row in pieces]
         for row, rollout in zip(starts, scored.rollouts, strict=True):

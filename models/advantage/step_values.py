@@ -1,11 +1,11 @@
-"""Right answers of a search are imitated, and a critic learns what the search found every step to be worth.
+"""Right answers of a search are imitated, and a critic learns the search's value of every step.
 
-    A_t = 1 where the answer is right, else 0                 loss of the policy = - A_t log pi_t (weighted_likelihood)
-    R_t = what the source says before each step               loss of the critic = 1/2 (V_t - R_t)^2, at these tokens
+    A_t = 1 if the answer is right, else 0                    loss of the policy = - A_t log pi_t (weighted_likelihood)
+    R_t = value from the source before each step              loss of the critic = 1/2 (V_t - R_t)^2, at these tokens
 
-Policy and value model as AlphaMath trains them from the same trees (paper 292, arXiv 2405.03553), right paths and wrong
-ones for the values, right ones alone for the policy; ReST-MCTS* (paper 294) and MedS3 (paper 320) train the two apart
-by the same data. From the next round on the critic guides the search where `rollouts.critic_share` says so.
+Policy and value model as AlphaMath trains them from the same trees (paper 292, arXiv 2405.03553), right and wrong paths
+for the values, right ones alone for the policy; ReST-MCTS* (paper 294) and MedS3 (paper 320) train the two separately
+on the same data. From the next round on the critic guides the search if `rollouts.critic_share` is set.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ class StepValues(CriticAdvantage):
     asks_for = "step_values"
     one_sequence = True
     by: str = "total"
-    """The reward that says which answers are right."""
+    """Reward that decides which answers are right."""
     threshold: Number = 0.5
-    """Above it an answer is."""
+    """Threshold of the reward above which an answer is right."""
 
     def __call__(self, world: World, scored: Scored) -> ValuedSignal:
-        """Ones and zeros, [completions] tensors of [tokens of it]; zeros while the critic learns alone.
+        """Return ones and zeros, [completions] tensors of [tokens of it]; zeros while the critic learns alone.
 
         Raises:
             UserError: no reward is called `by`.
@@ -49,7 +49,7 @@ class StepValues(CriticAdvantage):
         return ValuedSignal(tokens, returns, self._values(world, scored))
 
     def learn(self, world: World, scored: Scored, signal: Signal, round_number: int) -> dict[str, float]:
-        """Fit the critic where the source says a value. Returns what is worth watching."""
+        """Fit the critic at the tokens for which the source has a value. Returns metrics of the fit."""
         counted = [
             trained_mask(made)
             & torch.tensor([value is not None for value in made.step_values or (None,) * len(made.completion)])

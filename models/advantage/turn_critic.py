@@ -1,15 +1,15 @@
-"""A critic of turns: temporal differences from one turn of the policy to its next, whatever was said between.
+"""A critic of turns: temporal differences from one turn of the policy to its next, whatever text is between them.
 
-    delta_t = r_t + gamma * V(s_t+1) - V(s_t)              s_t: all that stands before turn t; V behind the last is zero
+    delta_t = r_t + gamma * V(s_t+1) - V(s_t)              s_t: all text before turn t; V after the last turn is zero
     A_t     = delta_t + gamma * gae_lambda * A_t+1         the same at every token of the turn
-    R_t     = A_t + V(s_t)                                 what the critic should have said at s_t
+    R_t     = A_t + V(s_t)                                 the critic's target at s_t
 
 The turn is the action, as in ArCHer (paper 76, arXiv 2402.19446), whose high level is an off-policy critic of
 utterances with a replay buffer and whose low level gives every token of a turn that critic's advantage. Here the critic
-learns on the round's own episodes, by the returns above, as that of `gae` does, and with `replay` on those of earlier
-rounds besides. What followed a turn then is what an older policy did: such a turn's target is r_t + gamma * V(s_t+1) as
-the critic is now, one step and no more. ArCHer's critic values utterances too (Q), which takes the choice of the turn
-itself to be today's; this one values states alone, so that it lags by the turn where it replays.
+learns on the round's own episodes, from the returns above, as that of `gae` does, and with `replay` also on those of
+earlier rounds. In those, an older policy chose the turns that followed, so the target of such a turn is one step, r_t +
+gamma * V(s_t+1), with V of the current critic. ArCHer's critic values utterances too (Q), so the choice of the turn
+itself can be the current policy's. This one values states alone, so with replay it lags by one turn.
 """
 
 from __future__ import annotations
@@ -33,25 +33,26 @@ from models.loop.world import World
 from models.parts import part
 
 REMEMBERED = 1 << 20
-"""More groups than a round has: the numbers of a remembered round's groups begin at a multiple of it."""
+"""Upper bound on the groups of a round: the numbers of a remembered round's groups begin at a multiple of it."""
 
 
 @part("turn_critic")
 class TurnCritic(CriticAdvantage):
-    """Rewards of turns and a critic's values before them, weighed along each episode."""
+    """Rewards of turns and a critic's values before them, weighted along each episode."""
 
     gae_lambda: Share = 0.95
     """Lambda: 0 is the one-turn error of the critic, 1 the return less its value."""
     gamma: Share = 1.0
-    """What a reward one turn later is worth now."""
+    """Discount of a reward per turn."""
     whiten: bool = True
-    """Give the advantages of a round mean zero and deviation one over all tokens."""
+    """Whether the advantages of a round are normalised to mean zero and deviation one over all tokens."""
     replay: NonNegativeInt = 0
-    """Earlier rounds whose episodes the critic learns from again."""
+    """Number of earlier rounds whose episodes the critic learns from again."""
 
     @property
     def one_sequence(self) -> bool:
-        """Where it replays: the memory keeps an episode's tokens, not what each of them was asked behind."""
+        """Whether episodes must be one sequence: true with replay, because the memory keeps an episode's tokens but not
+        the context of each of them."""
         return self.remembers
 
     @property
@@ -60,7 +61,7 @@ class TurnCritic(CriticAdvantage):
         return self.replay > 0
 
     def __call__(self, world: World, scored: Scored) -> ValuedSignal:
-        """Advantages token by token, equal within a turn; zeros while the critic learns alone."""
+        """Compute advantages token by token, equal within a turn; zeros while the critic learns alone."""
         rollouts = scored.rollouts
         values = self._values(world, scored)
         before = self._before(values, rollouts)
@@ -74,7 +75,7 @@ class TurnCritic(CriticAdvantage):
         return ValuedSignal(tokens, at_tokens(returns, rollouts), values)
 
     def learn(self, world: World, scored: Scored, signal: Signal, round_number: int) -> dict[str, float]:
-        """Fit the critic to the returns at the beginning of each turn. Returns what is worth watching."""
+        """Fit the critic to the returns at the beginning of each turn. Returns metrics of the fit."""
         if not self.replay:
             return self._fit(world, scored, signal, first_tokens(scored))
         assert isinstance(signal, ValuedSignal) and signal.returns is not None, "the signal is this part's own"
@@ -91,7 +92,7 @@ class TurnCritic(CriticAdvantage):
         return seen
 
     def _again(self, world: World, rollouts: list[Rollout]) -> tuple[Scored, list[Tensor], list[Tensor]] | None:
-        """Episodes of earlier rounds, one-step targets at their tokens and what the critic says there; None: none."""
+        """Return episodes of earlier rounds, one-step targets at their tokens and the critic's values; None: none."""
         if not rollouts:
             return None
         earned = [torch.tensor([turn.reward for turn in turns_of(rollout)]) for rollout in rollouts]
@@ -103,7 +104,7 @@ class TurnCritic(CriticAdvantage):
         return old, at_tokens(targets, rollouts), values
 
     def _before(self, values: Sequence[Tensor], rollouts: Sequence[Rollout]) -> list[Tensor]:
-        """What the critic says before each turn, [completions] tensors of [tokens of it] -> of [turns of it]."""
+        """Return the critic's value before each turn, [completions] tensors of [tokens of it] -> of [turns of it]."""
         return [
             torch.stack([row[turn.start] for turn in turns_of(rollout)])
             for row, rollout in zip(values, rollouts, strict=True)
@@ -111,7 +112,7 @@ class TurnCritic(CriticAdvantage):
 
 
 def _with_earned(scored: Scored, round_number: int) -> list[Rollout]:
-    """Episodes to be remembered: each turn holds what it earned, and groups of different rounds stay apart."""
+    """Return episodes to remember: each turn holds its reward, and groups of different rounds stay separate."""
     remembered = []
     for rollout, row in zip(scored.rollouts, earned_by_turn(scored), strict=True):
         turns = tuple(
@@ -123,7 +124,7 @@ def _with_earned(scored: Scored, round_number: int) -> list[Rollout]:
 
 
 def first_tokens(scored: Scored) -> list[Tensor]:
-    """Which tokens begin a turn that is trained on, [completions] tensors of [tokens of it], bool."""
+    """Mark the tokens that begin a turn that is trained on, [completions] tensors of [tokens of it], bool."""
     marks = []
     for rollout in scored.rollouts:
         mark = torch.zeros(len(rollout.completion), dtype=torch.bool)

@@ -1,4 +1,4 @@
-"""Credit by turns: what was still to come from a turn on, less what the group's others had to come at the same turn.
+"""Credit by turns: the return from a turn on, less the mean return of the group's others from the same turn on.
 
     G_i,t = sum over u >= t of gamma^(u - t) * r_i,u                    r: turn rewards; the outcome is the last turn's
     A_i,t = G_i,t - mean over the other episodes j that have a turn t of G_j,t
@@ -7,10 +7,10 @@ The baseline does not depend on episode i, so with gamma 1 the policy gradient i
 has keeps its return. Dense rewards of turns against one reward in the end, and estimators with and without bias, are
 compared in "A Practitioner's Guide to Multi-turn Agentic Reinforcement Learning" (paper 204, arXiv 2510.01132).
 
-`durations` weighs every turn's gradient with the time that its action took, over the mean of the round: a fast action
-is begun more often in the same hours, and would be learned more often (RL for machine-learning engineering agents,
-paper 194, arXiv 2509.01684). Equal durations change nothing. Those that the environment declares are the same in every
-run; seconds on the clock are not, and a run that goes by them cannot be made again bit for bit.
+`durations` weights every turn's gradient by the time that its action took, over the mean of the round: a fast action is
+started more often in the same hours, and would be learned more often (RL for machine-learning engineering agents,
+paper 194, arXiv 2509.01684). Equal durations change nothing. Durations that the environment declares are the same in
+every run; measured seconds are not, and a run that uses them is not reproducible bit for bit.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ class TurnReturns(Advantage):
     needs_group = True
     learns_from_flat_groups = True
     gamma: Share = 1.0
-    """What a reward one turn later is worth now."""
+    """Discount of a reward per turn."""
     durations: Literal["none", "declared", "measured"] = "none"
-    """Weigh a turn with its duration over their mean: what the environment declares (declared), or the seconds that it
-    took (measured), by which no run can be made again."""
+    """Weight of a turn: its duration over the mean, as the environment declares it (declared), or in measured seconds
+    (measured), which makes runs irreproducible; none: no weight."""
 
     def __call__(self, world: World, scored: Scored) -> Signal:
-        """Advantages token by token, equal within a turn."""
+        """Compute advantages token by token, equal within a turn."""
         rollouts = scored.rollouts
         returns = returns_to_go(earned_by_turn(scored), self.gamma)
         numbers = [list(range(len(row))) for row in returns]
@@ -58,6 +58,6 @@ class TurnReturns(Advantage):
 
 
 def over_their_mean(durations: list[Tensor]) -> list[Tensor]:
-    """Durations over their mean over all turns, [episodes] tensors of [turns of it]; ones where nothing took time."""
+    """Divide durations by their mean over all turns, [episodes] tensors of [turns of it]; ones if nothing took time."""
     mean = torch.cat(durations).double().mean()
     return [row.double() / mean if mean > 0 else torch.ones_like(row) for row in durations]

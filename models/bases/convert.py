@@ -1,7 +1,7 @@
-"""A GGUF file as a Hugging Face model folder: config, safetensors, tokenizer with chat template, source record.
+"""Conversion of GGUF files to Hugging Face model folders: config, safetensors, tokenizer, chat template, source record.
 
 Every weight of the model must be in the file under its name and with its shape, and the file must hold no other:
-transformers' own loader makes up what is missing and drops what it does not know.
+transformers' own loader would initialise missing weights and drop unknown ones.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def convert(file: Path, folder: Path, done: Callable[[int], object] = lambda val
 
 
 def _names(file: GgufFile, config: PretrainedConfig) -> dict[str, str]:
-    """Name of each weight in transformers -> its name in the file.
+    """Return the name of each weight in transformers -> its name in the file.
 
     Raises:
         UserError: a weight is missing, has another shape, or is not one of the architecture.

@@ -1,7 +1,7 @@
-"""The transformers config that a GGUF file describes, for the architectures Llama, Qwen2 and Qwen3.
+"""The transformers config of a GGUF file, for the architectures Llama, Qwen2 and Qwen3.
 
-Each key of the architecture must be one that is understood here: a key that changes the computation and is ignored
-would make another model without a word.
+Unknown keys of the architecture are refused: ignoring a key that changes the computation would silently give a
+different model.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from transformers import PretrainedConfig
 
 ARCHITECTURES = ("llama", "qwen2", "qwen3")
-"""Names in the words of the format; Mistral's dense models and SmolLM are `llama`."""
+"""Supported architecture names in the format; Mistral's dense models and SmolLM are `llama`."""
 ROPE_FACTORS = "rope_freqs.weight"
-"""Tensor of Llama 3.1 and later: what each rotary frequency is divided by."""
+"""Tensor of Llama 3.1 and later with the divisor of each rotary frequency."""
 LLAMA3_ROPE = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
 """Constants of Llama 3's scaling that all its sizes share."""
 
@@ -44,10 +44,10 @@ _WITHOUT_EFFECT = ("vocab_size", "rope.scaling.finetuned", "tensor_data_layout",
 
 
 def config_of(file: GgufFile) -> PretrainedConfig:
-    """Make the config.
+    """Build the transformers config.
 
     Raises:
-        UserError: another architecture, a key that is missing, or one that is not understood.
+        UserError: another architecture, a missing key, or one that is not supported.
     """
     from transformers import LlamaConfig, Qwen2Config, Qwen3Config
 
@@ -96,7 +96,7 @@ def config_of(file: GgufFile) -> PretrainedConfig:
 
 
 def _rope(file: GgufFile, head: int) -> dict[str, Any]:
-    """The rotary embedding: plain, scaled linearly, or scaled as Llama 3.1 does."""
+    """Return the rotary embedding's parameters: plain, scaled linearly, or scaled as in Llama 3.1."""
     base = _real(file, "rope.freq_base", 10_000.0)
     kind = file.metadata.get(f"{file.architecture}.rope.scaling.type", "none")
     if ROPE_FACTORS in file.tensors:
@@ -139,7 +139,7 @@ def _real(file: GgufFile, key: str, default: float | None = None) -> float:
     value = _value(file, key, default)
     if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
         raise UserError(f"{file.path}: {file.architecture}.{key} is not a number")
-    # 1e-05 is written as a float32: 9.99999974e-06. The shortest text of the float32 has the number that was meant.
+    # 1e-05 is written as a float32: 9.99999974e-06. The shortest text of the float32 gives the intended number.
     import numpy as np
 
     return float(str(np.float32(value)))

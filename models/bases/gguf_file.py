@@ -30,7 +30,7 @@ class GgufFile:
 
     @property
     def architecture(self) -> str:
-        """Name of its architecture, in the words of the format."""
+        """Name of the architecture in the format."""
         return str(self.metadata.get("general.architecture", ""))
 
     @property
@@ -54,7 +54,7 @@ class GgufFile:
 
     @property
     def dtype(self) -> str:
-        """Type of torch that its weights are converted to: the file's own where it is a float type, else bfloat16."""
+        """Torch data type of the converted weights: the file's own if it is a float type, else bfloat16."""
         return {"F32": "float32", "F16": "float16"}.get(self.matrix_type, "bfloat16")
 
     def values(self, name: str) -> NDArray[np.float32]:

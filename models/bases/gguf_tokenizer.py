@@ -1,8 +1,8 @@
 """The tokenizer of a GGUF file: built by transformers, then given the pre-tokenizer and special tokens that it names.
 
-transformers leaves GPT-2's pre-tokenizer where it does not know the name, SmolLM's among them: digits would be cut
+transformers keeps GPT-2's pre-tokenizer for names that it does not know, such as SmolLM's: digits would be split
 differently from the text that the model was trained on. Names that are not known here are refused. Some versions of
-transformers also take another token for the one that ends a text.
+transformers also use another token for the one that ends a text.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ SPLITS: dict[str, str | None] = {
     "llama3": LLAMA3,
     "llama-v3": LLAMA3,
 }
-"""Names of pre-tokenizers with the expression by which each cuts text; None: GPT-2's."""
+"""Name of each pre-tokenizer -> regular expression of its splits; None: GPT-2's."""
 DIGITS_APART = ("smollm",)
-"""Those that cut every digit off before anything else."""
+"""Pre-tokenizers that first separate every digit."""
 COMPOSED = ("qwen2", "deepseek-r1-qwen")
-"""Those that compose accents with their letters first (NFC)."""
+"""Pre-tokenizers that first compose accents with their letters (NFC)."""
 BEGINS = ("llama-bpe", "llama3", "llama-v3")
-"""Those that put the first token before a text where the file does not state it."""
+"""Pre-tokenizers that add the first token before a text by default, if the file has no such setting."""
 SPECIALS = {"bos": "bos", "eos": "eos", "unk": "unknown", "pad": "padding"}
-"""Special tokens by their names in transformers, and those in the file."""
+"""Special tokens: name in transformers -> name in the file."""
 
 
 def tokenizer_of(file: GgufFile) -> PreTrainedTokenizerBase:
@@ -84,7 +84,7 @@ def _pre_tokenizer(name: str) -> Any:
 
 
 def _name_specials(tokenizer: Any, file: GgufFile) -> None:
-    """Give the tokenizer the special tokens that the file names, where it has others."""
+    """Set the special tokens that the file names, if the tokenizer has others."""
     for role, stated in SPECIALS.items():
         number = file.metadata.get(f"tokenizer.ggml.{stated}_token_id")
         if number is None or getattr(tokenizer, f"{role}_token_id") == number:
@@ -94,7 +94,7 @@ def _name_specials(tokenizer: Any, file: GgufFile) -> None:
 
 
 def _begin_with(tokenizer: Any, file: GgufFile) -> None:
-    """Put the first token before every text."""
+    """Add the first token before every text."""
     from tokenizers.processors import TemplateProcessing
 
     token = tokenizer.bos_token

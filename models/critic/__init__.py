@@ -1,1 +1,1 @@
-"""Value models: what a completion is expected to be worth from each of its tokens on."""
+"""Value models: the expected value of the rest of a completion at each of its tokens."""

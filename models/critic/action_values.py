@@ -1,18 +1,19 @@
-"""Values of turns on frozen features: what the rest of an episode is worth once a turn was taken (Digi-Q; paper 123).
+"""Values of turns on frozen features: the expected return of the rest of an episode after a turn (Digi-Q; paper 123).
 
     Q(h, a) = head(state of a frozen backbone at the last token of a)
     target of turn t = r_t + gamma * Q_lagged(h_t+1, a_t+1)         r_t alone for the last turn
 
-Temporal differences along logged episodes: the fixed point is the value of whoever played them, on a chain that of
-dynamic programming. The backbone is the policy's as it begins, and never moves, so features are made once a round and
-the fit is that of a small network. The lagged head is the head as the round's fit began.
+Temporal differences along logged episodes: the fixed point is the value of the policy that played them, on a chain that
+of dynamic programming. The backbone is the policy's initial one and is never trained, so features are computed once a
+round and the fit is that of a small network. The lagged head is the head at the beginning of the round's fit.
 
-A turn that nobody logged at a state has no target, and what is alike to it elsewhere decides: a second call where an
-answer is due looks as good as the first. `conservative` adds CQL's term (Conservative Q-Learning, arXiv 2006.04779),
+A turn that was never logged at a state has no target, so its value comes from similar turns elsewhere: a second call
+where an answer is due looks as good as the first. `conservative` adds CQL's term (Conservative Q-Learning,
+arXiv 2006.04779),
 
     conservative * mean over the states of  log sum over a' exp Q(h, a') - Q(h, a)       a': the policy's proposals
 
-which lowers the proposals and raises what was logged, and is level where both are drawn alike.
+which lowers the proposals and raises the logged turns, and is level where both are drawn alike.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class ActionValues(nn.Module):
         self.head.to(device=parameter.device, dtype=parameter.dtype)
 
     def features(self, histories: Sequence[Sequence[int]], turns: Sequence[Sequence[int]], budget: int) -> Tensor:
-        """State at the last token of each turn behind its history, [turns, hidden]; no gradient.
+        """Compute the state at the last token of each turn after its history, [turns, hidden]; no gradient.
 
         Args:
             histories: ids before each turn, [turns] lists.
@@ -60,13 +61,13 @@ class ActionValues(nn.Module):
         return torch.stack([row[-1] for row in rows])
 
     def values(self, features: Tensor) -> Tensor:
-        """Q of each turn, [turns, hidden] -> [turns]; gradient flows to the head."""
+        """Compute Q of each turn, [turns, hidden] -> [turns]; gradient flows to the head."""
         said: Tensor = self.head(features).squeeze(-1)
         return said
 
 
 def following_turns(lengths: Sequence[int]) -> Tensor:
-    """Place of the turn behind each, episodes in a row, [turns], int64; -1 behind an episode's last."""
+    """Return the index of the turn after each, episodes in a row, [turns], int64; -1 after an episode's last."""
     places = torch.arange(1, sum(lengths) + 1)
     places[torch.tensor(list(lengths)).cumsum(0) - 1] = -1
     return places
@@ -85,22 +86,22 @@ def fit_action_values(
     proposals: Tensor | None = None,
     conservative: float = 0.0,
 ) -> dict[str, float]:
-    """Temporal-difference steps on logged turns, in place.
+    """Take temporal-difference steps on logged turns, in place.
 
     Args:
         companion: the values and their optimiser.
         features: of the turns, [turns, hidden].
         rewards: of each turn, [turns].
-        following: place of the turn behind each, [turns]; -1: none.
-        gamma: what a value one turn later is worth now.
+        following: index of the turn after each, [turns]; -1: none.
+        gamma: discount per turn.
         passes: steps, each on all turns.
-        optimiser: how the head moves.
-        setting: key of the recipe that it stands under.
+        optimiser: settings of the head's optimiser.
+        setting: key of the optimiser in the recipe.
         proposals: features of turns that the policy proposes at each logged state, [turns, N, hidden]; None: none.
-        conservative: weight of the term that holds proposals below what was logged.
+        conservative: weight of the term that holds proposals below the logged turns.
 
     Returns:
-        Mean squared error before the last step, the mean value, and how far proposals stand above what was logged.
+        Mean squared error before the last step, the mean value, and how far proposals are above the logged turns.
 
     Raises:
         UserError: the loss or a gradient is not finite.

@@ -1,4 +1,4 @@
-"""One round's fit of a critic: returns in, better values out.
+"""One round's fit of a critic to returns.
 
     loss of a minibatch = mean over its tokens of loss(V_t, R_t)
 
@@ -24,13 +24,13 @@ from models.loop.rollout import Rollout, Scored
 
 
 def critic_of(companion: Companion) -> Critic:
-    """The companion's model, which is a critic."""
+    """Return the companion's model, which is a critic."""
     assert isinstance(companion.model, Critic), "the companion was made by new_critic"
     return companion.model
 
 
 def trained_mask(rollout: Rollout) -> Tensor:
-    """Which tokens the policy wrote and learns from, [tokens], bool: only there does a return tell of the policy."""
+    """Mark the tokens that the policy wrote and learns from, [tokens], bool: only their returns depend on it."""
     return torch.tensor(rollout.trained or (True,) * len(rollout.completion))
 
 
@@ -49,15 +49,15 @@ def fit_critic(
     Args:
         companion: the critic, its optimiser and its count of steps.
         chosen: the round's completions, [completions]; a minibatch is made of whole groups.
-        returns: what the critic should say, [completions] tensors of [tokens of it].
-        old: what it said when the round began, likewise.
-        counted: which tokens it learns at, likewise, bool; None: those that the policy learns from.
+        returns: targets of the critic, [completions] tensors of [tokens of it].
+        old: its values at the beginning of the round, likewise.
+        counted: mask of the tokens that it learns at, likewise, bool; None: those that the policy learns from.
         autocast: precision of the backbone's matrix products.
         token_budget: tokens of one packed row; memory only.
 
     Returns:
         Means over the tokens seen: loss, absolute error; the mean gradient norm; the share of the returns' variance
-        that the old values explain. Nothing where no token counts.
+        that the old values explain. Empty if no token counts.
 
     Raises:
         UserError: the loss or a gradient is not finite.
@@ -68,7 +68,7 @@ def fit_critic(
     masks = counted if counted is not None else [trained_mask(rollout) for rollout in rollouts]
     masks, returns, old = (rows_of_parts(rows, rollouts) for rows in (masks, returns, old))
     ranks, place = ranks_of(critic), critic.head.weight.device
-    critic.eval()  # as it was read when the round began: dropout would look like a change of the values
+    critic.eval()  # as when the old values were read: dropout would look like a change of the values
     losses = errors = torch.zeros((), dtype=torch.float64, device=place)
     norms = 0.0
     seen = steps = 0
@@ -108,9 +108,10 @@ def fit_critic(
 
 
 def explained_variance(values: Tensor, returns: Tensor) -> float:
-    """1 - var(returns - values) / var(returns): one for a perfect critic, zero for a constant and where all is flat.
+    """Compute 1 - var(returns - values) / var(returns): one for a perfect critic, zero for a constant and for flat
+    returns.
 
-    Never below minus one: where the returns hardly spread, the number would say nothing but how little they do.
+    Never below minus one: if the returns hardly spread, a lower number would only reflect their small variance.
     """
     variance = float(returns.double().var(unbiased=False))
     left = float((returns.double() - values.double()).var(unbiased=False))

@@ -1,8 +1,8 @@
 """A value model: the policy's backbone with one linear head, read at every token that predicts a completion token.
 
-V_t is what the rest of the completion is expected to be worth before its token t is written: the head reads the
-hidden state from which the policy would draw that token, so V_0 depends on the prompt alone. Rows are packed and share
-their prompts as the policy's do; what a token is worth depends on nothing but what stands before it.
+V_t is the expected value of the rest of the completion before its token t is written: the head reads the hidden state
+from which the policy would draw that token, so V_0 depends on the prompt alone. Rows are packed and share their prompts
+as the policy's do; the value of a token depends only on the tokens before it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ HEAD_SPREAD = 0.01
 
 
 class Critic(nn.Module):
-    """A backbone of its own and a head; the settings say what the head's outputs mean."""
+    """A backbone of its own and a head; the settings define the meaning of the head's outputs."""
 
     def __init__(self, policy: nn.Module, settings: CriticSettings) -> None:
         """Copy the backbone of `policy`; the head's weights are drawn from torch's global generator."""
@@ -45,7 +45,7 @@ class Critic(nn.Module):
         self.settings = settings
 
     def outputs(self, sequences: Sequences, autocast: torch.dtype | None = None) -> Tensor:
-        """What the head says at each completion token, [tokens, outputs], completion after completion.
+        """Compute the head's outputs at each completion token, [tokens, outputs], completion after completion.
 
         Args:
             sequences: prompts and completions, [completions]; they are read as one row, equal prompts once.
@@ -60,7 +60,7 @@ class Critic(nn.Module):
 
 
 def new_critic(policy: nn.Module, settings: CriticSettings) -> Companion:
-    """A critic as it begins, with its optimiser."""
+    """Build an initial critic with its optimiser."""
     critic = Critic(policy, settings)
     return Companion(critic, build_optimiser(critic, settings.optimiser))
 
@@ -72,7 +72,7 @@ def read_values(
     autocast: torch.dtype | None = None,
     token_budget: int = 16384,
 ) -> list[Tensor]:
-    """Value before each token of every completion, [completions] tensors of [tokens of it], on the CPU.
+    """Compute the value before each token of every completion, [completions] tensors of [tokens of it], on the CPU.
 
     No gradient, no dropout.
 

@@ -1,4 +1,4 @@
-"""How a critic is made and how it learns, as typed settings: they stand under `advantage.critic:` of a recipe."""
+"""Settings of a critic and its training, typed: set under `advantage.critic:` of a recipe."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from models.learner.optimiser import OptimiserSettings
 
 @dataclass(frozen=True, kw_only=True)
 class CriticSettings:
-    """A value model beside the policy."""
+    """Settings of a value model that is trained together with the policy."""
 
     loss: Literal["mse", "hl_gauss"] = "mse"
     """mse: one output and half its squared error; hl_gauss: cross-entropy over bins against a smoothed target."""
     bins: Annotated[int, Field(ge=2)] = 51
     """Equal bins between `low` and `high`, for hl_gauss."""
     low: float = -1.0
-    """Lowest value that hl_gauss can say, in units of the return; targets below it count as it."""
+    """Lowest value that hl_gauss can represent, in units of the return; lower targets are clamped to it."""
     high: float = 1.0
-    """Highest value that hl_gauss can say; targets above it count as it."""
+    """Highest value that hl_gauss can represent; higher targets are clamped to it."""
     sigma: PositiveFloat = 0.75
     """Standard deviation of the smoothed target, in widths of a bin."""
     clip: PositiveFloat | None = None
-    """How far a fit may profitably move a value from what it was when the round began, for mse; None: any way."""
+    """Largest change of a value since the round began that still lowers the loss, for mse; None: no limit."""
     epochs: Positive = 1
     """Passes over a round's completions."""
     minibatches: Positive = 1
-    """Optimiser steps of one pass."""
+    """Optimiser steps per pass."""
     pretraining: NonNegativeInt = 0
     """Optimiser steps that the critic takes before the policy learns from it; until then advantages are zero."""
     optimiser: OptimiserSettings = field(default_factory=lambda: OptimiserSettings(learning_rate=3e-4, warmup_steps=5))
-    """How its weights move. The step size does not decay: a critic is not told how long the run is."""
+    """Settings of its optimiser. The step size does not decay, because a critic does not know the length of the run."""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant together."""
+        """Raise an error for settings that exclude each other."""
         if self.low >= self.high:
             raise ValueError(f"critic.low is {self.low}, not below critic.high, which is {self.high}")
         if self.clip is not None and self.loss == "hl_gauss":
@@ -47,5 +47,5 @@ class CriticSettings:
 
     @property
     def outputs(self) -> int:
-        """Numbers that the head gives for each token."""
+        """Number of outputs of the head per token."""
         return self.bins if self.loss == "hl_gauss" else 1

@@ -1,1 +1,1 @@
-"""Engines that generate completions: vLLM, or transformers where vLLM cannot be installed."""
+"""Engines that generate completions: vLLM, or transformers if vLLM cannot be installed."""

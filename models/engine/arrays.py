@@ -1,7 +1,7 @@
-"""Asks, completions and weights as plain arrays: what goes from process to process without being copied piece by piece.
+"""Asks, completions and weights as plain arrays, which are sent between processes without copying each object.
 
-A list of lists becomes one array of all its numbers and one of lengths. Tensors become numpy arrays, bfloat16, which
-numpy does not know, by its bits.
+A list of lists becomes one array of all its numbers and one of lengths. Tensors become numpy arrays; bfloat16, which
+numpy does not support, is stored as its bits.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from models.engine.decoding_loop import Switched
 from models.engine.engine import Ask, Generated
 
 PART_BYTES = 256 << 20
-"""Weights that travel together: large enough that their number costs nothing, small beside a model."""
+"""Bytes of weights per transfer: large enough that the number of transfers costs nothing, small against a model."""
 
 
 @dataclass(frozen=True)
@@ -29,23 +29,23 @@ class Rows:
     """Lists of different lengths."""
 
     values: NDArray[Any]
-    """Of all rows, one after the other, [numbers]."""
+    """Numbers of all rows, concatenated, [numbers]."""
     lengths: NDArray[np.int64]
-    """[rows]."""
+    """Length of each row, [rows]."""
 
     @staticmethod
     def of(rows: Iterable[Sequence[Any] | NDArray[Any]], dtype: Any = np.int64) -> Rows:
-        """Rows of numbers that `dtype` holds."""
+        """Return rows of numbers in `dtype`."""
         arrays = [np.asarray(row, dtype) for row in rows]
         return Rows(np.concatenate([np.empty(0, dtype), *arrays]), np.array([len(row) for row in arrays], np.int64))
 
     def __iter__(self) -> Iterator[NDArray[Any]]:
-        """Each row, a view."""
+        """Iterate over the rows as views."""
         ends = accumulate(self.lengths.tolist(), initial=0)
         return (self.values[start:end] for start, end in pairwise(ends))
 
     def lists(self) -> list[list[Any]]:
-        """Each row as Python's numbers."""
+        """Return each row as a list of Python numbers."""
         return [row.tolist() for row in self]
 
 
@@ -54,16 +54,16 @@ class AskArrays:
     """Asks; see `models.engine.engine.Ask`."""
 
     prompts: Rows
-    """Of neighbours with the same prompt once, [prompts]."""
+    """Prompts, once for neighbours with the same prompt, [prompts]."""
     prompt: NDArray[np.int64]
-    """Which of them each ask has, [asks]."""
+    """Index of each ask's prompt, [asks]."""
     seeds: NDArray[np.int64]
     max_tokens: NDArray[np.int64]
     stops: Rows
 
     @staticmethod
     def of(asks: Sequence[Ask]) -> AskArrays:
-        """The arrays of asks."""
+        """Return the arrays of asks."""
         prompts: list[Sequence[int]] = []
         which = []
         for ask in asks:
@@ -79,7 +79,7 @@ class AskArrays:
         )
 
     def asks(self) -> list[Ask]:
-        """The asks of the arrays; neighbours with the same prompt have one list."""
+        """Return the asks of the arrays; neighbours with the same prompt share one list."""
         prompts = self.prompts.lists()
         rest = zip(self.prompt.tolist(), self.seeds.tolist(), self.max_tokens.tolist(), self.stops.lists(), strict=True)
         return [Ask(prompts[number], seed, most, tuple(stops)) for number, seed, most, stops in rest]
@@ -91,16 +91,16 @@ class GeneratedArrays:
 
     tokens: Rows
     log_probs: Rows | None
-    """None where they were not wanted."""
+    """None if not requested."""
     finished: NDArray[np.bool_]
     by_first: Rows | None
-    """Of completions that two voices wrote by turns (`models.engine.decoding_loop.Switched`)."""
+    """Turns of completions that two voices wrote (`models.engine.decoding_loop.Switched`)."""
     versions: Rows
-    """First token and version of each span, one after the other."""
+    """First token and version of each span, concatenated."""
 
     @staticmethod
     def of(completions: Sequence[Generated]) -> GeneratedArrays:
-        """The arrays of completions, of which all have log-probs or none."""
+        """Return the arrays of completions, all of which have log-probs or none."""
         log_probs = [made.log_probs.numpy() for made in completions if made.log_probs is not None]
         turns = [made.by_first for made in completions if isinstance(made, Switched)]
         return GeneratedArrays(
@@ -112,7 +112,7 @@ class GeneratedArrays:
         )
 
     def completions(self) -> list[Generated]:
-        """The completions of the arrays."""
+        """Return the completions of the arrays."""
         tokens = [tuple(row) for row in self.tokens.lists()]
         log_probs: list[Tensor | None] = [None] * len(tokens)
         if self.log_probs is not None:
@@ -127,22 +127,22 @@ class GeneratedArrays:
 
 @dataclass(frozen=True)
 class WeightArray:
-    """A weight by its name."""
+    """A weight with its name."""
 
     name: str
     bits: NDArray[Any]
     dtype: str
-    """torch's."""
+    """Name of the torch dtype."""
 
     @staticmethod
     def of(name: str, weight: Tensor, dtype: torch.dtype) -> WeightArray:
-        """The array of a weight, which is rounded to `dtype` where it is no whole number."""
+        """Return the array of a weight; a floating-point weight is rounded to `dtype`."""
         rounded = weight.detach().to("cpu", dtype if weight.is_floating_point() else weight.dtype).contiguous()
         whole = rounded.view(torch.int16) if rounded.dtype == torch.bfloat16 else rounded
         return WeightArray(name, whole.numpy(), str(rounded.dtype).removeprefix("torch."))
 
     def tensor(self) -> Tensor:
-        """The weight; it shares the array's memory, which may be for reading alone, and is to be read alone."""
+        """Return the weight as a tensor. It shares the array's memory, possibly read-only, so never write to it."""
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
             tensor = torch.from_numpy(self.bits)
@@ -150,7 +150,7 @@ class WeightArray:
 
 
 def weight_parts(weights: Iterable[tuple[str, Tensor]], dtype: torch.dtype) -> Iterator[list[WeightArray]]:
-    """Weights in parts of about PART_BYTES each, one after the other: never more than a part is there at once."""
+    """Split weights into parts of about PART_BYTES each; only one part is in memory at a time."""
     part: list[WeightArray] = []
     for name, weight in weights:
         part.append(WeightArray.of(name, weight, dtype))

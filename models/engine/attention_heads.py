@@ -1,4 +1,4 @@
-"""Whether vLLM can attend with the heads of a model: on a CPU it has kernels for some sizes alone, and breaks late."""
+"""Support of vLLM for the attention heads of a model: on a CPU it has kernels for some sizes only, and fails late."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from models.engine.vocabulary import read_config
 from models.errors import UserError
 
 CPU_SIZES = (32, 64, 80, 96, 112, 128, 160, 192, 224, 256, 512)
-"""Numbers of a head that vLLM's attention on a CPU takes."""
+"""Head sizes that vLLM's attention on a CPU supports."""
 
 
 def head_size(folder: Path, *, trust_remote_code: bool = False) -> int | None:
-    """Numbers of an attention head of the model in `folder`; None where its config does not say.
+    """Return the size of an attention head of the model in `folder`; None if its config does not define it.
 
     Raises:
-        UserError: its config cannot be read.
+        UserError: the config cannot be read.
     """
     config = read_config(folder, trust_remote_code=trust_remote_code)
     size = getattr(config, "head_dim", None)
@@ -27,15 +27,15 @@ def head_size(folder: Path, *, trust_remote_code: bool = False) -> int | None:
 
 
 def has_kernel(size: int | None) -> bool:
-    """Whether vLLM attends with heads of so many numbers on this machine; None, which nobody knows: it may try."""
+    """Return whether vLLM supports heads of this size on this machine; True for None, an unknown size."""
     return size is None or size in CPU_SIZES or torch.cuda.is_available()
 
 
 def check_heads(folder: Path, key: str, *, trust_remote_code: bool = False) -> None:
-    """Make sure that vLLM can run the model in `folder` on this machine.
+    """Check that vLLM can run the model in `folder` on this machine.
 
     Raises:
-        UserError: it has no kernel for heads of this size here; the line begins with `key`.
+        UserError: it has no kernel for heads of this size here; the message begins with `key`.
     """
     size = head_size(folder, trust_remote_code=trust_remote_code)
     if not has_kernel(size):
@@ -46,7 +46,7 @@ def check_heads(folder: Path, key: str, *, trust_remote_code: bool = False) -> N
 
 
 def runs_in_vllm(folder: Path, settings: EngineSettings, *, trust_remote_code: bool = False) -> bool:
-    """Whether vLLM is the engine of a model folder: where it is named, or is installed and can attend.
+    """Return whether a model folder runs in vLLM: if vLLM is named, or is installed and supports the attention heads.
 
     Raises:
         UserError: vLLM is named, and not installed or without a kernel for these heads; or the config cannot be read.

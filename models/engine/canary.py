@@ -1,7 +1,7 @@
-"""The canary: engine and learner must agree on the log-probs of fixed tokens after every hand-over of weights.
+"""The canary: engine and learner must agree on the log-probs of fixed tokens after every weight sync.
 
-A sync that silently did nothing, a wrong dtype, a stale prefix cache: each shows here at once, and the run stops
-instead of training on rollouts of another policy.
+It detects a sync that silently did nothing, a wrong dtype or a stale prefix cache at once, and the run stops instead of
+training on rollouts of another policy.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from models.learner.log_probs import completion_log_probs
 from models.learner.packing import Sequences
 
 TOLERANCE = {None: 1e-3, torch.bfloat16: 0.1}
-"""Largest gap that is still rounding, in nats a token, by the coarser precision of learner and engine. It is the mean
-over tokens, as rounding has a long tail: in bfloat16 a token of one policy came to differ by 0.45, the mean by 0.03."""
+"""Largest gap that is still rounding, in nats per token, by the coarser precision of learner and engine. It is the mean
+over tokens, because rounding has a long tail: in bfloat16 a token of one policy differed by 0.45, the mean by 0.03."""
 
 
 def canary_gap(engine: Engine, policy: nn.Module, sequences: Sequences, autocast: torch.dtype | None) -> float:
-    """How far the engine's log-probs of the tokens of `sequences` are from the learner's, the mean in nats a token.
+    """Return the distance of the engine's log-probs from the learner's on `sequences`, mean in nats per token.
 
-    Of a fleet every engine is asked for all of them, as each has weights of its own, and the farthest counts.
+    Every engine of a fleet scores all of them, because each has its own weights, and the largest distance is returned.
     """
     engines_say = [
         [value for row in member.score(sequences.prompts, sequences.completions) for value in row]
         for member in engine.members()
     ]
-    with in_eval_mode(policy), torch.no_grad():  # dropout is the learner's alone: the engine runs the whole policy
+    with in_eval_mode(policy), torch.no_grad():  # dropout applies to the learner only: the engine runs the whole policy
         learner_says, _ = completion_log_probs(policy, sequences, autocast=autocast)
     return float((torch.tensor(engines_say) - learner_says.float().cpu()).abs().mean(-1).max())
 
 
 def check(gap: float, tolerance: float, round_number: int) -> None:
-    """Stop the run where the gap is past the tolerance.
+    """Stop the run if the gap is above the tolerance.
 
     Raises:
         UserError: engine and learner no longer run the same policy.
@@ -51,6 +51,6 @@ def check(gap: float, tolerance: float, round_number: int) -> None:
 
 
 def fixed_tokens(prompts: Iterable[Sequence[int]], end: int, rows: int = 4) -> Sequences:
-    """A few sequences that stay the same through the run: the tokens of the first prompts, after their first token."""
+    """Return a few sequences that stay the same through the run: the first prompts, scored after their first token."""
     chosen = list(islice((list(ids) for ids in prompts if ids), rows))
     return Sequences([ids[:1] for ids in chosen], [[*ids[1:], end] for ids in chosen])

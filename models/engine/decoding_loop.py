@@ -1,13 +1,13 @@
-"""Completions drawn token by token from one model, or from several that speak together.
+"""Token-by-token decoding with one model, or with several models together.
 
 With several voices the next token comes from the geometric mixture of their distributions, normalised at every token:
 
     p(token)  proportional to  product over the voices of p_voice(token)^weight
 
-All of them read the same tokens in step, each with keys and values of its own (`models.engine.shared_decoding`). One
-voice of weight 1 is that model's own distribution, to the last digit. A voice may have no say but a veto: what it finds
-too unlikely is not drawn, and the others' mixture is normalised over what is left. Or two voices take turns: a switch
-says at every token which of them writes it.
+All voices read the same tokens in step, each with its own keys and values (`models.engine.shared_decoding`). One voice
+of weight 1 is that model's own distribution, to the last digit. A voice may only have a veto: tokens that it finds too
+unlikely are not drawn, and the others' mixture is normalised over the rest. Alternatively, two voices take turns: a
+switch decides at every token which of them writes it.
 """
 
 from __future__ import annotations
@@ -29,30 +29,30 @@ from models.learner.log_probs import output_head, row_states
 from models.text.end_ids import Ends, all_of
 
 PREFILL_TOKENS = 32768
-"""Tokens of prompts that are read at once."""
+"""Prompt tokens that are read at once."""
 NARROW_EVERY = 8
 """Steps after which finished sequences may be dropped."""
 WORTH_NARROWING = 0.8
-"""They are where at most this share of the rows would be left."""
+"""Finished sequences are dropped if at most this share of the rows remains."""
 
 
 @dataclass(frozen=True)
 class Voice:
-    """A model that has a say in the next token."""
+    """A model that contributes to the choice of the next token."""
 
     opened: Callable[[], AbstractContextManager[nn.Module]]
-    """Context in which it is read; models that share weights can differ by it. Packed attention is in use already."""
+    """Context for reading the model; models that share weights can differ by it. Packed attention is already set up."""
     weight: float = 1.0
-    """Exponent of its distribution."""
+    """Exponent of the voice's distribution."""
     autocast: torch.dtype | None = None
     """Precision of the matrix products; None: that of the weights."""
     veto_top_p: float | None = None
-    """Only a veto: of its likeliest tokens those that hold this probability together may be drawn. None: a say."""
+    """Veto only: of its likeliest tokens, those that hold this probability together may be drawn. None: no veto."""
 
 
 Switch = Callable[[Tensor, Tensor | None], Tensor]
-"""Who writes the next token: states of the second of two voices, [rows, hidden], and random points in [0, 1), [rows]
-(None: nothing is drawn) -> True for the first, [rows], bool."""
+"""Chooser of the next token's writer: states of the second of two voices, [rows, hidden], and random points in [0, 1),
+[rows] (None: nothing is drawn) -> True for the first, [rows], bool."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,21 +72,21 @@ def complete(
     most: int,
     switch: Switch | None = None,
 ) -> list[Generated]:
-    """A completion of each ask, [asks].
+    """Return a completion of each ask, [asks].
 
     Args:
-        voices: who speaks, at least one, on one device.
-        asks: what is asked for; neighbours with the same prompt share its keys and values.
+        voices: the models that generate, at least one, on one device.
+        asks: requested completions; neighbours with the same prompt share its keys and values.
         drawing: how tokens are drawn. The temperature is that of each voice, and so of their mixture; top-k and top-p
-            are for one voice alone, as what is left of two may have no token in common.
+            are for a single voice only, because the truncated distributions of two may have no token in common.
         end: the token that ends every completion, or all that do.
-        most: completions that are made side by side; memory only.
-        switch: chooses between two voices at every token, weights aside; the completions are `Switched`, with the
-            log-probs of who wrote. Its random points are its own, so a voice that always writes writes what it would
-            alone. None: the voices speak together.
+        most: completions that are generated at the same time; affects memory only.
+        switch: chooses between two voices at every token, regardless of weights; the completions are `Switched`, with
+            the log-probs of the writer. It uses its own random points, so a voice that always writes produces the same
+            text as alone. None: the voices form a mixture.
 
     Raises:
-        ValueError: a switch, but not two voices that have a say.
+        ValueError: a switch is given, but not two voices without a veto.
     """
     if switch is not None and [voice.veto_top_p for voice in voices] != [None, None]:
         raise ValueError("a switch chooses between two voices that have a say")
@@ -100,19 +100,19 @@ def complete(
 
 @dataclass(frozen=True)
 class _Batch:
-    """Asks that are completed side by side."""
+    """Asks that are completed at the same time."""
 
     asks: tuple[Ask, ...]
-    """Those of one prompt stand together, as many of each."""
+    """Asks, those of one prompt next to each other, the same number for each prompt."""
     groups: int
-    """Different prompts."""
+    """Number of different prompts."""
     drawing: Drawing
     ends: tuple[int, ...]
     """Tokens that end every completion."""
 
     @property
     def group_size(self) -> int:
-        """Asks of each prompt."""
+        """Asks per prompt."""
         return len(self.asks) // self.groups
 
     @property
@@ -126,14 +126,14 @@ class _Batch:
         return [ask.prompt for ask in self.asks[:: self.group_size]]
 
     def stops(self) -> Tensor:
-        """The tokens that end each completion, [asks, stops]; `ends` fill up where others have more of their own."""
+        """Return the tokens that end each completion, [asks, stops]; shorter rows are filled up with `ends`."""
         most = max(len(ask.stops) for ask in self.asks)
         filled = [[*self.ends, *ask.stops, *self.ends[:1] * (most - len(ask.stops))] for ask in self.asks]
         return torch.tensor(filled)
 
 
 class _Reading:
-    """A voice on its way through the completions."""
+    """State of a voice during decoding."""
 
     def __init__(self, voice: Voice, batch: _Batch) -> None:
         self.voice = voice
@@ -142,28 +142,28 @@ class _Reading:
             self.distribution = replace(self.distribution, top_p=voice.veto_top_p)
         with voice.opened() as model:
             self.place = next(model.parameters()).device
-            # rounded as in the learner, whose log-probs the drawn tokens are to have
+            # rounded as in the learner, so that the drawn tokens have its log-probs
             self.head = output_head(model, voice.autocast)
         lengths = torch.tensor([len(prompt) for prompt in batch.prompts], device=self.place)
         self.decoding = Decoding(lengths, batch.group_size, batch.longest)
 
     def read(self, ids: Tensor, positions: Tensor) -> Tensor:
-        """States after the tokens `ids` at `positions`, [tokens] each -> [tokens, hidden]."""
+        """Return the states after the tokens `ids` at `positions`, [tokens] each -> [tokens, hidden]."""
         with self.voice.opened() as model:
             return row_states(model, ids, positions, self.decoding, self.voice.autocast)
 
     def log_probs(self, states: Tensor) -> Tensor:
-        """The whole distribution after each state, [rows, hidden] -> [rows, vocabulary], nats."""
+        """Return the whole distribution after each state, [rows, hidden] -> [rows, vocabulary], nats."""
         if self.voice.autocast is not None:
             states = states.to(self.voice.autocast)
         return next_token_log_probs(states, self.head, self.distribution)
 
 
 def _complete_together(voices: Sequence[Voice], batch: _Batch, switch: Switch | None) -> list[Generated]:
-    """Completions of a batch, [asks]."""
+    """Return the completions of a batch, [asks]."""
     with torch.inference_mode():
         drawn, noted, by_first = _decode(voices, batch, switch)
-    # Rows are copied outside of it: one cut out of the whole would keep all of it, and could enter no gradient.
+    # Rows are copied outside of it: a slice would keep the whole tensor in memory, and could not be used in a gradient.
     rows = list(noted.cpu()) if batch.drawing.log_probs else [None] * len(drawn)
     made = [
         _cut(ask, tokens, row, batch.ends) for ask, tokens, row in zip(batch.asks, drawn.tolist(), rows, strict=True)
@@ -177,8 +177,8 @@ def _complete_together(voices: Sequence[Voice], batch: _Batch, switch: Switch | 
 
 
 def _decode(voices: Sequence[Voice], batch: _Batch, switch: Switch | None) -> tuple[Tensor, Tensor, Tensor]:
-    """Tokens, their log-probs, and whether the first voice wrote them, [asks, longest] each; what stands behind an end
-    token, or behind an ask's longest completion, means nothing."""
+    """Return tokens, their log-probs, and whether the first voice wrote them, [asks, longest] each. Values after an end
+    token, or after an ask's longest completion, are undefined."""
     readings = [_Reading(voice, batch) for voice in voices]
     place = readings[0].place
     asks, prompts, samples, longest = batch.asks, batch.prompts, batch.group_size, batch.longest
@@ -230,7 +230,7 @@ def _decode(voices: Sequence[Voice], batch: _Batch, switch: Switch | None) -> tu
 
 
 def _together(readings: Sequence[_Reading], states: Sequence[Tensor]) -> Tensor:
-    """Log-probs of the voices' mixture, [rows, vocabulary]."""
+    """Return the log-probs of the voices' mixture, [rows, vocabulary]."""
     said = [(reading.voice, reading.log_probs(state)) for reading, state in zip(readings, states, strict=True)]
     if len(said) == 1 and said[0][0].weight == 1.0:
         return said[0][1]
@@ -244,13 +244,13 @@ def _together(readings: Sequence[_Reading], states: Sequence[Tensor]) -> Tensor:
 
 
 def _by_turns(readings: Sequence[_Reading], states: Sequence[Tensor], first: Tensor) -> Tensor:
-    """Log-probs of the voice that writes: the first where `first` [rows] says so, [rows, vocabulary]."""
+    """Return the log-probs of the voice that writes, [rows, vocabulary]: the first where `first` [rows] is True."""
     of_first, of_second = (reading.log_probs(state) for reading, state in zip(readings, states, strict=True))
     return torch.where(first[:, None], of_first, of_second)
 
 
 def _cut(ask: Ask, tokens: list[int], log_probs: Tensor | None, ends: tuple[int, ...]) -> Generated:
-    """A row up to its first end token, within the ask's longest completion."""
+    """Return a row up to its first end token, within the ask's longest completion."""
     tokens = tokens[: ask.max_tokens]
     first = min((tokens.index(end) for end in (*ends, *ask.stops) if end in tokens), default=None)
     finished = first is not None
@@ -259,24 +259,24 @@ def _cut(ask: Ask, tokens: list[int], log_probs: Tensor | None, ends: tuple[int,
 
 
 def distribution_of(drawing: Drawing) -> Distribution:
-    """What is drawn from; greedy tells the log-probs of temperature 1, uncut."""
+    """Return the distribution of the tokens; greedy decoding reports the log-probs of temperature 1, untruncated."""
     if drawing.temperature == 0.0:
         return AS_IT_IS
     return Distribution(temperature=drawing.temperature, top_p=drawing.top_p, top_k=drawing.top_k)
 
 
 def draw_tokens(log_probs: Tensor, points: Tensor) -> Tensor:
-    """The token that each random point in [0, 1) falls to on the line of all probabilities, [rows]."""
-    line = log_probs.exp().double().cumsum_(-1)  # log-probs of float32 are no more exact than its exponentials
+    """Return the token that each random point in [0, 1) selects on the line of cumulative probabilities, [rows]."""
+    line = log_probs.exp().double().cumsum_(-1)  # float32 log-probs limit the accuracy to that of their exponentials
     on_line = points[:, None] * line[:, -1:]
     return torch.searchsorted(line, on_line, right=True).clamp(max=line.shape[-1] - 1).squeeze(1)
 
 
 def batches(asks: Sequence[Ask], most: int) -> Iterator[list[list[int]]]:
-    """Places of asks that are completed side by side: groups of one size, the members of each with one prompt; together
-    at most `most` sequences and PREFILL_TOKENS tokens of prompts, at least one group.
+    """Yield places of asks that are completed together: groups of one size, the members of each with one prompt;
+    together at most `most` sequences and PREFILL_TOKENS tokens of prompts, at least one group.
 
-    A batch's completions hang on what it holds to the last bit, log-probs included, and on nothing else.
+    A batch's completions depend to the last bit, log-probs included, on the content of the batch, and on nothing else.
     """
     groups: list[list[int]] = []
     for _, same in groupby(range(len(asks)), key=lambda place: asks[place].prompt):

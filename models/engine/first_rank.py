@@ -1,6 +1,6 @@
-"""The engine of several ranks: the first has it and asks it, the others hear what it said.
+"""The engine of several ranks: the first rank runs it, and its results are sent to the others.
 
-So each rank holds the same rollouts, and whatever they decide from these they decide alike.
+Each rank therefore has the same rollouts, and makes the same decisions from them.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ class OfFirstRank(Engine):
 
     Args:
         engine: the first rank's; None on the others.
-        ranks: who hears what it says. Their messages go a way that nobody else uses (`Ranks.apart`): an engine may be
-            asked from a thread of its own.
+        ranks: ranks that receive the results. Their messages need a channel of their own (`Ranks.apart`), because an
+            engine may be called from its own thread.
     """
 
     def __init__(self, engine: Engine | None, ranks: Ranks) -> None:
@@ -56,7 +56,7 @@ class OfFirstRank(Engine):
         return self._ranks.from_first(lambda: self._own.score(prompts, completions))
 
     def load(self, weights: Iterable[tuple[str, Tensor]], version: int = 0) -> None:
-        """See `Engine.load`. Each tensor may be put together when it is asked for: every rank asks for all of them."""
+        """See `Engine.load`. Each tensor may be assembled on demand, so every rank iterates over all of them."""
         remaining = iter(weights)
         if self._engine is not None:
             self._engine.load(remaining, version)

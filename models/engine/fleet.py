@@ -1,10 +1,10 @@
-"""Several engines behind one: they generate at once, and nobody can tell from the completions how many there are.
+"""Several engines behind one: they generate at once, and the completions do not depend on their number.
 
-A completion depends on its ask alone (`models.engine.engine.Ask`), so that any engine may make it. In their last bits
-its log-probs depend on what was made beside it, too: where engines make batch after batch, a batch stays together, and
-what the fleet says is what one of them would, to the last bit. Every engine has a copy of the weights; each hand-over
-is numbered, and an answer from other weights than the last is no answer. An engine that breaks is started anew, takes
-the weights and is asked again (`models.engine.restart`), while the others go on.
+A completion depends on its ask alone (`models.engine.engine.Ask`), so any engine may make it. The last bits of its
+log-probs also depend on the rest of the batch. If engines make batch after batch, a batch therefore stays together, and
+the fleet returns what one of them would, to the last bit. Every engine has a copy of the weights. Each weight sync is
+numbered, and an answer from other weights than the last is rejected. An engine that breaks is restarted, loads the
+weights and repeats the request (`models.engine.restart`), while the others continue.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ Share = Sequence[Sequence[int]]
 class Fleet(Engine):
     """Engines of one kind, each in a place of its own; see `models.engine.engine.Engine`.
 
-    Where a call is interrupted, what the engines were at goes on behind its back, and the next call waits for it;
+    If a call is interrupted, the work of the engines continues in the background, and the next call waits for it;
     `close` does not.
 
     Args:
-        starts: opens each of the engines afresh, on the same weights; at least one. They are started at once.
-        dtype: what they compute in.
-        most: completions of a batch, which each of them makes side by side (`decoding_loop.batches`); batches are cut
-            further where there is not one for each engine. None: engines that add and drop completions on the way.
-        kept: where the weights are kept for them, in that dtype; None: in this process.
+        starts: opens each of the engines, on the same weights; at least one. They are started at once.
+        dtype: data type of the computation.
+        most: completions of a batch, which each of them makes at the same time (`decoding_loop.batches`); batches are
+            cut further if there is not one for each engine. None: engines that add and drop completions as they run.
+        kept: storage of the weights for them, in that dtype; None: in this process.
 
     Raises:
-        UserError: one of `starts` says so; in every call: what `Restarting` says, or an engine answered with other
-            weights than those that were handed over last.
+        UserError: one of `starts` raises it; in every call: `Restarting` raises it, or an engine answered with other
+            weights than those of the last sync.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Fleet(Engine):
         self.dtype = dtype
         self.most = most
         self.kept = kept = Kept(dtype) if kept is None else kept
-        # A thread takes torch's number of threads at its first question for it: `models.loop.ahead` says why it asks.
+        # A thread fixes torch's number of threads at its first query: `models.loop.ahead` explains why it is queried.
         self.threads = [
             ThreadPoolExecutor(1, f"engine-{number}", initializer=torch.get_num_threads)
             for number in range(1, len(starts) + 1)
@@ -79,8 +79,8 @@ class Fleet(Engine):
         return self.engines
 
     def each(self, asks: Sequence[Ask], drawing: Drawing) -> list[Generated]:
-        """See `Engine.each`. Neighbours with the same prompt go to one engine."""
-        check_ids(prompts_of(asks), self.vocabulary, self.longest)  # named by their place among all of them
+        """See `Engine.each`. Neighbours with the same prompt are sent to one engine."""
+        check_ids(prompts_of(asks), self.vocabulary, self.longest)  # errors name them by their place among all prompts
         prompts, rooms = [ask.prompt for ask in asks], [ask.max_tokens for ask in asks]
         cut = [] if self.most is None else [_flat(batch) for batch in batches(asks, self.most)]
         if len(cut) < len(self.engines):
@@ -108,16 +108,16 @@ class Fleet(Engine):
         )
 
     def load(self, weights: Iterable[tuple[str, Tensor]], version: int = 0) -> None:
-        """See `Engine.load`. The engines know the weights by the fleet's own count: no two hand-overs have the same."""
+        """See `Engine.load`. The engines use the fleet's own count as version, which is unique for each sync."""
         self.kept.keep(weights, self.kept.version + 1)
         self._at_once(dict.fromkeys(range(len(self.engines)), Restarting.take_kept))
         self.version = version
 
     def close(self) -> None:
-        """See `Engine.close`. Closing twice does no harm; what an engine has under way fails."""
+        """See `Engine.close`. Closing twice is allowed; requests in progress fail."""
         errors = []
         for engine in self.engines:
-            engine.closed = True  # all of them first: what breaks while the others end is not started anew
+            engine.closed = True  # all of them first: an engine that breaks while the others end is not restarted
         for engine in self.engines:
             try:
                 engine.close()
@@ -129,7 +129,7 @@ class Fleet(Engine):
             raise errors[0]
 
     def _in_shares(self, shared: Sequence[Share], ask: Callable[[Engine, Share], list[Result]]) -> list[Result]:
-        """What each engine says to its share, in the order of the places."""
+        """Return the results of each engine for its share, in the order of the places."""
 
         def asking(share: Share) -> Callable[[Restarting], list[Result]]:
             return lambda engine: ask(engine, share)
@@ -143,7 +143,7 @@ class Fleet(Engine):
         return [ordered[place] for place in range(len(ordered))]
 
     def _at_once(self, calls: dict[int, Callable[[Restarting], Result]]) -> dict[int, Result]:
-        """What the engines of these numbers say, all asked at once; the first error ends it."""
+        """Return the results of the engines with these numbers, all called at once; the first error ends the call."""
         asked = {number: self.threads[number].submit(self._one, number, call) for number, call in calls.items()}
         done, _ = wait(asked.values(), return_when=FIRST_EXCEPTION)
         for future in done:
@@ -162,22 +162,23 @@ class Fleet(Engine):
 
 
 def groups_of(prompts: Sequence[Sequence[int]]) -> list[list[int]]:
-    """Places of neighbours with the same prompt, which is read once for all of them."""
+    """Return the places of neighbours with the same prompt, which is read once for all of them."""
     return [list(same) for _, same in groupby(range(len(prompts)), key=lambda place: prompts[place])]
 
 
 def shares(
     parts: Sequence[Sequence[int]], prompts: Sequence[Sequence[int]], lengths: Sequence[int], count: int
 ) -> list[Share]:
-    """The parts that each of `count` engines gets, [count]; some get none where there are fewer.
+    """Return the parts for each of `count` engines, [count]; some get none if there are fewer parts.
 
-    The dearest go first, each to whoever has least: no engine gets more than a fair share and one part.
+    The most expensive parts are assigned first, each to the engine with the least work: no engine gets more than a fair
+    share and one part.
 
     Args:
         parts: places of rows that stay together.
         prompts: token ids of each row, [rows] lists.
-        lengths: tokens that follow it, at most, [rows].
-        count: engines.
+        lengths: largest number of tokens that follow it, [rows].
+        count: number of engines.
     """
     costs = [
         sum(len(prompt) for prompt, _ in groupby(prompts[place] for place in part))
@@ -198,6 +199,6 @@ def _flat(share: Share) -> list[int]:
 
 
 def _close_started(starting: Future[Restarting]) -> None:
-    """Close an engine that came although another did not."""
+    """Close an engine that started although another did not."""
     if not starting.cancelled() and starting.exception() is None:
         starting.result().close()

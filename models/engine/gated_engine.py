@@ -1,8 +1,8 @@
-"""A policy that writes by turns with its reference, as its gate says (STG; paper 12): how such a policy is used.
+"""A policy that writes by turns with its reference, as its gate decides (STG; paper 12): generation with such a policy.
 
-The model folder of the policy holds a folder `gate/` with the reference's weights and the gate's (`models.policy.use`).
-Drawing goes by `models.engine.decoding_loop`, as it did while the policy learned. At temperature zero the likelier
-writer writes its likeliest token.
+The model folder of the policy holds a folder `gate/` with the weights of the reference and the gate
+(`models.policy.use`). Decoding is that of `models.engine.decoding_loop`, as during training. At temperature zero the
+likelier writer writes its likeliest token.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ REFERENCE = "reference"
 
 
 def switch_of(head: nn.Module) -> Switch:
-    """Who writes the next token, by a gate's chance of the first voice; without points the likelier writes.
+    """Return a switch that follows a gate's chance of the first voice; without points the likelier voice writes.
 
     Args:
         head: states [rows, hidden] -> log-odds that the first voice writes, [rows, 1].
@@ -37,14 +37,14 @@ def switch_of(head: nn.Module) -> Switch:
         chance: Tensor = head(states.to(dtype)).squeeze(-1).sigmoid()
         if points is None:
             return chance >= 0.5
-        # points lie in [0, 1): a chance of exactly 1 is always taken, one of exactly 0 never
+        # points are in [0, 1): a chance of exactly 1 is always taken, one of exactly 0 never
         return torch.lt(points, chance.double())
 
     return first_writes
 
 
 def save_gate(head: nn.Linear, folder: Path) -> None:
-    """Write the gate's weights into `folder`, which is made."""
+    """Write the gate's weights into `folder`, which is created."""
     folder.mkdir(parents=True, exist_ok=True)
     save_file({name: value.detach().cpu().contiguous() for name, value in head.state_dict().items()}, folder / HEAD)
 
@@ -52,14 +52,14 @@ def save_gate(head: nn.Linear, folder: Path) -> None:
 class GatedEngine(TransformersEngine):
     """Policy, reference and gate of a model folder; see `models.engine.engine.Engine`.
 
-    `score` and `load` are the policy's own: reference and gate stay as they were read.
+    `score` and `load` are those of the policy: reference and gate do not change.
 
     Raises:
-        UserError: the folder is no model folder, or its gate or reference is missing or broken.
+        UserError: the folder is not a model folder, or its gate or reference is missing or broken.
     """
 
     def read_beside(self, folder: Path, trust_remote_code: bool) -> None:
-        """Reference and gate."""
+        """Read the reference and the gate."""
         self.reference = self.read_model(folder / GATE / REFERENCE, trust_remote_code)
         self.head = nn.Linear(hidden_width(self.reference), 1)
         try:
@@ -69,11 +69,11 @@ class GatedEngine(TransformersEngine):
         self.head.to(device()).requires_grad_(False)
 
     def switch(self) -> Switch:
-        """The gate."""
+        """Return the switch of the gate."""
         return switch_of(self.head)
 
     def voices(self) -> list[Voice]:
-        """Policy and reference, who write by turns."""
+        """Return the policy and the reference, which write by turns."""
         return [*super().voices(), Voice(lambda: nullcontext(self.reference))]
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
-"""An engine as another process asks for it: with plain arrays, one call after the other.
+"""An engine that another process calls: with plain arrays, one call after the other.
 
-The process that hosts it imports the learning code alone. Nothing is restarted there: whoever asks notices that the
-process is gone or that the engine broke, starts another and hands the weights over again.
+The process that hosts it imports the learning code alone. It restarts nothing: the caller notices that the process has
+died or that the engine broke, starts another and sends the weights again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from models.text.end_ids import Ends
 
 @dataclass(frozen=True)
 class Order:
-    """What an engine is opened with; see `models.engine.open_engine.opening`."""
+    """Arguments for opening an engine; see `models.engine.open_engine.opening`."""
 
     folder: Path
     settings: EngineSettings
@@ -31,32 +31,32 @@ class Order:
     dtype: torch.dtype
     trust_remote_code: bool
     threads: int | None = None
-    """Threads that it computes with; None: as many as torch takes by itself."""
+    """Threads of the computation; None: torch's default."""
     ways: int = 1
-    """GPUs, or processes, that its matrices are cut over."""
+    """GPUs, or processes, that its matrices are split over."""
 
 
 @dataclass(frozen=True)
 class About:
-    """What is known of a hosted engine."""
+    """Properties of a hosted engine."""
 
     process: int
-    """Its process id."""
+    """Process id."""
     vocabulary: int
     longest: int | None
     room: int
-    """Completions that it serves side by side; 0: it cannot."""
+    """Completions that it serves at the same time; 0: serving is not supported."""
 
 
 class HostedEngine:
-    """An engine and its weights on their way to it. Errors are those of `models.engine.engine.Engine`."""
+    """An engine and the weights on their way to it. Errors are those of `models.engine.engine.Engine`."""
 
     def __init__(self) -> None:
         self._engine: Engine | None = None
         self._parts: list[list[WeightArray]] = []
 
     def open(self, order: Order) -> About:
-        """Start the engine: no part of making this object, as an error of that would come without its type."""
+        """Start the engine. This is not done in the constructor, because an error there would lose its type."""
         if order.threads is not None:
             torch.set_num_threads(order.threads)
             if order.ways > 1:  # its processes share them
@@ -74,27 +74,27 @@ class HostedEngine:
         return About(os.getpid(), engine.vocabulary, engine.longest, engine.room)
 
     def each(self, asks: AskArrays, drawing: Drawing) -> tuple[GeneratedArrays, int]:
-        """See `Engine.each`; with the version of the weights that the completions are from."""
+        """See `Engine.each`; also returns the version of the weights of the completions."""
         return GeneratedArrays.of(self._opened.each(asks.asks(), drawing)), self._opened.version
 
     def serve(
         self, numbers: Sequence[int], asks: AskArrays, drawing: Drawing, steps: int, dropped: Collection[int]
     ) -> tuple[list[int], GeneratedArrays, int]:
-        """See `Engine.serve`; with the numbers of what ended and the version of the weights."""
+        """See `Engine.serve`; also returns the numbers of the finished completions and the version of the weights."""
         ended = self._opened.serve(dict(zip(numbers, asks.asks(), strict=True)), drawing, steps, dropped)
         return list(ended), GeneratedArrays.of(list(ended.values())), self._opened.version
 
     def score(self, prompts: Rows, completions: Rows) -> tuple[Rows, int]:
-        """See `Engine.score`; with the version of the weights."""
-        # float64 holds whatever an engine says, to the last bit
+        """See `Engine.score`; also returns the version of the weights."""
+        # float64 holds every result of an engine, to the last bit
         return Rows.of(self._opened.score(prompts.lists(), completions.lists()), float), self._opened.version
 
     def receive(self, part: list[WeightArray]) -> None:
-        """Take a part of the weights that `load` is to load."""
+        """Store a part of the weights for `load`."""
         self._parts.append(part)
 
     def load(self, version: int) -> int:
-        """See `Engine.load`, of all parts received. Returns the version that the engine now has."""
+        """See `Engine.load`; loads all parts received. Returns the version of the engine's weights."""
         try:
             self._opened.load(self._received(), version)
         finally:

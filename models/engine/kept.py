@@ -1,4 +1,4 @@
-"""The weights that were handed over last, for engines that are started anew, and for several that take the same."""
+"""The weights of the last sync, for engines that are restarted, and for several that load the same."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from torch import Tensor
 
 
 class Kept:
-    """Weights on the CPU in the engines' precision, so that the learner may go on changing its own.
+    """Weights on the CPU in the engines' precision, so that the learner may change its own.
 
     Args:
-        dtype: what the engines compute in; whoever loads what is kept rounds no more.
+        dtype: data type of the engines; loading the stored weights needs no more rounding.
     """
 
     def __init__(self, dtype: torch.dtype) -> None:
         self.dtype = dtype
         self.version = 0
-        """Of the last hand-over, as its giver counts; 0 before the first."""
+        """Number of the last sync, as its sender counts; 0 before the first."""
         self.weights: dict[str, Tensor] = {}
 
     def keep(self, weights: Iterable[tuple[str, Tensor]], version: int) -> None:
-        """Copy into the tensors of the last hand-over, so that nothing is allocated again each round.
+        """Copy into the tensors of the last sync, so that nothing is allocated again each round.
 
-        Of `weights` one tensor is taken at a time: what is made on the way, as merged adapters are, is never there
-        whole.
+        One tensor of `weights` is taken at a time: tensors that are made on demand, such as merged adapters, are never
+        all in memory.
         """
         names = set()
         for name, tensor in weights:
@@ -41,11 +41,11 @@ class Kept:
 
     @property
     def filled(self) -> bool:
-        """Whether there was a hand-over."""
+        """Whether there was a sync."""
         return bool(self.weights)
 
     def given(self) -> Iterable[tuple[str, Tensor]]:
-        """Names and tensors, for `Engine.load`; nothing before the first hand-over."""
+        """Return names and tensors, for `Engine.load`; nothing before the first sync."""
         return self.weights.items()
 
     def forget(self) -> None:

@@ -1,4 +1,4 @@
-"""Which engine runs a model folder: what the settings name, or what the folder's policy needs."""
+"""Selection of the engine for a model folder: the one in the settings, or the one that the folder's policy needs."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from models.text.end_ids import Ends
 
 @dataclass(frozen=True)
 class Opening:
-    """How the engine of a model folder is opened, and what is known of it before."""
+    """How to open the engine of a model folder, and its properties before it is opened."""
 
     start: Callable[[], Engine]
-    """A fresh one on the folder's weights."""
+    """Starts a new engine on the folder's weights."""
     dtype: torch.dtype
-    """What it computes in."""
+    """Data type of the computation."""
     most: int | None
-    """Completions that it makes side by side, batch after batch; None: it adds and drops them on the way."""
+    """Completions that it makes at the same time, batch after batch; None: it adds and drops them as it runs."""
 
 
 def open_engine(
@@ -39,7 +39,7 @@ def open_engine(
     dtype: torch.dtype | None = None,
     trust_remote_code: bool = False,
 ) -> Engine:
-    """The engine of `opening`, which has the same arguments and errors; it is started anew where it breaks."""
+    """Open the engine of `opening`, which has the same arguments and errors; it is restarted if it breaks."""
     opened = opening(
         folder, settings, longest=longest, end=end, seed=seed, dtype=dtype, trust_remote_code=trust_remote_code
     )
@@ -57,24 +57,24 @@ def opening(
     trust_remote_code: bool = False,
     ways: int = 1,
 ) -> Opening:
-    """How to start the engine that `settings` name on the weights of a model folder.
+    """Return how to start the engine that `settings` name on the weights of a model folder.
 
     A policy that writes by turns with its reference, or within the mask of a lagged copy, has an engine of its own,
-    whatever is named.
+    whatever the settings name.
 
     Args:
         folder: a model folder in safetensors.
-        settings: which engine and its limits.
+        settings: engine and its limits.
         longest: tokens of the longest prompt and completion together.
         end: id of the token that ends a completion, or of all that do.
-        seed: of the engine's own random numbers.
+        seed: seed of the engine's own random numbers.
         dtype: the learner's precision, float32 or bfloat16, which `precision: auto` follows; None: bfloat16 on a GPU.
         trust_remote_code: run code that the model ships.
-        ways: GPUs, or processes, that its matrices are cut over.
+        ways: GPUs, or processes, that its matrices are split over.
 
     Raises:
-        UserError: vLLM is asked for and not installed or without a kernel for the model's heads, the folder cannot be
-            served, its tokenizer has more tokens than the model, or an engine in one piece is to be cut.
+        UserError: vLLM is requested and not installed or without a kernel for the model's heads, the folder cannot be
+            served, its tokenizer has more tokens than the model, or an engine that cannot be split is to be split.
     """
     in_vllm = runs_in_vllm(folder, settings, trust_remote_code=trust_remote_code)
     check_vocabulary(folder, trust_remote_code=trust_remote_code)

@@ -1,4 +1,4 @@
-"""The random points that a completion's tokens are drawn by: by its seed and the token's place, and nothing else."""
+"""The random points that a completion's tokens are drawn by; they depend on its seed and the token's place only."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from torch import Tensor
 from models.engine.engine import Ask
 
 TOKENS = 0
-"""The points that tokens are drawn by."""
+"""Stream of the points that tokens are drawn by."""
 WRITERS = 1
-"""Those that say which of two voices writes them."""
+"""Stream of the points that decide which of two voices writes."""
 
 
 def points_of(asks: Sequence[Ask], longest: int, stream: int) -> Tensor:
-    """Points in [0, 1), [asks, longest], float64; behind an ask's longest completion they are zero.
+    """Return points in [0, 1), [asks, longest], float64; after an ask's longest completion they are zero.
 
-    Philox makes the n-th number from key and n (Salmon et al., SC 2011): two keys' numbers have nothing to do with one
-    another, however near the keys.
+    Philox computes the n-th number from key and n (Salmon et al., SC 2011): the numbers of two keys are independent,
+    however close the keys are.
 
     Args:
-        asks: whose seeds are the keys.
+        asks: asks whose seeds are the keys.
         longest: tokens of the longest completion.
-        stream: which of a seed's sequences.
+        stream: number of the stream of each seed.
     """
     points = np.zeros((len(asks), longest))
     for row, ask in zip(points, asks, strict=True):

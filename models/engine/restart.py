@@ -1,8 +1,8 @@
-"""An engine that breaks is started anew and asked again: the step it was making is made, not lost.
+"""Restart of a broken engine: the request is repeated on a new one, so the step is not lost.
 
-A request names its seed and an engine draws by nothing else, so the second answer is the one that the first would have
-been. The weights handed over last are kept (`models.engine.kept`): the learner may already have changed its own, where
-it fits while the engine generates.
+A request contains its seed and an engine draws by nothing else, so the second answer equals the first. The weights of
+the last sync are stored (`models.engine.kept`), because the learner may already have changed its own, if it fits while
+the engine generates.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from models.memory import is_out_of_memory
 from models.policy.build import first_line
 
 RESTARTS = 2
-"""Fresh engines that one call may take."""
+"""Largest number of restarts in one call."""
 Result = TypeVar("Result")
 
 
@@ -30,13 +30,13 @@ class Restarting(Engine):
     """An engine around another; see `models.engine.engine.Engine`.
 
     Args:
-        start: opens a fresh engine on the folder's weights.
-        dtype: what the engine computes in; weights are kept in it.
-        kept: the weights handed over last, where several engines share them; None: its own.
+        start: opens a new engine on the folder's weights.
+        dtype: data type of the engine; weights are stored in it.
+        kept: storage of the last synced weights, if several engines share it; None: its own.
 
     Raises:
-        UserError: `start` says so; in every call: the engine broke again after `RESTARTS` fresh ones, or ran out of
-            memory, which a fresh one would too.
+        UserError: `start` raises it; in every call: the engine broke again after `RESTARTS` restarts, or ran out of
+            memory, which a new one would too.
     """
 
     def __init__(self, start: Callable[[], Engine], dtype: torch.dtype, kept: Kept | None = None) -> None:
@@ -50,19 +50,19 @@ class Restarting(Engine):
         self.vocabulary, self.longest, self.version = engine.vocabulary, engine.longest, engine.version
         self.room = engine.room
         self.under_way: dict[int, Ask] = {}
-        """What is served, by its number."""
+        """Asks in progress, by number."""
         self.serving: Engine | None = None
-        """Who has all of it; a fresh engine has nothing."""
+        """Engine that has all of them; a new engine has none."""
         self.engine: Engine | None = engine
 
     def each(self, asks: Sequence[Ask], drawing: Drawing) -> list[Generated]:
-        """See `Engine.each`; a restart in its midst changes no completion."""
+        """See `Engine.each`; a restart during the call changes no completion."""
         return self._lasting("generate", lambda engine: engine.each(asks, drawing))
 
     def serve(
         self, asks: Mapping[int, Ask], drawing: Drawing, steps: int, dropped: Collection[int] = ()
     ) -> dict[int, Generated]:
-        """See `Engine.serve`. What a broken engine had under way is begun anew, with the weights as they are now."""
+        """See `Engine.serve`. Completions in progress in a broken engine start again, with the current weights."""
         self.under_way |= asks
         for number in dropped:
             self.under_way.pop(number, None)
@@ -83,13 +83,13 @@ class Restarting(Engine):
         return self._lasting("score", lambda engine: engine.score(prompts, completions))
 
     def load(self, weights: Iterable[tuple[str, Tensor]], version: int = 0) -> None:
-        """See `Engine.load`. The values are kept: what the learner changes later shows in no restarted engine."""
+        """See `Engine.load`. The values are copied: later changes by the learner do not reach a restarted engine."""
         given = dict(weights)
         self.kept.keep(given.items(), version)
         self._lasting("load", lambda engine: engine.load(given.items(), version))
 
     def take_kept(self) -> None:
-        """Load what is kept: for one of several engines, whose weights were kept once for all of them."""
+        """Load the stored weights: for one of several engines that share them."""
         self._lasting("load", lambda engine: engine.load(self.kept.given(), self.kept.version))
 
     def sleep(self) -> None:
@@ -97,7 +97,7 @@ class Restarting(Engine):
         self._lasting("sleep", lambda engine: engine.sleep())
 
     def close(self) -> None:
-        """See `Engine.close`. Closing twice does no harm; a call that another thread has under way fails."""
+        """See `Engine.close`. Closing twice is allowed; a call in progress in another thread fails."""
         self.closed = True
         engine, self.engine, self.serving = self.engine, None, None
         self.kept.forget()
@@ -119,7 +119,7 @@ class Restarting(Engine):
                 self.midway = False  # bad input is refused before anything begins
                 raise
             except (ValueError, TypeError):
-                raise  # a fresh engine would say the same
+                raise  # a new engine would raise the same
             except Exception as error:
                 if self.closed:
                     raise  # it broke because it was closed
@@ -130,7 +130,7 @@ class Restarting(Engine):
                     ) from error
                 if broken == RESTARTS:
                     raise UserError(f"engine: it broke {broken + 1} times in one {what} ({reason})") from error
-            # Here the error is gone, and with it the frames that would keep the broken engine's memory.
+            # Here the error is released, and with it the frames that would keep the broken engine's memory.
             self._bury()
             self.restarts += 1
             warnings.warn(f"engine: it broke in {what} ({reason}); restart {self.restarts}", stacklevel=3)
@@ -140,7 +140,7 @@ class Restarting(Engine):
         if self.closed:
             raise RuntimeError("engine: it was closed")
         engine = self.start()
-        if self.closed:  # meanwhile, by another thread
+        if self.closed:  # in another thread during the start
             engine.close()
             raise RuntimeError("engine: it was closed")
         self.engine = engine

@@ -1,8 +1,9 @@
-"""Completions of one model that come and go one by one, while its weights may change between two tokens.
+"""Completions of one model that start and end one by one, while its weights may change between two tokens.
 
-Each is drawn by its own random points (`models.engine.random_points`), so which others are under way changes nothing
-but last bits. Keys and values stay as the weights that read the tokens made them: a completion that goes on with new
-weights is of a policy that neither the old nor the new ones are, and its log-probs are those it was drawn by.
+Each is drawn by its own random points (`models.engine.random_points`), so the other completions in progress change only
+the last bits. Keys and values stay as computed by the weights that read the tokens. A completion that continues with
+new weights is therefore from a policy that is neither the old nor the new one, and its log-probs are those it was drawn
+by.
 """
 
 from __future__ import annotations
@@ -26,30 +27,30 @@ from models.learner.log_probs import output_head, row_states
 
 @dataclass
 class _Writing:
-    """A completion under way."""
+    """A completion in progress."""
 
     number: int
     ask: Ask
     points: list[float] | None
-    """Where its tokens fall, [max_tokens]; None: they are the likeliest."""
+    """Random points of its tokens, [max_tokens]; None: greedy."""
     tokens: list[int] = field(default_factory=list)
     log_probs: list[float] = field(default_factory=list)
     versions: list[tuple[int, int]] = field(default_factory=list)
 
     def made(self, log_probs: bool, finished: bool) -> Generated:
-        """It, ended."""
+        """Return the finished completion."""
         said = torch.tensor(self.log_probs, dtype=torch.float32) if log_probs else None
         return Generated(tuple(self.tokens), said, finished, versions=tuple(self.versions))
 
 
 class Serving:
-    """The completions that one model has under way.
+    """The completions in progress of one model.
 
     Args:
         model: read with packed attention; its weights may change between two steps.
         drawing: how tokens are drawn.
         ends: tokens that end every completion.
-        room: completions that are written side by side; others wait.
+        room: completions that are written at the same time; others wait.
     """
 
     def __init__(self, model: Any, drawing: Drawing, ends: tuple[int, ...], room: int) -> None:
@@ -60,16 +61,16 @@ class Serving:
         self._cache = SlotCache(room, self._place)
         self._waiting: deque[tuple[int, Ask]] = deque()
         self._writing: list[_Writing] = []
-        """By slot."""
+        """Completions by slot."""
 
     @property
     def under_way(self) -> int:
-        """Completions that have not ended, those that wait included."""
+        """Number of unfinished completions, including waiting ones."""
         return len(self._waiting) + len(self._writing)
 
     @torch.inference_mode()
     def change(self, asks: Mapping[int, Ask], dropped: Collection[int]) -> None:
-        """Take further asks, and let go of others."""
+        """Add asks, and remove dropped ones."""
         self._waiting.extend(asks.items())
         if dropped:
             self._waiting = deque(pair for pair in self._waiting if pair[0] not in dropped)
@@ -79,7 +80,7 @@ class Serving:
 
     @torch.inference_mode()
     def step(self, version: int) -> dict[int, Generated]:
-        """One token more for each completion that has a slot, of the weights of `version`. Returns those that ended."""
+        """Draw one token per completion with a slot, by the weights of `version`. Returns the finished completions."""
         states = []
         if going := len(self._writing):
             ids = torch.tensor([writing.tokens[-1] for writing in self._writing], device=self._place)
@@ -109,7 +110,7 @@ class Serving:
         return ended
 
     def _begin(self) -> Tensor | None:
-        """Read the prompts of asks that there is room for; their last states, [asks begun, hidden]; None: of none."""
+        """Read the prompts of asks that there is room for. Returns their last states, [asks begun, hidden], or None."""
         begun: list[tuple[int, Ask]] = []
         tokens = 0
         while self._waiting and len(self._writing) + len(begun) < self._room:
@@ -138,7 +139,7 @@ class Serving:
         return states[last].repeat_interleave(sizes, dim=0)
 
     def _free(self, slot: int) -> None:
-        """The last completion takes the slot of one that is gone."""
+        """Move the last completion to the slot of a finished one."""
         self._cache.free(slot)
         moved = self._writing.pop()
         if slot < len(self._writing):

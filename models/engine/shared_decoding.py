@@ -1,6 +1,6 @@
 """Decoding with shared prompts: the G completions of a prompt read one copy of its keys and values.
 
-Each step is one packed row of one token a sequence; the model's own layers run on it, and attention is asked for
+Each step is one packed row with one token per sequence; the model's own layers run on it, and attention is called
 through the same interface as in the learner. Scores against a prompt are one matrix product for all its completions
 (Hydragen, arXiv 2402.05099), those against a completion's own tokens one small product each; one softmax is over both.
 """
@@ -27,13 +27,13 @@ class Kept:
     """[key heads, prompts, longest prompt, size]."""
     prompt_values: Tensor
     keys: Tensor
-    """Of the completions, [key heads, prompts, G, longest completion, size], in `kept_dtype`; filled up to the step."""
+    """Keys of the completions, [key heads, prompts, G, longest completion, size], in `kept_dtype`; filled to `step`."""
     values: Tensor
 
 
 @dataclass
 class Decoding:
-    """What attention reads while G completions of each of a few prompts are generated side by side."""
+    """Inputs of attention while G completions of each of a few prompts are generated at the same time."""
 
     lengths: Tensor
     """Tokens of each prompt, [prompts]."""
@@ -51,7 +51,7 @@ class Decoding:
         within = torch.minimum(offsets[None, :], self.lengths[:, None] - 1)
         self.places = torch.tensor(starts, device=self.lengths.device)[:, None] + within
         self.missing = offsets[None, :] >= self.lengths[:, None]
-        """Where a prompt is shorter than the longest, [prompts, longest]."""
+        """Mask of places after the end of shorter prompts, [prompts, longest]."""
         self.uneven = bool(self.missing.any())
 
     def attend(
@@ -64,7 +64,7 @@ class Decoding:
         window: int | None,
         softcap: float | None,
     ) -> Tensor:
-        """Attention of the row that is read, [1, heads, tokens, size] -> [1, tokens, heads, size]."""
+        """Return the attention of the current row, [1, heads, tokens, size] -> [1, tokens, heads, size]."""
         if self.step < 0:
             self._keep(module, key, value)
             return attend_packed(query, key, value, tables_of(self.layout, query.device), scale, window, softcap)
@@ -88,11 +88,11 @@ class Decoding:
         return out.permute(1, 2, 0, 3, 4).to(value.dtype).reshape(1, -1, heads, size)
 
     def narrow(self, prompts: Tensor, members: Tensor) -> None:
-        """Go on with fewer sequences.
+        """Continue with fewer sequences.
 
         Args:
-            prompts: which prompts stay, [prompts left].
-            members: which of its completions each keeps, [prompts left, G left].
+            prompts: prompts that stay, [prompts left].
+            members: completions that stay of each, [prompts left, G left].
         """
         longest = int(self.lengths[prompts].max())
         for kept in self.kept.values():
@@ -104,7 +104,7 @@ class Decoding:
         self.uneven = bool(self.missing.any())
 
     def _keep(self, module: nn.Module, key: Tensor, value: Tensor) -> None:
-        """Sort a prompt row's keys and values by prompt, and make room for the completions'."""
+        """Store a prompt row's keys and values by prompt, and allocate those of the completions."""
         keys, values = (rows[0][:, self.places] for rows in (key, value))
         heads, prompts, _, size = keys.shape
         room = (heads, prompts, self.group_size, self.max_tokens, size)
@@ -112,7 +112,7 @@ class Decoding:
         self.kept[module] = Kept(keys, values, keys.new_empty(room, dtype=wide), values.new_empty(room, dtype=wide))
 
     def _softmax(self, scores: Tensor, scale: float, window: int | None, softcap: float | None) -> Tensor:
-        """Weights of prompt and own tokens, [key heads, prompts, G, each, longest prompt + own]."""
+        """Return the weights of prompt and own tokens, [key heads, prompts, G, each, longest prompt + own]."""
         logits = bent(scores, scale, softcap)
         hidden: Tensor | None = self.missing if self.uneven else None
         if window is not None:

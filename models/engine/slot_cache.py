@@ -1,8 +1,8 @@
-"""Keys and values of sequences that are at different places: each has a slot, and one step reads a token of each.
+"""Keys and values of sequences at different places: each has a slot, and one step reads a token of each.
 
-Where `models.engine.shared_decoding` has all completions of a batch begin and step together and share their prompt's
-keys and values, here completions come and go one by one, each with a copy of its own. The slots in use stand together
-at the beginning: a step reads them as they lie, and nothing is gathered.
+In `models.engine.shared_decoding` all completions of a batch start and step together and share their prompt's keys and
+values. Here completions start and end one by one, each with its own copy. The slots in use are the first ones, so a
+step reads them without gathering.
 """
 
 from __future__ import annotations
@@ -19,31 +19,31 @@ from models.learner.span_tables import tables_of
 
 
 class SlotCache:
-    """What attention reads while sequences grow (`models.learner.packed_attention.RowAttention`).
+    """Inputs of attention while sequences grow (`models.learner.packed_attention.RowAttention`).
 
     Args:
-        slots: sequences at once, at most.
-        place: device of what is kept.
+        slots: largest number of sequences at once.
+        place: device of the cache.
     """
 
     def __init__(self, slots: int, place: torch.device) -> None:
         self.slots = slots
         self.used = 0
-        """Slots in use: the first ones."""
+        """Number of slots in use: the first ones."""
         self.lengths = torch.zeros(slots, dtype=torch.long, device=place)
-        """Tokens of each that are read, [slots]."""
+        """Number of tokens read in each, [slots]."""
         self._longest = 0
         self._room = 0
         self._prompts: _Prompts | None = None
         self._kept: dict[nn.Module, tuple[Tensor, Tensor]] = {}
 
     def begin(self, lengths: Sequence[int], slots: Sequence[Sequence[int]], room: int) -> Tensor:
-        """The row that is read next is prompts, each for the sequences of one or more slots that follow those in use.
+        """Prepare a row of prompts, each for the sequences of one or more slots after those in use.
 
         Args:
             lengths: tokens of each prompt, [prompts].
-            slots: which slots each is for, [prompts] lists.
-            room: tokens of the longest of the new sequences when it has ended.
+            slots: slots of each prompt, [prompts] lists.
+            room: final tokens of the longest of the new sequences.
 
         Returns:
             Positions of the row's tokens, [tokens].
@@ -56,7 +56,7 @@ class SlotCache:
         return torch.cat([torch.arange(length) for length in lengths]).to(self.lengths.device)
 
     def step(self, going: int) -> Tensor:
-        """The row that is read next is one token of each of the first `going` slots. Returns their positions."""
+        """Prepare a row with one token of each of the first `going` slots. Returns their positions."""
         self._prompts = None
         self.going = going
         self.lengths[:going] += 1
@@ -64,7 +64,7 @@ class SlotCache:
         return self.lengths[:going] - 1
 
     def free(self, slot: int) -> None:
-        """A sequence has ended; the last one in use takes its slot."""
+        """Free the slot of a finished sequence; the last one in use takes it."""
         self.used -= 1
         self.lengths[slot] = self.lengths[self.used]
         for keys, values in self._kept.values():
@@ -80,7 +80,7 @@ class SlotCache:
         window: int | None,
         softcap: float | None,
     ) -> Tensor:
-        """Attention of the row that is read, [1, heads, tokens, size] -> [1, tokens, heads, size]."""
+        """Return the attention of the current row, [1, heads, tokens, size] -> [1, tokens, heads, size]."""
         kept_keys, kept_values = self._of(module, key, value)
         if self._prompts is not None:
             for start, stop, slots in self._prompts.stretches:
@@ -102,7 +102,7 @@ class SlotCache:
         return out.to(value.dtype).reshape(1, going, heads, value.shape[-1])
 
     def _softmax(self, scores: Tensor, last: Tensor, scale: float, window: int | None, softcap: float | None) -> Tensor:
-        """Weights of a sequence's own tokens, [slots, key heads, each, longest]."""
+        """Return the weights of a sequence's own tokens, [slots, key heads, each, longest]."""
         places = torch.arange(scores.shape[-1], device=scores.device)
         hidden = places > last[:, None]
         if window is not None:
@@ -111,10 +111,10 @@ class SlotCache:
         return torch.softmax(logits, dim=-1)
 
     def _of(self, module: nn.Module, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys and values of a layer, [slots, key heads, room, size], with room for all that is under way.
+        """Return keys and values of a layer, [slots, key heads, room, size], with room for all completions in progress.
 
-        Slots double as they are needed: there may be many more than completions are ever asked for. Zeros where nothing
-        is: what is hidden has weight zero, and zero times whatever memory held might be no number.
+        The number of slots doubles when needed, because there may be many more than completions are ever requested.
+        Empty places hold zeros: hidden places have weight zero, and zero times uninitialised memory might be NaN.
         """
         known = self._kept.get(module)
         if known is not None and len(known[0]) >= self.used and known[0].shape[2] >= self._room:
@@ -133,11 +133,11 @@ class SlotCache:
 
 
 class _Prompts:
-    """A row of prompts, and the slots that each is for."""
+    """A row of prompts with the slots of each."""
 
     def __init__(self, lengths: Sequence[int], slots: Sequence[Sequence[int]], place: torch.device) -> None:
         self.stretches: list[tuple[int, int, Tensor]] = []
-        """Where a prompt begins and ends in the row, and its slots, [slots of it]."""
+        """Begin and end of a prompt in the row, and its slots, [slots of it]."""
         self.layout = Layout.of_sequences(lengths)
         for span, row in zip(self.layout.spans, slots, strict=True):
             self.stretches.append((span.start, span.start + span.length, torch.tensor(list(row), device=place)))

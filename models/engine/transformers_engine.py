@@ -1,8 +1,8 @@
-"""A transformers model as an engine: it needs nothing beside the learner and runs wherever the learner runs.
+"""A transformers model as an engine: it needs no packages besides the learner's and runs on the same machines.
 
 The completions of a prompt share its keys and values (`models.engine.shared_decoding`). For small models on a CPU it
 generates faster than vLLM, whose scheduler costs more there than the arithmetic; for large models, long completions of
-very different lengths, or a GPU, vLLM is the engine to use.
+very different lengths, or a GPU, use vLLM.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class TransformersEngine(Engine):
     """A copy of the policy in the learner's process; see `models.engine.engine.Engine`.
 
     Raises:
-        UserError: `folder` is no model folder, transformers cannot load it, or the model cannot read packed rows.
+        UserError: `folder` is not a model folder, transformers cannot load it, or the model cannot read packed rows.
     """
 
     def __init__(
@@ -57,23 +57,23 @@ class TransformersEngine(Engine):
         self.room = settings.max_sequences if len(self.voices()) == 1 else 0
         self.serving: Serving | None = None
         self.asleep: list[torch.Size] = []
-        """Shapes of the weights that it gave up, in their order; empty where it has them."""
+        """Shapes of the released weights, in order; empty while the engine has its weights."""
 
     def read_model(self, folder: Path, trust_remote_code: bool) -> Any:
-        """A model of the engine's precision that only reads."""
+        """Load a read-only model in the engine's precision."""
         model: Any = load_causal_model(folder, self.dtype, trust_remote_code=trust_remote_code)
         use_packed_attention(model.to(device()).eval().requires_grad_(False))
         return model
 
     def read_beside(self, folder: Path, trust_remote_code: bool) -> None:
-        """Read what the policy in `folder` is used with beside its weights (`models.policy.use`): here nothing."""
+        """Read what the policy in `folder` needs in addition to its weights (`models.policy.use`); here nothing."""
 
     def voices(self) -> list[Voice]:
-        """Who has a say in the next token: the policy alone."""
+        """Return the voices that choose the next token: only the policy by default."""
         return [Voice(lambda: nullcontext(self.model))]
 
     def switch(self) -> Switch | None:
-        """What chooses between two voices at every token; None: they speak together."""
+        """Return the switch between two voices at every token; None: the voices form a mixture."""
         return None
 
     def each(self, asks: Sequence[Ask], drawing: Drawing) -> list[Generated]:
@@ -108,10 +108,10 @@ class TransformersEngine(Engine):
         return [row.tolist() for row in log_probs]
 
     def load(self, weights: Iterable[tuple[str, Tensor]], version: int = 0) -> None:
-        """See `Engine.load`. The values are copied: what the learner changes later does not show here.
+        """See `Engine.load`. The values are copied: later changes by the learner have no effect here.
 
         Raises:
-            ValueError: a weight is missing, or is none of the model's.
+            ValueError: a weight is missing, or does not belong to the model.
         """
         given = dict(weights)
         own = self.model.state_dict().keys()

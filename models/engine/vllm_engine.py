@@ -1,4 +1,4 @@
-"""vLLM in the learner's own process: weights are handed over in memory, nothing touches the disk."""
+"""vLLM in the learner's own process: weights are synced in memory, without files."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ CACHE_BLOCK = 128
 """Tokens in a block of vLLM's cache on a CPU."""
 CACHE_LEAST, CACHE_MOST = 1 << 26, 1 << 30
 SERVED = "served "
-"""How the names of requests begin that stay from call to call."""
+"""Prefix of the names of requests that stay from call to call."""
 
 
 def prepare_environment() -> None:
-    """Settings that vLLM reads from the environment; what the user has set is left alone.
+    """Set vLLM's environment variables, without changing those that the user has set.
 
-    Engine and learner take turns on the same threads (`nobind`: no core is kept from the learner). How long their idle
-    threads spin is set in models/__init__.py: OpenMP reads it when torch is loaded.
+    Engine and learner take turns on the same threads (`nobind`: the learner may use every core). The spin time of idle
+    threads is set in models/__init__.py, because OpenMP reads it when torch is loaded.
     """
     for key, value in {
         "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
@@ -56,10 +56,10 @@ def prepare_environment() -> None:
 
 
 def load_vllm() -> Any:
-    """vLLM's class `LLM`, imported on a stack of its own.
+    """Return vLLM's class `LLM`, imported on a stack of its own.
 
-    An exception of that import is kept by what was imported, and with it every frame below: the engine that is being
-    made, and the learner of whoever makes it, would stay in memory as long as the process.
+    An exception of that import is stored by the imported modules, and with it every frame below. The engine under
+    construction, and the learner of the caller, would otherwise stay in memory as long as the process.
     """
 
     def load() -> Any:
@@ -82,14 +82,14 @@ def threads_settable() -> Iterator[None]:
 
 
 def lighten_start(architectures: Sequence[str]) -> None:
-    """Save vLLM two costs of its first start on a CPU: 26 processor seconds, more than a short training has rounds.
+    """Avoid two costs of vLLM's first start on a CPU: 26 processor seconds, more than a short training has rounds.
 
     vLLM imports a model's class in a process of its own, so that CUDA is not initialised in this one, and compiles the
     counting of a drawn token's rank with a C++ compiler although the model itself is not compiled. Here the class is
     imported in this process, and the count runs as plain torch operations.
 
     Args:
-        architectures: of the model that is served, as its config names them.
+        architectures: architectures of the model, as its config names them.
     """
     from vllm.model_executor.models import ModelRegistry
 
@@ -103,10 +103,10 @@ def lighten_start(architectures: Sequence[str]) -> None:
 
 
 def cache_bytes(config: Any, blocks: int, dtype: torch.dtype) -> int:
-    """Bytes that vLLM on a CPU sets aside for `blocks` of keys and values: CACHE_LEAST at least, CACHE_MOST at most.
+    """Return vLLM's cache size on a CPU for `blocks` of keys and values, bytes: from CACHE_LEAST to CACHE_MOST.
 
-    All of it is written to at the start: a GiB takes a second and is lost to the learner. Unset, vLLM takes most
-    of the memory; VLLM_CPU_KVCACHE_SPACE goes before it.
+    All of it is written at the start: a GiB takes a second and is not available to the learner. If unset, vLLM takes
+    most of the memory. VLLM_CPU_KVCACHE_SPACE takes precedence over this value.
     """
     heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
     width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
@@ -118,7 +118,7 @@ class VllmEngine(Engine):
     """An in-process vLLM engine on token ids; see `models.engine.engine.Engine`.
 
     Raises:
-        UserError: `folder` is no model folder, or vLLM cannot serve it.
+        UserError: `folder` is not a model folder, or vLLM cannot serve it.
     """
 
     def __init__(
@@ -148,7 +148,7 @@ class VllmEngine(Engine):
         if not cuda:
             blocks = settings.max_sequences * (longest // CACHE_BLOCK + 1)
             options = {"kv_cache_memory_bytes": cache_bytes(config, blocks, self.dtype)}
-        self.sleeps, self.asleep = cuda and settings.sleeps, False  # vLLM can on a GPU alone
+        self.sleeps, self.asleep = cuda and settings.sleeps, False  # vLLM supports sleep on a GPU only
         if self.sleeps:
             options["enable_sleep_mode"] = True
         options["dtype"] = str(self.dtype).removeprefix("torch.")
@@ -156,7 +156,7 @@ class VllmEngine(Engine):
         if ways > 1:
             options |= {"tensor_parallel_size": ways, "distributed_executor_backend": "mp"}
         elif not compiled:
-            options |= norm_options()  # registered in this process alone
+            options |= norm_options()  # registered in this process only
             if not cuda:
                 lighten_start(getattr(config, "architectures", None) or ())
         try:
@@ -169,7 +169,7 @@ class VllmEngine(Engine):
                     max_num_seqs=settings.max_sequences,
                     max_num_batched_tokens=max(longest, 8192),
                     enforce_eager=not compiled,
-                    enable_chunked_prefill=cuda,  # a CPU's generator cannot be set back where half a prompt is read
+                    enable_chunked_prefill=cuda,  # a CPU's generator cannot be reset if a prompt is half read
                     enable_prefix_caching=True,
                     logprobs_mode="processed_logprobs",
                     seed=seed,
@@ -181,12 +181,12 @@ class VllmEngine(Engine):
             raise UserError(f"{folder}: vLLM cannot serve this model ({first_line(error)})") from error
         self.requests, self.drawing = Requests(self.engine), Drawing()
         core = self.engine.llm_engine.engine_core
-        # in a process of vLLM's own, which an environment variable can ask for, nobody steps it but itself
+        # if vLLM runs in a process of its own, by an environment variable, this process cannot step it
         self.room = settings.max_sequences if hasattr(core, "engine_core") else 0
         self.engine.llm_engine.set_weight_version(str(self.version))
 
     def each(self, asks: Sequence[Ask], drawing: Drawing) -> list[Generated]:
-        """See `Engine.each`. A prompt that several ask with is read once: its prefix is cached."""
+        """See `Engine.each`. A prompt of several asks is read once: its prefix is cached."""
         check_ids(prompts_of(asks), self.vocabulary, self.longest)
         outputs = self._answers([ask.prompt for ask in asks], [self._parameters(ask, drawing) for ask in asks])
         return [_generated(output.outputs[0]) for output in outputs]
@@ -232,7 +232,7 @@ class VllmEngine(Engine):
         return scores
 
     def _parameters(self, ask: Ask, drawing: Drawing) -> Any:
-        """What vLLM is told of an ask beside its prompt."""
+        """Return vLLM's sampling parameters of an ask."""
         from vllm import SamplingParams
 
         return SamplingParams(
@@ -245,11 +245,12 @@ class VllmEngine(Engine):
             flat_logprobs=True,
             detokenize=False,
             stop_token_ids=[*self.ends, *ask.stops],
-            ignore_eos=True,  # beside these: what a config in the folder names too is among them where it counts
+            ignore_eos=True,  # the stop tokens above include those of the folder's config where they count
         )
 
     def _answers(self, prompts: Sequence[Sequence[int]], parameters: Sequence[Any]) -> list[Any]:
-        """vLLM's outputs, [prompts]. Its own loop runs until nothing is left, so it is for when nothing is served."""
+        """Return vLLM's outputs, [prompts]. Its own loop ends when nothing is left, so it is only used if nothing is
+        served."""
         from vllm import TokensPrompt
 
         if self.requests.under_way:
@@ -262,7 +263,7 @@ class VllmEngine(Engine):
         """See `Engine.load`. Weights of another dtype are rounded to the engine's.
 
         Raises:
-            RuntimeError: vLLM kept its prefix cache, which holds what the old weights made.
+            RuntimeError: vLLM kept its prefix cache, which holds values of the old weights.
         """
         serving = self.requests.under_way
         if serving:
@@ -271,7 +272,7 @@ class VllmEngine(Engine):
             self.engine.wake_up(tags=["weights"])
         self.engine.collective_rpc("reload_weights", kwargs={"weights_iterator": list(weights)})
         if self.asleep:
-            self.engine.wake_up(tags=["kv_cache"])  # last: the old room for weights that are read in is free by now
+            self.engine.wake_up(tags=["kv_cache"])  # last: the memory of the old weights is free only now
             self.asleep = False
         if not serving and not self.engine.reset_prefix_cache():
             raise RuntimeError("vLLM did not forget the prefixes of the old weights")
@@ -285,7 +286,7 @@ class VllmEngine(Engine):
             self.asleep = True
 
     def close(self) -> None:
-        """See `Engine.close`. Shut down by name: else it happens when the last reference goes, in another's time."""
+        """See `Engine.close`. The core is shut down explicitly, not at the release of the last reference."""
         self.engine.llm_engine.engine_core.shutdown()
         del self.engine, self.requests
         gc.collect()
@@ -294,7 +295,7 @@ class VllmEngine(Engine):
 
 
 def _generated(completion: Any) -> Generated:
-    """The values are numbers of float32 that vLLM made Python's: float32 holds them to the last bit."""
+    """Return vLLM's completion as `Generated`. Its log-probs are float32 values as Python floats: float32 is exact."""
     tokens, table = tuple(completion.token_ids), completion.logprobs
     log_probs = None if table is None else torch.tensor(table.logprobs, dtype=torch.float32)
     assert log_probs is None or len(tokens) == len(log_probs), "one log-prob a token"
@@ -302,5 +303,5 @@ def _generated(completion: Any) -> Generated:
 
 
 def _versions(completion: Any) -> Versions:
-    """Whose a completion's tokens are: vLLM labels each by the weights that it had when the token was drawn."""
+    """Return the weights that drew a completion's tokens: vLLM labels each with its weight version at that time."""
     return tuple((span.start, int(span.version)) for span in completion.weight_versions)

@@ -1,6 +1,6 @@
-"""vLLM's own C++ norms, on the CPU too: there it has them compiled and calls eight small torch operations instead.
+"""vLLM's own C++ norms, on the CPU too: vLLM has them compiled there, but calls eight small torch operations instead.
 
-At a decode step of a small model calling operations is much of the work. Registered through vLLM's list of kernels
+At a decode step of a small model, calling operations is much of the work. Registered through vLLM's list of kernels
 for an operation (`ir.ops.*.register_impl`), they took 15 % off the processor time of generating 64 completions of 64
 tokens (Llama 256x4, bf16, one core: 0.69 to 0.59 s, alternating in one process) and 6 % off that of 256 completions.
 """
@@ -14,11 +14,11 @@ from torch import Tensor
 
 PROVIDER = "cpu_c"
 LANES = 32
-"""The kernels go through a row by vectors; rows that are no multiple of this many numbers are left to torch."""
+"""Numbers per vector of the kernels; rows whose length is not a multiple of it are left to torch."""
 
 
 def norm_options() -> dict[str, Any]:
-    """Options of `vllm.LLM` that put the C++ norms first; none where vLLM does not run on a CPU or lacks them."""
+    """Return options of `vllm.LLM` that put the C++ norms first; empty if vLLM does not run on a CPU or lacks them."""
     from vllm import ir
     from vllm.platforms import current_platform
 
@@ -34,7 +34,7 @@ def norm_options() -> dict[str, Any]:
 
 
 def rms_norm(x: Tensor, weight: Tensor | None, epsilon: float, variance_size: int | None = None) -> Tensor:
-    """x / rms(x) * weight over the last dimension, [..., hidden]."""
+    """Compute x / rms(x) * weight over the last dimension, [..., hidden]."""
     x = x.contiguous()
     out = torch.empty_like(x)
     torch.ops._C.rms_norm(out, x, weight, epsilon)
@@ -44,7 +44,7 @@ def rms_norm(x: Tensor, weight: Tensor | None, epsilon: float, variance_size: in
 def fused_add_rms_norm(
     x: Tensor, x_residual: Tensor, weight: Tensor | None, epsilon: float, variance_size: int | None = None
 ) -> tuple[Tensor, Tensor]:
-    """The norm of x + residual, and the sum, written into the two arguments, [..., hidden] each."""
+    """Write the norm of x + residual, and the sum, into the two arguments, [..., hidden] each, and return them."""
     torch.ops._C.fused_add_rms_norm(x, x_residual, weight, epsilon)
     return x, x_residual
 

@@ -1,8 +1,8 @@
-"""Requests that stay in vLLM's engine from call to call, and go on with new weights.
+"""Requests that stay in vLLM's engine from call to call, and continue with new weights.
 
-What vLLM's asynchronous engine calls `pause_generation(mode="keep")`, weights, `resume_generation()` is here one thread
-that steps the engine, and weights between two steps. vLLM will not forget its cache of prefixes while requests read
-it: those that begin with other weights have another salt, and find nothing of it.
+vLLM's asynchronous engine uses `pause_generation(mode="keep")`, weights, `resume_generation()`. Here, one thread steps
+the engine, and loads weights between two steps. vLLM does not clear its prefix cache while requests read it, so
+requests that start with other weights get another salt, which finds no old entries.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 
 class Requests:
-    """What is under way in an engine that lives in this process.
+    """Requests in progress in an engine of this process.
 
     Args:
         engine: vLLM's `LLM`.
@@ -27,11 +27,11 @@ class Requests:
 
     @property
     def under_way(self) -> bool:
-        """Whether a request has not ended, or is not fetched."""
+        """Whether a request is unfinished, or finished and not fetched."""
         return bool(self._under_way or self._ended)
 
     def add(self, asked: Mapping[str, tuple[Sequence[int], Any]]) -> None:
-        """Begin requests: by name, the tokens of the prompt and vLLM's parameters."""
+        """Start requests: by name, the tokens of the prompt and vLLM's parameters."""
         from vllm.inputs import tokens_input
         from vllm.sampling_params import RequestOutputKind
 
@@ -42,7 +42,7 @@ class Requests:
             self._under_way.add(name)
 
     def drop(self, names: Collection[str]) -> None:
-        """Let go of requests, under way or not."""
+        """Remove requests, in progress or not."""
         if going := [name for name in names if name in self._under_way]:
             self._engine.abort_request(going)
             self._under_way -= set(going)
@@ -50,21 +50,21 @@ class Requests:
             self._ended.pop(name, None)
 
     def step(self) -> None:
-        """One token more for each."""
+        """Generate one token for each request."""
         for output in self._engine.step():
             if output.finished and output.request_id in self._under_way:
                 self._under_way.remove(output.request_id)
                 self._ended[output.request_id] = output
 
     def fetch(self, prefix: str = "") -> dict[str, Any]:
-        """vLLM's outputs of the requests that have ended, by those of their names that begin so; each comes once."""
+        """Return vLLM's outputs of the finished requests whose names begin with `prefix`; each is returned once."""
         ended = {name: output for name, output in self._ended.items() if name.startswith(prefix)}
         for name in ended:
             del self._ended[name]
         return ended
 
     def answers(self, prompts: Sequence[Sequence[int]], parameters: Sequence[Any]) -> list[Any]:
-        """vLLM's outputs of other requests beside these, which go on meanwhile, [prompts]."""
+        """Return vLLM's outputs of other requests, [prompts], while the requests in progress continue."""
         self._asked += 1
         prefix = f"beside {self._asked} "
         names = [f"{prefix}{number}" for number in range(len(prompts))]
@@ -75,7 +75,7 @@ class Requests:
         return [outputs[name] for name in names]
 
     def between_weights(self) -> None:
-        """Nothing of what is under way is being computed any more: weights may change. They begin another salt."""
+        """Prepare for new weights: finish the batches in progress, and start another salt."""
         core = self._engine.engine_core.engine_core
         if core.batch_queue is not None:  # a batch may be ahead of those that were fetched
             from vllm.v1.core.sched.interface import PauseState

@@ -1,4 +1,4 @@
-"""A tokenizer and the weights beside it must mean the same tokens: checked before an engine starts."""
+"""Check that a tokenizer and the weights next to it have the same tokens, before an engine starts."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from models.policy.folder import check_model_folder, refuse_untrusted
 
 
 def read_config(folder: Path, *, trust_remote_code: bool = False) -> Any:
-    """The text model's part of a model folder's config.
+    """Return the text model's part of a model folder's config.
 
     Raises:
-        UserError: the folder is no model folder, or its config cannot be read.
+        UserError: the folder is not a model folder, or its config cannot be read.
     """
     from transformers import AutoConfig
 
@@ -28,10 +28,10 @@ def read_config(folder: Path, *, trust_remote_code: bool = False) -> Any:
 
 
 def check_vocabulary(folder: Path, *, trust_remote_code: bool = False) -> None:
-    """Make sure that no token of the tokenizer beside the weights lacks an embedding; no tokenizer, no check.
+    """Check that every token of the tokenizer next to the weights has an embedding; skipped without a tokenizer.
 
     Raises:
-        UserError: the tokenizer has more tokens than the model, or the folder is no model folder.
+        UserError: the tokenizer has more tokens than the model, or the folder is not a model folder.
     """
     rows = int(read_config(folder, trust_remote_code=trust_remote_code).vocab_size)
     if not (folder / "tokenizer_config.json").is_file():

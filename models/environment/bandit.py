@@ -1,12 +1,12 @@
-"""A bandit with Bernoulli arms: the policy names an arm by its letter and reads whether it gave one or nothing.
+"""A bandit with Bernoulli arms: the policy names an arm by its letter and reads whether it paid one or nothing.
 
     b        1
     a        0
 
-The task of BanditBench (EVOLvE, paper 52, arXiv 2410.06238) without contexts. What the arms are worth stands in the
-problem's answer, as `models.episodes.arms` says, and is never shown. The same pull of the same episode gives the same
-whatever was pulled before, and two arms give independently. The goal is reached where at least half of the second half
-of the pulls were of a best arm.
+The task of BanditBench (EVOLvE, paper 52, arXiv 2410.06238) without contexts. The problem's answer holds the mean
+rewards of the arms (see `models.episodes.arms`), and they are never shown. The same pull of the same episode pays the
+same regardless of earlier pulls, and two arms pay independently. The goal is reached if at least half of the second
+half of the pulls were of a best arm.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from models.parts import part
 
 @part("bandit")
 class Bandit(Environment):
-    """Arms that give one or nothing."""
+    """Arms that pay one or nothing."""
 
     needs_answers = True
     pulls: Positive = 10
-    """Of an episode."""
+    """Pulls of an episode."""
 
     def open(self, problem: Problem) -> Opened:
-        """An episode with the arms of `problem`."""
+        """Open an episode with the arms of `problem`."""
         return _Pulls(means_of(problem), self.pulls)
 
 

@@ -1,9 +1,9 @@
-"""A call of a tool, by its name and with named values, as the words ask for; a wrong one hears what is wrong.
+"""A call of a tool, by its name and with named values, as the prompt requests; a wrong one is answered with its error.
 
     up at 7      {"name":"wake","arguments":{}} | error: missing parameter | {"name":"wake","arguments":{"hour":"7"}}
 
-Nothing is run: a call is held against the expected one, which stands in the problem's answer with all tools that there
-are. The errors are those of `models.episodes.named_calls`; none of them says what would have been right.
+No tool is run: a call is compared with the expected one, which the problem's answer holds together with all available
+tools. The errors are those of `models.episodes.named_calls`; none of them reveals the right call.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from models.parts import part
 
 @part("calls")
 class Calls(Environment):
-    """Which tool, with which values?"""
+    """A choice of the right tool with the right values."""
 
     needs_answers = True
     tries: Positive = 1
     """Calls that the policy may try; a turn is one."""
 
     def open(self, problem: Problem) -> Opened:
-        """An episode about one problem, whose answer is `{"tools": {...}, "name": ..., "arguments": {...}}`."""
+        """Open an episode about one problem, whose answer is `{"tools": {...}, "name": ..., "arguments": {...}}`."""
         return _Calling(hidden(problem, Expected, self.name), self.tries)
 
 

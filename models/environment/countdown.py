@@ -2,8 +2,8 @@
 
     3 5 8 -> 64        3*8+5 | 29 | (3+5)*8
 
-With several tries a miss is answered by what the expression is worth, and an expression that breaks the rules by why.
-Values are exact fractions; what the policy claims behind an equals sign counts for nothing.
+With several tries a miss is answered with the value of the expression, and an expression that breaks the rules with the
+reason. Values are exact fractions; text after an equals sign is ignored.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ class Target(Hidden):
 
 @part("countdown")
 class Countdown(Environment):
-    """An expression of given numbers that is worth another."""
+    """An expression of given numbers with a given value."""
 
     needs_answers = True
     tries: Positive = 3
     """Expressions that the policy may try; a turn is one."""
 
     def open(self, problem: Problem) -> Opened:
-        """An episode about one problem, whose answer is `{"numbers": [...], "target": ...}`."""
+        """Open an episode about one problem, whose answer is `{"numbers": [...], "target": ...}`."""
         return _Counting(hidden(problem, Target, self.name), self.tries)
 
 

@@ -1,11 +1,11 @@
-"""A wrong program is explained and then written anew, and each has a worth of its own (self-debugging; paper 87).
+"""A wrong program is explained and then written again, and each has a reward of its own (self-debugging; paper 87).
 
     a function in words, and a program      turn 1: what is wrong with it       reward: likeness to the answer
     fix:                                    turn 2: the program as it is right  reward: 1 where it passes
 
-The problem's answer is an explanation, its tests are those of the program, which runs in the sandbox. What is paid for
-the second turn does not depend on the first but through what the policy reads: an advantage that counts a turn's own
-reward (`turn_returns` with gamma 0) keeps a lucky repair from paying for a wrong explanation.
+The problem's answer is an explanation; its tests are those of the program, which runs in the sandbox. The reward of the
+second turn depends on the first only through what the policy reads: an advantage that counts a turn's own reward
+(`turn_returns` with gamma 0) keeps a lucky repair from rewarding a wrong explanation.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ class ExplainedRepair(Environment):
 
     needs_answers = True
     says: str = "fix:"
-    """What the policy reads behind its explanation."""
+    """Text that the policy reads after its explanation."""
     metric: Metric = "rouge_l"
-    """How an explanation is held against the problem's."""
+    """Metric that compares an explanation with the problem's."""
     sandbox: SandboxSettings = field(default_factory=SandboxSettings)
-    """What a program may use."""
+    """Limits of the sandbox in which programs run."""
 
     def try_out(self) -> None:
-        """Raise a UserError where this machine cannot hold a program."""
+        """Raise a UserError if this machine cannot run programs in the sandbox."""
         UnitTests(sandbox=self.sandbox).try_out()
 
     def open(self, problem: Problem) -> Opened:
-        """An episode about a problem that has tests.
+        """Open an episode about a problem that has tests.
 
         Raises:
             UserError: it has none.
@@ -51,7 +51,7 @@ class ExplainedRepair(Environment):
 
 class _Repair:
     def __init__(self, problem: Problem, settings: ExplainedRepair) -> None:
-        # A repair is a program by itself, and does not go on where the prompt ends.
+        # A repair is a complete program and does not continue the prompt.
         self._problem, self._settings = replace(problem, prompt=""), settings
         self._tests = UnitTests(sandbox=settings.sandbox)
         self._explained = False

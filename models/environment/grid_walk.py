@@ -1,16 +1,16 @@
-"""A walk over a text grid: one move a turn, walls, a goal.
+"""A walk over a text grid: one move per turn, walls, a goal.
 
-    A.#.        r | b1 | d | b2 | d | b3 | ...          what is heard is the cell, as in chess
+    A.#.        r | b1 | d | b2 | d | b3 | ...          the environment answers with the cell, as in chess
     ..#.
     ...G
 
-The last word of a turn is the move (u, d, l, r, or the whole words), so that thoughts may stand before it. The cell is
-the turn's state, by which `anchored` compares turns. Reaching the goal earns 1; a turn may earn more, decided by rule:
+The last word of a turn is the move (u, d, l, r, or the whole words), so thoughts may precede it. The cell is the turn's
+state, by which `anchored` compares turns. Reaching the goal earns 1; a turn may earn more by these rules:
 
-    progress     what the way to the goal has become shorter, over its length at the start
+    progress     the decrease of the distance to the goal, over the distance at the start
     best_move    the move begins a shortest way (rule-verified actions, Think in Games, paper 251)
 
-What is heard may hold more than the cell: affordances and a memory of actions that worked, as in "Knowledge-enhanced
+The answer may hold more than the cell: affordances and a memory of actions that worked, as in "Knowledge-enhanced
 Agents for Interactive Text Games" (paper 36).
 """
 
@@ -33,7 +33,7 @@ class Map(Hidden):
     """The answer of a problem."""
 
     grid: tuple[str, ...]
-    """Its rows, walls included, whether or not the prompt shows them."""
+    """Rows of the grid, walls included, whether or not the prompt shows them."""
 
 
 @part("grid_walk")
@@ -42,19 +42,19 @@ class GridWalk(Environment):
 
     needs_answers = True
     progress: NonNegativeFloat = 0.0
-    """What the whole way is worth, paid move by move; a move away costs as much as it had earned."""
+    """Reward of the whole way, paid move by move; a move away costs as much as it had earned."""
     best_move: NonNegativeFloat = 0.0
-    """What a move earns that begins a shortest way."""
+    """Reward of a move that begins a shortest way."""
     step_cost: NonNegativeFloat = 0.0
-    """What a move costs."""
+    """Cost of a move."""
     tells: Literal["cell", "notes"] = "cell"
-    """What is heard: the cell; or notes: beside it the moves that are possible from there (affordances) and, behind a
-    sign, those that have led here (memory of what worked), such as `b2 dr <rd`."""
+    """Answer to a move. cell: the cell; notes: the cell with the moves that are possible from there (affordances) and,
+    after a sign, those that have led there (memory of what worked), such as `b2 dr <rd`."""
     thoughts: tuple[Annotated[str, Field(pattern="^[a-z]+$")], ...] = ()
-    """Functions that the policy is asked for before each move, by name; such a turn moves nothing and is no move."""
+    """Names of the functions that are requested before each move, one turn each; such a turn does not move."""
 
     def open(self, problem: Problem) -> Opened:
-        """An episode about one problem, whose answer is `{"grid": ["A.#", "..G"]}`."""
+        """Open an episode about one problem, whose answer is `{"grid": ["A.#", "..G"]}`."""
         known = hidden(problem, Map, self.name)
         try:
             grid = Grid(known.grid)

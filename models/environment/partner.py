@@ -1,14 +1,15 @@
 """A frozen model plays the other side: a simulated user, a speaker, a worker or an actor.
 
     consult    the policy asks, the partner answers for a patient           (ProMed, paper 239)
-    direct     the policy says what is to be done, the partner does it      (RLAP 14, OWL 185, EPO 301, PPDPP 349)
+    direct     the policy gives orders, the partner carries them out        (RLAP 14, OWL 185, EPO 301, PPDPP 349)
     brief      the policy writes what the partner is to know                (RLAdapter, paper 46)
-    comfort    the partner speaks for somebody with a mood that follows a rule    (RLVER, paper 267)
+    comfort    the partner plays a user with a mood that follows a rule     (RLVER, paper 267)
 
-The partner is the policy that the run began with, or a model folder. Its weights stay as they are and its words are not
-trained on: they are none of the policy's tokens, or stand there as what the environment said. It reads the problem's
-prompt and, behind it, what the scene gives it, and nothing of what was before. Both are drawn in waves. Which patient
-it is, or how somebody feels, is chance of the problem: the episodes of a group meet the same, held-out problems others.
+The partner is the policy that the run began with, or a model folder. Its weights are frozen and its words are not
+trained on: they are not tokens of the policy, or only appear there as the environment's answers. It reads the problem's
+prompt, followed by the text of the scene, without any earlier history. The turns of both are drawn in waves. The
+patient, or the user's feelings, are drawn with the problem's prompt as seed: the episodes of a group share them, and
+held-out problems have others.
 """
 
 from __future__ import annotations
@@ -31,18 +32,18 @@ from models.recipe_paths import ContentPath
 
 @part("partner")
 class Partner(Environment):
-    """A model that stays as it is, in a scene with the policy."""
+    """A frozen model, in a scene with the policy."""
 
     several = True
     asks_frozen = True
     scene: Literal["consult", "direct", "brief", "comfort"] = "consult"
-    """What is played."""
+    """The scene that is played."""
     model: ContentPath = ""
     """Model folder of the partner; empty: the policy that the run began with."""
     gain: NonNegativeFloat = 1.0
-    """What a nat is worth that a question, or a check, gained (consult, direct)."""
+    """Reward per nat that a question, or a check, gained (consult, direct)."""
     cost: NonNegativeFloat = 0.05
-    """What a check costs (direct)."""
+    """Cost of a check (direct)."""
 
     @property
     def frozen(self) -> Path | None:
@@ -50,17 +51,17 @@ class Partner(Environment):
         return Path(self.model) if self.model else None
 
     def beside(self, partner: Path) -> Partner:
-        """The scene with the model of a folder."""
+        """Return the scene with the model of a folder."""
         return replace(self, model=str(partner))
 
     def seats(self, problem: Problem) -> Sequence[Seat]:
-        """The policy's and the partner's."""
+        """Return the seats of the policy and the partner."""
         shared = _Playing(self._scene(), Random(problem.prompt))
         partner = Seat(_Side(shared, "partner"), "frozen", learns=False, prompt=problem.prompt, forgets=True)
         return Seat(_Side(shared, "policy")), partner
 
     def open(self, problem: Problem) -> _Side:  # type: ignore[override]
-        """The policy cannot play alone.
+        """Raise an error, because the policy cannot play alone.
 
         Raises:
             UserError: always.
@@ -76,7 +77,7 @@ class Partner(Environment):
 
 
 class _Playing:
-    """A scene as it stands, for both sides."""
+    """The current state of a scene, shared by both sides."""
 
     def __init__(self, scene: Scene, chance: Random) -> None:
         self.scene = scene
@@ -84,7 +85,7 @@ class _Playing:
 
 
 class _Side:
-    """The scene from one side."""
+    """The view of a scene from one side."""
 
     def __init__(self, playing: _Playing, who: Who) -> None:
         self._playing, self._who = playing, who

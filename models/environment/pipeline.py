@@ -1,11 +1,11 @@
-"""A plan of small models, carried out one after the other; what comes out is held against what was wanted.
+"""A plan of small models, carried out one after the other; its result is compared with the expected one.
 
     prompt   shifted then dotted: s.j.w.f.s
     turn     undot shift                            the plan: names with spaces between
-    reward   similarity of what comes out and the problem's answer
+    reward   similarity of the result and the problem's answer
 
-The reward is the metric of the task's result and not whether the plan is a known one (OpenAGI, paper 184, arXiv
-2304.04370: reinforcement learning from task feedback). A name that is no model's gives nothing.
+The reward is the metric of the task's result, not whether the plan is a known one (OpenAGI, paper 184, arXiv
+2304.04370: reinforcement learning from task feedback). A plan with an unknown name earns nothing.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from models.parts import part
 
 @part("pipeline")
 class Pipeline(Environment):
-    """Carries out a plan on the word behind the prompt's colon."""
+    """A plan of models, applied to the word after the prompt's colon."""
 
     needs_answers = True
     longest: Positive = 8
-    """Models of a plan; a longer one is worth nothing."""
+    """Maximum number of models in a plan; a longer one earns nothing."""
 
     def open(self, problem: Problem) -> Opened:
-        """An episode about one damaged word."""
+        """Open an episode about one damaged word."""
         return _Carried(problem, self.longest)
 
 
@@ -50,7 +50,7 @@ class _Carried:
 
 
 def carried_out(plan: list[str], word: str, longest: int) -> str | None:
-    """What the models of a plan make of a word, one after the other; None where it is no plan."""
+    """Apply the models of a plan to a word, one after the other. Returns the result; None if the plan is invalid."""
     if not plan or len(plan) > longest or any(name not in REPAIRS for name in plan):
         return None
     for name in plan:

@@ -3,12 +3,12 @@
     prompt     How many legs are there in total if you have 2 sheep? Give a number.
     turn       #### 8
 
-A problem's answer is `{"set": "leg_counting", "seed": 1, "settings": {}}`. Where its prompt does not hold the question,
-the environment asks it first. The set scores the answer: what is behind the answer's sign, or else the whole turn. The
-package is an extra: reasoning-gym.lock.
+A problem's answer is `{"set": "leg_counting", "seed": 1, "settings": {}}`. If its prompt does not hold the question,
+the environment asks it first. The set scores the text after the answer's sign, or else the whole turn. The package is
+an extra: reasoning-gym.lock.
 
-Some sets score by evaluating what they are given. The policy writes that, and it is run nowhere but in the sandbox: a
-set in whose code anything is evaluated is refused.
+Some sets evaluate the text that they score. That text is the policy's, and must not be run outside the sandbox: a set
+whose code evaluates anything is refused.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from models.text.answers import extract_answer
 from models.text.marked_answers import without_reasoning
 
 _EVALUATES = re.compile(r"\b(eval|exec|compile|parse_expr|sympify|__import__)\(|\bsympy\b|\bpickle\b")
-"""sympy evaluates any text that it is given for an expression."""
+"""Calls that evaluate text; sympy evaluates any text that it is given as an expression."""
 
 
 class Drawn(Hidden):
@@ -40,7 +40,7 @@ class Drawn(Hidden):
     set: str
     seed: int
     settings: Mapping[str, Any] = {}
-    """Of the set, as Reasoning Gym has them; none are its defaults."""
+    """Settings of the set, as in Reasoning Gym; empty: its defaults."""
 
 
 @part("reasoning_gym")
@@ -50,10 +50,10 @@ class ReasoningGym(Environment):
     needs_answers = True
 
     def open(self, problem: Problem) -> Opened:
-        """An episode about one problem.
+        """Open an episode about one problem.
 
         Raises:
-            UserError: the package is not installed, there is no such set, or it evaluates what it scores.
+            UserError: the package is not installed, the set does not exist, or it evaluates what it scores.
         """
         extra("reasoning_gym")
         known = hidden(problem, Drawn, self.name)

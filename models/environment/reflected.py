@@ -1,12 +1,12 @@
-"""Two trials of a frozen actor, and between them the policy says what to do otherwise (Retroformer; paper 50).
+"""Two trials of a frozen actor, and between them a reflection by the policy (Retroformer; paper 50).
 
     actor       problem | turns of the first trial                       return R1
     policy      problem | what the actor said and heard | reflection     reward R2 - R1
     actor       problem | reflection | turns of the second trial         return R2
 
-The actor calls tools, as in `tools`; it is a model that stays as it is, the policy that the run began with, and nothing
-of what it says is trained on. The policy is worth what its words change: a reflection after which the actor succeeds
-where it failed earns 1, one that spoils what went well costs 1. An episode is solved where the second trial is.
+The actor calls tools, as in `tools`. It is a frozen model, the policy that the run began with, and its words are not
+trained on. The policy's reward is the change that its words cause: a reflection after which the actor succeeds after a
+failure earns 1, one that spoils a success costs 1. An episode is solved if the second trial is.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Reflected(Tools):
     """Turns of the actor in a trial."""
 
     def seats(self, problem: Problem) -> Sequence[Seat]:
-        """The policy, and the actor in both trials."""
+        """Return the seats of the policy, and of the actor in both trials."""
         first, second = (
             _Trial(self.open(problem), problem, self.trial_turns),
             _Trial(self.open(problem), problem, self.trial_turns, begins=False),
@@ -43,7 +43,7 @@ class Reflected(Tools):
 
 
 class _Trial:
-    """A trial of the actor, as it sees it."""
+    """A trial of the actor, as the actor sees it."""
 
     def __init__(self, inner: Opened, problem: Problem, longest: int, begins: bool = True) -> None:
         self._inner, self._answer, self._longest = inner, problem.answer, longest
@@ -54,7 +54,7 @@ class _Trial:
 
     @property
     def earned(self) -> float:
-        """The trial's return: one where it ended in the answer."""
+        """Return of the trial: one if it ended in the right answer, else zero."""
         return float(is_right("\n".join(turn.said for turn in self.turns), self._answer, finished=self.over))
 
     def reset(self, seed: int) -> tuple[str, Info]:

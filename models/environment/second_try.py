@@ -1,9 +1,9 @@
-"""The policy answers, is asked to look at its answer again, and answers anew; nobody says whether it was right.
+"""The policy answers, is asked to check its answer, and answers again, without feedback on whether it was right.
 
     #### 97        check:        #### 107
 
-The two attempts of SCoRe (paper 121, arXiv 2409.12917). A turn is worth one where it states the problem's answer, and
-the goal is that the last one does.
+The two attempts of SCoRe (paper 121, arXiv 2409.12917). The reward of a turn is one if it states the problem's answer,
+and the goal is that the last one does.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ class SecondTry(Environment):
     attempts: Annotated[int, Field(ge=2, le=100)] = 2
     """Turns of an episode."""
     says: str = "check:"
-    """What the policy reads behind every attempt but the last."""
+    """Text that the policy reads after every attempt but the last."""
 
     def open(self, problem: Problem) -> Opened:
-        """An episode about one problem; every problem has an answer."""
+        """Open an episode about one problem; every problem has an answer."""
         return _Attempts(problem.answer, self)
 
 

@@ -1,4 +1,4 @@
-"""A shop with a database: search, look, add, buy, so that what is bought is what was asked for (after WebShop).
+"""A shop with a database: search, look, add, buy, so that the purchase meets the request (after WebShop).
 
     shop 412: red hat < 20
     search hat | 2 $14, 5 $9 | look 2 | blue hat $14 | look 5 | red hat $9 | add 5 | cart 5 | buy
@@ -11,10 +11,10 @@ The last line of a turn is one command:
     drop NUMBER    out of it
     buy            ends the episode
 
-The catalogue is SQLite in memory and stands in the problem's answer; commands are parsed here, and no word of them
-becomes SQL (`models.episodes.shelves`). Only one item that meets all that was asked for reaches the goal; what the
-purchase earns is a setting. `by_rank` is a hierarchy with partial credit, in which what is harder to meet counts for
-more, so that what most items have anyway earns next to nothing (Shop-R1, paper 260).
+The catalogue is SQLite in memory, built from the problem's answer; commands are parsed here, and no word of them
+becomes SQL (`models.episodes.shelves`). The goal is reached only with a single item that meets all demands; a setting
+defines the reward of the purchase. `by_rank` is a hierarchy with partial credit, in which demands that are harder to
+meet have more weight, so that demands that most items meet earn almost nothing (Shop-R1, paper 260).
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ class Wanted(Hidden):
     """Kind, colour and price of each, numbered from 1."""
     kind: str
     colour: str = ""
-    """Empty: any."""
+    """Demanded colour; empty: any."""
     under: int = 0
-    """The price must lie below it; 0: any price."""
+    """The price must be below it; 0: any price."""
 
     def met(self, item: Item) -> list[tuple[bool, float]]:
-        """Of each thing that is asked for, in order of the hierarchy: whether `item` meets it, and how hard it is to
-        meet: -log2 of the share of the catalogue that does, in bits."""
+        """Return, for each demand in order of the hierarchy, whether `item` meets it, and how hard it is to meet: -log2
+        of the share of the catalogue that does, in bits."""
         others = [self._holds(Item(*other)) for other in self.items]
         shares = [sum(column) / len(others) for column in zip(*others, strict=True)]
         bits = [-math.log2(share) if share else 0.0 for share in shares]
@@ -63,14 +63,15 @@ class Shop(Environment):
 
     needs_answers = True
     shown: Positive = 4
-    """Most items that a search lists."""
+    """Maximum number of items that a search lists."""
     pays: Literal["all", "share", "by_rank"] = "all"
-    """What a purchase earns. all: 1 where it is what was asked for; share: the share of the demands that it meets;
-    by_rank: the demands that it meets before the first that it does not, each weighted by how hard it is to meet, over
-    the weight of all."""
+    """Reward of a purchase. all: 1 if it meets all demands; share: the share of the demands that it meets; by_rank: the
+    demands that it meets before the first that it does not, each weighted by how hard it is to meet, over the weight of
+    all."""
 
     def open(self, problem: Problem) -> Opened:
-        """An episode about one problem, whose answer is `{"items": [["hat", "red", 9], ...], "kind": "hat", ...}`."""
+        """Open an episode about one problem, whose answer is `{"items": [["hat", "red", 9], ...], "kind": "hat",
+        ...}`."""
         return _Shopping(self, hidden(problem, Wanted, self.name))
 
     def _earned(self, wanted: Wanted, item: Item) -> float:

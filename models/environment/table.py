@@ -1,14 +1,14 @@
-"""A table where games of several seats are played, by the policy against itself or against somebody who does not learn.
+"""A table for games of several seats, played by the policy against itself or against players that do not learn.
 
     opening    what the seat was dealt, and what was played before it had a turn     second jack bet
     turn       an action of the game                                                 call
     heard      what the others played since                                          check
 
-Every seat reads its own view alone: what others were dealt is in none of its tokens. In self-play all seats are the
-policy's, and each is a rollout of its own; against others the policy's seat is drawn anew for every game. A turn that
-is no action ends the game: it costs the seat the worst that the game has, which the others share. What was won stands
-at a seat's last turn, and its states are the game's information sets. A problem whose answer is a deal has that deal,
-any other has one by chance.
+Every seat reads its own view alone: the deals of the others are in none of its tokens. In self-play all seats are the
+policy's, and each is a rollout of its own; against others the policy's seat is drawn again for every game. A turn that
+is not an action ends the game: its seat gets the worst outcome of the game, and the others share the corresponding
+gain. The outcome is the reward of a seat's last turn, and its states are the game's information sets. A problem whose
+answer is a deal has that deal, any other has a random one.
 """
 
 from __future__ import annotations
@@ -31,25 +31,24 @@ from models.recipe_paths import ContentPath
 
 Others = Literal["policy", "frozen", "uniform", "solved"]
 ROUNDS = 1000
-"""Of regret matching, for the strategy `solved`."""
+"""Rounds of regret matching, for the strategy `solved`."""
 
 
 @part("table")
 class Table(Environment):
-    """A game that several play."""
+    """A game for several seats."""
 
     game: Literal["kuhn_poker", "tic_tac_toe", "mole"] = "kuhn_poker"
-    """Which."""
+    """Name of the game."""
     others: Others = "policy"
-    """Who plays the other seats. policy: the policy itself, which learns at every seat. frozen: the policy that the run
-    began with. uniform: any action, all alike. solved: the average strategy of regret matching."""
+    """Player of the other seats. policy: the policy itself, which learns at every seat. frozen: the policy that the run
+    began with. uniform: all actions with equal probability. solved: the average strategy of regret matching."""
     measured_against: Literal["frozen", "uniform", "solved"] = "uniform"
-    """Who plays the other seats in evaluations; a game counts as solved where the policy wins."""
+    """Player of the other seats in evaluations; a game counts as solved if the policy wins."""
     free: bool = False
-    """Whether a turn is the action that it names, whatever else it says, where it names one alone; false: it is the
-    action to the letter."""
+    """Whether a turn may contain other words, if it names exactly one action; false: it must equal the action."""
     model: ContentPath = ""
-    """Model folder of whom `frozen` means; empty: the policy that the run began with."""
+    """Model folder of the player `frozen`; empty: the policy that the run began with."""
 
     @property
     def several(self) -> bool:
@@ -58,17 +57,17 @@ class Table(Environment):
 
     @property
     def learning(self) -> int:
-        """All seats in self-play."""
+        """All seats in self-play, else one."""
         return GAMES[self.game].seats if self.others == "policy" else 1
 
     @property
     def asks_frozen(self) -> bool:
-        """Whether the policy that the run began with plays, in training or in evaluations."""
+        """Whether a frozen model plays, in training or in evaluations."""
         return "frozen" in (self.others, self.measured_against)
 
     @property
     def measured(self) -> Table:
-        """The policy against those that it is measured against."""
+        """The policy against the player of `measured_against`."""
         return replace(self, others=self.measured_against)
 
     @property
@@ -77,11 +76,11 @@ class Table(Environment):
         return Path(self.model) if self.model else None
 
     def beside(self, partner: Path) -> Table:
-        """The policy against the model of a folder."""
+        """Return the table with the model of a folder as the opponent."""
         return replace(self, others="frozen", measured_against="frozen", model=str(partner))
 
     def seats(self, problem: Problem) -> Sequence[Seat]:
-        """The game's seats that models play; every problem is a game of its own."""
+        """Return the game's seats that models play; every problem is a game of its own."""
         game = GAMES[self.game]
         if self.others == "policy":
             shared = _Played(self, problem.answer)
@@ -95,10 +94,10 @@ class Table(Environment):
         ]
 
     def open(self, problem: Problem) -> _View:  # type: ignore[override]
-        """The view from a single seat.
+        """Open the view from a single seat.
 
         Raises:
-            UserError: several are played by models.
+            UserError: models play several seats.
         """
         (seat, *rest) = self.seats(problem)
         if rest:
@@ -109,12 +108,12 @@ class Table(Environment):
 
 @lru_cache(maxsize=4)
 def fixed_strategy(game: str, name: str) -> Profile:
-    """A strategy that does not learn, for each seat."""
+    """Return a strategy that does not learn, for each seat."""
     return uniform(GAMES[game]) if name == "uniform" else regret_matching(GAMES[game], ROUNDS)
 
 
 class _Played:
-    """A game as it stands, for all of its seats."""
+    """The current state of a game, shared by all of its seats."""
 
     def __init__(self, table: Table, deal: str, turned: bool = False, fixed: Profile | None = None) -> None:
         self.game, self.fixed = GAMES[table.game], fixed
@@ -127,10 +126,10 @@ class _Played:
         self._first = 0
         self.state: State = ("",)
         self.broken: int | None = None
-        """The seat that said what is no action."""
+        """The seat whose turn was not an action."""
 
     def begin(self, seed: int) -> None:
-        """Deal. The same for all seats, who call it by turns."""
+        """Deal. All seats call it in turn, with the same result."""
         self._random = Random(seed)
         self._first = self._random.randrange(self.game.seats) if self._turned else 0
         (self.state,) = self._random.choices(self._deals, self._chances)
@@ -138,12 +137,12 @@ class _Played:
         self._others_move()
 
     def player(self, place: int) -> int:
-        """The seat of the game that a place at the table is."""
+        """Return the seat of the game for a place at the table."""
         return (place + self._first) % self.game.seats
 
     @property
     def mover(self) -> int | None:
-        """Whose turn it is; None: the game is over."""
+        """The seat to move; None: the game is over."""
         return None if self.broken is not None else self.game.mover(self.state)
 
     def move(self, seat: int, turn: str) -> None:
@@ -155,7 +154,7 @@ class _Played:
             self.broken = seat
 
     def worth(self, seat: int) -> float:
-        """What a seat has won."""
+        """Return the outcome for a seat."""
         if self.broken is None:
             return self.game.worth(self.state)[seat]
         return self.game.least if seat == self.broken else -self.game.least / (self.game.seats - 1)
@@ -169,12 +168,12 @@ class _Played:
 
 
 class _View:
-    """The game from one seat."""
+    """The view of the game from one seat."""
 
     def __init__(self, played: _Played, place: int) -> None:
         self._played, self._place = played, place
         self._seen = 1
-        """How much of the state it was told."""
+        """Length of the part of the state that it has read."""
 
     @property
     def _seat(self) -> int:

@@ -4,9 +4,9 @@
     turn       [5]
     heard      The target number is higher.
 
-A game's chance goes by the episode's seed; any problem will do, as the game says what it is about. It is worth what it
-says at its end, and its goal is reached where that is 1. The package is an extra: textarena.lock. Its other games want
-further players, a download, or a judge.
+A game is seeded with the episode's seed. Any problem will do, because the game states its own task. The reward is the
+one that the game reports at its end, and the goal is reached if it is at least 1. The package is an extra:
+textarena.lock. Its other games need further players, a download, or a judge.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ class TextArena(Environment):
     """A game of TextArena."""
 
     game: Literal["FrozenLake-v0-random", "GuessTheNumber-v0", "TowerOfHanoi-v0"] = "GuessTheNumber-v0"
-    """Which."""
+    """Name of the game."""
 
     @property
     def at_once(self) -> bool:
-        """They draw from the process's one source of chance."""
+        """Whether episodes may run concurrently: they may not, because all games share the process's random state."""
         return False
 
     def open(self, problem: Problem) -> Opened:
-        """A game.
+        """Open a game.
 
         Raises:
             UserError: the package is not installed.
@@ -66,12 +66,12 @@ class _Playing:
         return None
 
     def _news(self) -> str:
-        """What the game has said since the last turn."""
+        """Return the game's messages since the last turn."""
         _, said = self._game.get_observation()
         return "\n".join(str(text) for _, text, kind in said if kind is not self._kinds.PLAYER_ACTION)
 
     def _by_its_own_chance(self, call: Callable[[], Result]) -> Result:
-        """What `call` gives, with the module `random` in the state in which this game left it."""
+        """Return the result of `call`, run with the module `random` in the state in which this game left it."""
         before = random.getstate()
         if self._chance is not None:
             random.setstate(self._chance)

@@ -5,9 +5,10 @@
     heard      -= Room7 =- You are in the room7. There is a thing8 on the floor.
     turn       take thing8
 
-A problem's answer names its game, `NAME.z8` in the folder of games, which a stage of DVC compiles from seeds. A turn is
-worth the share of the score that it wins, the goal is reached where the game says so, and what it understands is listed
-at every step. A game whose process ends takes its own episode with it. The package is an extra: textworld.lock.
+A problem's answer names its game, `NAME.z8` in the folder of games, which a stage of DVC compiles from seeds. The
+reward of a turn is the share of the score that it wins, the goal is reached when the game is won, and the valid
+commands are listed at every step. A game whose process ends also ends its own episode. The package is an extra:
+textworld.lock.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from models.parts import part
 from models.recipe_paths import ContentPath
 
 _STRANGE = re.compile(r"[^A-Za-z0-9' ,.-]")
-"""What no command holds; the interpreter, which is C, does not bear all of it."""
+"""Characters that no command holds; the interpreter, which is C, cannot handle all of them."""
 _META = ("save", "restore", "restart", "quit", "q", "script", "unscript", "transcript", "undo", "verify")
 
 
@@ -37,17 +38,17 @@ class TextWorld(Environment):
     games: ContentPath = "data/textworld/games"
     """Folder of the compiled games."""
     longest: Positive = 160
-    """Characters of an answer that the policy reads."""
+    """Maximum length of an answer that the policy reads, characters."""
     first_room: bool = False
-    """Whether the policy reads what the first room is like before its first turn; else it has to look."""
+    """Whether the policy reads the description of the first room before its first turn; else it has to look."""
     lists: bool = False
-    """Whether the policy reads, behind an answer, which commands the game understands next."""
+    """Whether the policy reads, after an answer, the commands that the game accepts next."""
 
     def open(self, problem: Problem) -> Opened:
-        """The game that the problem's answer names.
+        """Open the game that the problem's answer names.
 
         Raises:
-            UserError: the package is not installed, or there is no such game.
+            UserError: the package is not installed, or the game does not exist.
         """
         require_extra("textworld")
         file = Path(self.games) / f"{problem.answer}.z8"
@@ -70,7 +71,7 @@ class _Adventure:
 
     def step(self, turn: str) -> tuple[str, float, bool, bool, Info]:
         command = " ".join(_STRANGE.sub(" ", turn)[:80].split()) or "look"
-        if command.split()[0].lower() in _META:  # they are the interpreter's, some of them write files
+        if command.split()[0].lower() in _META:  # these are commands of the interpreter, some of which write files
             command = "look"
         heard, gained = self._game.do(command)
         info: Info = {"state": heard, "actions": self._game.commands, "solved": self._game.won}

@@ -1,13 +1,13 @@
 """The policy calls tools and then answers (Toolformer, arXiv 2302.04761; ReAct, arXiv 2210.03629).
 
-A turn whose last line begins with a tool's name and a colon is a call, and the policy reads what the tool answers:
+A turn whose last line begins with a tool's name and a colon is a call, and the policy reads the tool's answer:
 
     calculator: 47 * 83
     3901
 
 So is one call in the form that chat templates teach, {"name": ..., "arguments": ...} between <tool_call> and
-</tool_call>. Any other turn is the policy's answer and ends the episode. What a tool refuses, or a name that there is
-no tool of, is answered by a line that begins with `error:`; the episode goes on.
+</tool_call>. Any other turn is the policy's answer and ends the episode. A call that the tool refuses, or that names an
+unknown tool, is answered with a line that begins with `error:`; the episode continues.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ else:
     Chosen = slot_type("tool")
 
 ANSWER = "answer"
-"""Stands for a turn that calls no tool."""
+"""Name for turns that call no tool."""
 
 
 @part("tools")
@@ -43,14 +43,14 @@ class Tools(Environment):
     """Tools that the policy may call before it answers."""
 
     tool: Chosen = field(default_factory=lambda: [default_part("tool")()])
-    """Which; a list of parts."""
+    """The tools; a list of parts."""
     introduced: bool = False
-    """Whether an episode begins with the names of the tools and what they take, a line each."""
+    """Whether an episode begins with the names of the tools and their arguments, one per line."""
     goal: str = ""
-    """The problem that a call solves, `{argument}` replaced by the call's; empty: none is known."""
+    """Prompt of the problem that a call solves, with `{argument}` replaced by the call's argument; empty: unknown."""
     durations: dict[str, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = field(default_factory=dict)
-    """Seconds that a call of each tool is declared to take, by its name, and under `answer` a turn that calls nothing;
-    what is not named takes none. Advantage turn_returns can weigh turns by them."""
+    """Declared duration of a call of each tool in seconds, by its name, and under `answer` of a turn without a call;
+    names that are missing count as zero. Advantage turn_returns can weigh turns by them."""
 
     @property
     def given(self) -> tuple[GivenFile, ...]:
@@ -68,16 +68,16 @@ class Tools(Environment):
         _offers(self.tool)
 
     def in_round(self, number: int) -> Tools:
-        """With each tool as it is in that round."""
+        """Return the environment with each tool as it is in that round."""
         return replace(self, tool=[tool.in_round(number) for tool in self.tool])
 
     def open(self, problem: Problem) -> Opened:
-        """An episode about one problem; every problem has some."""
+        """Open an episode about one problem; every problem is accepted."""
         return _Calls(self)
 
     def reached(self, problem: Problem, turns: Sequence[Turn]) -> Problem | None:
-        """What the last call asked for, where it was answered and is a problem of its own: one of the same split, so
-        that nothing is trained on a problem that is held out."""
+        """Return the problem that the last call solved, if the call was answered and its problem differs: one of the
+        same split, so that no held-out problem is trained on."""
         names = tuple(tool.name for tool in self.tool)
         for turn in reversed(turns):
             call = read_call(turn.said, names)

@@ -2,10 +2,10 @@
 
     ant bat cow elk fox owl        fur? | yes | big? | no | fly? | no | #### fox
 
-A turn whose last line ends with a question mark asks for an attribute; any other is a guess and ends the episode. Which
-thing has which attributes stands in the problem's answer beside the secret: the policy knows it from its training, or
-from a prompt that says it. A question may cost, and may earn what its answer is expected to tell, in bits: the entropy
-of the answer over the things that are still possible, which tells nothing of the secret itself.
+A turn whose last line ends with a question mark asks for an attribute; any other is a guess and ends the episode. The
+problem's answer holds the secret and the attributes of all things: the policy knows the attributes from its training,
+or from a prompt that lists them. A question may cost, and may earn the expected information of its answer, in bits: the
+entropy of the answer over the things that are still possible, which reveals nothing about the secret itself.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ class Secret(Hidden):
 
     secret: str
     things: dict[str, tuple[str, ...]]
-    """Name -> attributes, of all that are listed."""
+    """Attributes of all listed things, by name."""
 
 
 @part("twenty_questions")
 class TwentyQuestions(Environment):
-    """Which of the listed things is it?"""
+    """A guess of a secret thing after yes-or-no questions."""
 
     needs_answers = True
     cost: NonNegativeFloat = 0.0
-    """What a question costs; a right guess earns 1."""
+    """Cost of a question; a right guess earns 1."""
     information: NonNegativeFloat = 0.0
-    """What a bit of a question's expected information earns."""
+    """Reward per bit of a question's expected information."""
 
     def open(self, problem: Problem) -> Opened:
-        """An episode about one problem, whose answer is `{"secret": "fox", "things": {"fox": ["fur"], ...}}`."""
+        """Open an episode about one problem, whose answer is `{"secret": "fox", "things": {"fox": ["fur"], ...}}`."""
         known = hidden(problem, Secret, self.name)
         if known.secret not in known.things:
             raise UserError(f"problem {problem.id}: the secret is none of the things that are listed")

@@ -1,8 +1,8 @@
-"""Environments at work, under a limit of seconds, beside one another or beside the engine.
+"""Environment calls with a time limit in seconds, run concurrently with one another or with the engine.
 
-On the main thread a call that takes too long is ended where it stands (`models.loop.time_limit`). Elsewhere no thread
-can be ended from outside: there a call gets a thread of its own, which is left behind when the time is over. What it
-still does then reaches nobody, and it does not keep the process from ending.
+On the main thread a call that takes too long is interrupted (`models.loop.time_limit`). No other thread can be
+interrupted from outside, so a call made elsewhere runs in a thread of its own, which is abandoned when the time is
+over. Its late result is discarded, and the thread does not keep the process from ending.
 """
 
 from __future__ import annotations
@@ -19,32 +19,32 @@ from models.user_code.contain import contained, file_of, leaving
 
 Result = TypeVar("Result")
 AT_ONCE = 64
-"""Calls that work beside one another."""
+"""Calls that run concurrently."""
 
 
 @dataclass(eq=False)
 class Call:
-    """A call, under way or over."""
+    """A call that is running or has ended."""
 
     number: int
-    """Of the episode."""
+    """Number of the episode."""
     call: Callable[[], Any]
     began: float = 0.0
     seconds: float = 0.0
-    """What it took."""
+    """Wall time of the call, seconds."""
     result: Any = None
     error: BaseException | None = None
-    """What it raised, a TimeoutError where it took too long."""
+    """The exception that it raised; a TimeoutError if it took too long."""
 
 
 class Answers:
     """Calls in threads of their own.
 
     Args:
-        seconds: that each may take.
-        at_once: how many may work beside one another.
-        notify: called, from any thread, when one is over.
-        file: where the code of the calls comes from.
+        seconds: time limit of each call.
+        at_once: number of calls that may run concurrently.
+        notify: called, from any thread, when a call has ended.
+        file: file that the code of the calls comes from.
     """
 
     def __init__(self, seconds: float, at_once: int, notify: Callable[[], None], file: str) -> None:
@@ -52,17 +52,17 @@ class Answers:
         self._lock = threading.Lock()
         self._waiting: deque[Call] = deque()
         self._under_way: list[Call] = []
-        """Those that began first stand first."""
+        """Calls that run, in order of their start."""
         self._over: list[Call] = []
 
     def ask(self, number: int, call: Callable[[], Any]) -> None:
-        """Have `call` made as soon as there is room."""
+        """Start `call` as soon as a thread is free."""
         with self._lock:
             self._waiting.append(Call(number, call))
             self._start()
 
     def over(self) -> list[Call]:
-        """What is over since the last time, those that took too long among them."""
+        """Return the calls that have ended since the last time, including those that took too long."""
         now = time.perf_counter()
         with self._lock:
             late = [call for call in self._under_way if now - call.began >= self._seconds]
@@ -74,7 +74,7 @@ class Answers:
             return over
 
     def patience(self) -> float | None:
-        """Seconds until the next of them has taken too long; None: nothing is under way."""
+        """Return the seconds until the next call reaches its limit; None: no call is running."""
         with self._lock:
             if not self._under_way:
                 return None
@@ -92,11 +92,11 @@ class Answers:
         try:
             with leaving(self._file):
                 result = call.call()
-        except BaseException as raised:  # whatever an environment raises
+        except BaseException as raised:  # an environment may raise any exception
             error = raised
         with self._lock:
             if call not in self._under_way:
-                return  # it was given up
+                return  # it was abandoned
             call.result, call.error, call.seconds = result, error, time.perf_counter() - call.began
             self._under_way.remove(call)
             self._over.append(call)
@@ -108,12 +108,12 @@ def in_time(seconds: float, call: Callable[[], Result], code: object) -> Result:
     """Call code that may be the user's own, on any thread.
 
     Args:
-        seconds: that it may take.
-        call: takes nothing.
+        seconds: time limit.
+        call: function without arguments.
         code: an object of the class that is called: an environment, or one of its episodes.
 
     Returns:
-        What `call` returns.
+        The result of `call`.
 
     Raises:
         TimeoutError: it took longer than `seconds`.

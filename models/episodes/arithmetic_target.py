@@ -1,4 +1,5 @@
-"""The game of reaching a number: an expression of given numbers, each of them used exactly once, that has a value."""
+"""The game of reaching a number: an expression that uses each of the given numbers exactly once and has a given
+value."""
 
 from __future__ import annotations
 
@@ -9,19 +10,19 @@ from fractions import Fraction
 from models.tool.calculator import exact_value, parsed
 
 LONGEST = 80
-"""Characters of an expression."""
+"""Maximum length of an expression, characters."""
 _SIGNS = (ast.Add, ast.Sub, ast.Mult, ast.Div)
 
 
 def value_of(text: str, numbers: Sequence[int]) -> Fraction:
-    """The value of an expression, exact.
+    """Return the exact value of an expression.
 
     Args:
-        text: with + - * / and brackets; what stands behind an equals sign does not count.
+        text: expression with + - * / and brackets; text after an equals sign is ignored.
         numbers: all of them must be used, as often as they are given.
 
     Raises:
-        ValueError: it is no such expression; the text says why.
+        ValueError: it is not such an expression; the message gives the reason.
     """
     expression = text.split("=")[0].strip()
     if len(expression) > LONGEST:

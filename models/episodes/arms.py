@@ -1,6 +1,6 @@
-"""Bandits: what each arm is worth stands in the problem's answer, and a turn names one of them by its letter.
+"""Bandits: the problem's answer holds the mean reward of each arm, and a turn names an arm by its letter.
 
-answer 0.2 0.7 0.4      arms a, b and c, and the chance of each to give one
+answer 0.2 0.7 0.4      arms a, b and c, and the probability that each pays one
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from models.loop.rollout import Problem
 
 
 def means_of(problem: Problem) -> tuple[float, ...]:
-    """Mean reward of each arm, [arms], in [0, 1].
+    """Return the mean reward of each arm, [arms], in [0, 1].
 
     Raises:
-        UserError: the answer holds no two or more such numbers.
+        UserError: the answer does not hold two or more such numbers.
     """
     try:
         means = tuple(float(word) for word in problem.answer.split())
@@ -31,14 +31,16 @@ def means_of(problem: Problem) -> tuple[float, ...]:
 
 
 def arm_of(turn: str, arms: int) -> int | None:
-    """Number of the arm that a turn names, from 0; None: it names none, or more than one letter."""
+    """Return the number of the arm that a turn names, from 0; None: it does not name one, or has more than one
+    letter."""
     said = turn.strip()
     place = ascii_lowercase.find(said) if len(said) == 1 else -1
     return place if 0 <= place < arms else None
 
 
 def gaps(said: Sequence[str], means: Sequence[float]) -> list[float]:
-    """What each turn's arm is worth less than the best, [turns]; that of the worst arm where a turn names none."""
+    """Return the gap between each turn's arm and the best arm, [turns]; a turn that names no arm counts as the worst
+    arm."""
     best, worst = max(means), min(means)
     arms = [arm_of(turn, len(means)) for turn in said]
     return [best - (worst if arm is None else means[arm]) for arm in arms]

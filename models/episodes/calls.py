@@ -1,4 +1,4 @@
-"""The call that a turn ends with, as text or in the form that chat templates teach (`models.environment.tools`)."""
+"""The call at the end of a turn, as text or in the form that chat templates teach (`models.environment.tools`)."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ _TAGGED = re.compile(r"<tool_call>\s*(\{.*\})\s*</tool_call>\s*\Z", re.DOTALL)
 
 
 class Call(NamedTuple):
-    """What a turn asks for."""
+    """The tool that a turn calls, and its argument."""
 
     tool: str
     argument: str
 
 
 def read_call(turn: str, names: Collection[str]) -> Call | None:
-    """The call that a turn ends with; None where it calls nothing.
+    """Return the call that a turn ends with; None if it calls nothing.
 
     Args:
-        turn: what the policy said.
-        names: of the tools that there are; a line with any other name before a colon is no call.
+        turn: text of the policy's turn.
+        names: names of the available tools; a line with another name before the colon is not a call.
     """
     if tagged := _TAGGED.search(turn):
         try:

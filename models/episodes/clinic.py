@@ -1,11 +1,12 @@
-"""A small clinic, pure rules: four findings that a patient has or has not, and the condition that they make.
+"""A small clinic as pure rules: four findings that a patient has or does not have, and the condition that they imply.
 
     fever and cough   flu          fever, no cough    malaria
     rash, no fever    allergy      neither            health
 
-The ache says nothing. What is known of a patient is worth the nats by which it raised the probability of the condition
-that there is, all patients alike before; each finding's share of it is its Shapley value (Shapley 1953): its mean gain
-over all orders in which the findings could have been learned. The shares of what is known sum to what it is worth.
+The ache carries no information. The value of a set of known findings is the increase of the log-probability of the
+patient's condition, in nats, starting from equally likely patients. The share of each finding is its Shapley value
+(Shapley 1953): its mean gain over all orders in which the findings could have been learned. The shares of all findings
+sum to the value of the full set.
 """
 
 from __future__ import annotations
@@ -18,44 +19,44 @@ from random import Random
 FINDINGS = ("fever", "cough", "rash", "ache")
 CONDITIONS = ("flu", "malaria", "allergy", "health")
 Patient = Mapping[str, bool]
-"""Whether there is each finding."""
+"""Whether each finding is present."""
 PATIENTS: tuple[Patient, ...] = tuple(
     dict(zip(FINDINGS, flags, strict=True)) for flags in itertools.product((True, False), repeat=len(FINDINGS))
 )
-"""All that there can be."""
+"""All possible patients."""
 
 
 def condition(patient: Patient) -> str:
-    """What the patient has."""
+    """Return the patient's condition."""
     if patient["fever"]:
         return "flu" if patient["cough"] else "malaria"
     return "allergy" if patient["rash"] else "health"
 
 
 def drawn(random: Random) -> Patient:
-    """A patient, all alike."""
+    """Draw a patient; all are equally likely."""
     return random.choice(PATIENTS)
 
 
 def written(patient: Patient, findings: tuple[str, ...] = FINDINGS) -> str:
-    """Findings as text: fever yes cough no."""
+    """Return findings as text: fever yes cough no."""
     return " ".join(f"{finding} {'yes' if patient[finding] else 'no'}" for finding in findings)
 
 
 def chances(patient: Patient, known: frozenset[str]) -> dict[str, float]:
-    """Probability of each condition for somebody who knows these findings of the patient."""
+    """Return the probability of each condition, given these findings of the patient."""
     alike = [other for other in PATIENTS if all(other[finding] == patient[finding] for finding in known)]
     return {name: sum(condition(other) == name for other in alike) / len(alike) for name in CONDITIONS}
 
 
 def worth(patient: Patient, known: frozenset[str]) -> float:
-    """Nats by which what is known raised the log-probability of the condition that there is."""
+    """Return the increase of the log-probability of the patient's condition due to the known findings, in nats."""
     mine = condition(patient)
     return math.log(chances(patient, known)[mine] / chances(patient, frozenset())[mine])
 
 
 def shares(patient: Patient) -> dict[str, float]:
-    """Shapley value of each finding, in nats; together they are what all findings are worth."""
+    """Return the Shapley value of each finding, in nats; they sum to the value of all findings."""
     count, total = len(FINDINGS), dict.fromkeys(FINDINGS, 0.0)
     for finding in FINDINGS:
         others = [other for other in FINDINGS if other != finding]
@@ -68,7 +69,7 @@ def shares(patient: Patient) -> dict[str, float]:
 
 
 def entropy(known: Mapping[str, bool]) -> float:
-    """Nats of what is still unknown of the condition for somebody who knows these findings."""
+    """Return the entropy of the condition given the known findings, in nats."""
     alike = [other for other in PATIENTS if all(other[finding] == flag for finding, flag in known.items())]
     shares_of = [sum(condition(other) == name for other in alike) / len(alike) for name in CONDITIONS]
     return -sum(share * math.log(share) for share in shares_of if share)

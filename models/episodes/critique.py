@@ -1,10 +1,10 @@
-"""What the policy thinks of its own turns, as a number in [0, 1].
+"""The policy's judgement of its own turns, as a number in [0, 1].
 
     likelihood   exp of the mean log-prob of the turn's tokens: how sure the policy was when it wrote it
-    verdict      p(yes) / (p(yes) + p(no)) behind the question that is put after the turn (self-critique, as in Agent Q,
+    verdict      p(yes) / (p(yes) + p(no)) after a question that follows the turn (self-critique, as in Agent Q,
                  paper 82, where the model ranks its candidate actions)
 
-A policy that was never asked such questions answers them by chance; how sure it was it always knows.
+A policy that was not trained on such questions answers them at chance level; the likelihood is always available.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from models.loop.rollout import Problem
 from models.text.encoding import Codec
 
 Kind = Literal["none", "likelihood", "verdict"]
-"""By what a policy judges its turns."""
+"""How a policy judges its turns."""
 
 
 def by_likelihood(problems: Sequence[Problem], nodes: Sequence[Node]) -> list[float]:
-    """How sure the policy was of each turn, [nodes]."""
+    """Return how sure the policy was of each turn, [nodes]."""
     sure = []
     for node in nodes:
         assert node.log_probs is not None, "a search draws with log-probs"
@@ -34,17 +34,17 @@ def by_likelihood(problems: Sequence[Problem], nodes: Sequence[Node]) -> list[fl
 
 @dataclass(frozen=True)
 class Verdict:
-    """Asks the policy about each turn."""
+    """A question to the policy about each turn."""
 
     engine: Engine
     codec: Codec
     question: str
-    """What stands behind the turn."""
+    """Text that follows the turn."""
     yes: str = " yes"
     no: str = " no"
 
     def __call__(self, problems: Sequence[Problem], nodes: Sequence[Node]) -> list[float]:
-        """How sure the policy is that each turn is right, [nodes]."""
+        """Return the policy's probability that each turn is right, [nodes]."""
         asked, yes, no = self.codec.inside([f"\n{self.question}", self.yes, self.no])
         prompts = []
         for problem, node in zip(problems, nodes, strict=True):

@@ -1,14 +1,15 @@
-"""Demonstrations of several turns, as the policy is fine-tuned on them: a sequence each, of which its turns count.
+"""Demonstrations of several turns for supervised fine-tuning: one sequence each, in which the policy's turns carry
+loss.
 
-    prompt | turn 1 | what was heard | turn 2           the sign U+241E stands between the turns of the text
+    prompt | turn 1 | what was heard | turn 2           the sign U+241E separates the turns of the text
 
-The tokens are those that the episode has when it is played: every turn is encoded by itself and ends with the end
-token, and the bridge stands between. No token of prompt and environment carries loss, so the gradient is that of every
-turn by itself behind its history, which is read once. Where the first turn is empty the environment speaks first, as on
-lines of its own behind the prompt.
+The tokens are those of the same episode when it is played: every turn is encoded separately and ends with the end
+token, and the bridge is between the turns. Tokens of the prompt and of the environment carry no loss. The gradient is
+therefore that of every turn after its history, and the history is read once. If the first turn is empty, the
+environment speaks first: its text follows the prompt on lines of its own.
 
-Tokens may count more or less than others (TL-Training, paper 382): those of a turn that the environment answered by an
-error, which nobody should imitate, and those that make a call what it is, its quoted names and values.
+Tokens may have different weights (TL-Training, paper 382): those of a turn that the environment answered with an error,
+which should not be imitated, and those that define a call, which are its quoted names and values.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from models.text.encoding import Codec
 TOGETHER = 4096
 """Demonstrations that are encoded together."""
 ERROR = "error:"
-"""What an environment's answer to a failed action begins with."""
+"""Beginning of an environment's answer to a failed action."""
 _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')
 
 
@@ -36,14 +37,15 @@ def in_turns(
     longest: int,
     counts: TokenCounts | None = None,
 ) -> Sequences:
-    """A sequence for every demonstration in which a turn counts, [demonstrations].
+    """Return a sequence for every demonstration in which a turn has a weight above zero, [demonstrations].
 
     Args:
         codec: the policy's tokenizer.
-        role: who the environment is in a chat template.
+        role: role of the environment in a chat template.
         rows: encoded prompt and text of each demonstration.
-        longest: tokens that a sequence may have; the turn that would make it longer, and what follows, is left out.
-        counts: what tokens count; None: all as much.
+        longest: maximum number of tokens of a sequence; the turn that would exceed it, and all later ones, are left
+            out.
+        counts: weights of tokens; None: all equal.
 
     Raises:
         UserError: the chat template cannot be continued.
@@ -73,7 +75,7 @@ def in_turns(
 
 
 def _opened(codec: Codec, prompt: Sequence[int], turns: list[str]) -> tuple[Sequence[int], list[str]]:
-    """A prompt with what the environment says before the first turn, and the turns from then on."""
+    """Return a prompt including the environment's text before the first turn, and the turns from then on."""
     if turns[0] or len(turns) == 1:
         return prompt, turns
     (opening,) = codec.inside([f"\n{turns[1]}\n"])
@@ -81,7 +83,7 @@ def _opened(codec: Codec, prompt: Sequence[int], turns: list[str]) -> tuple[Sequ
 
 
 def _of_turn(codec: Codec, text: str, ids: tuple[int, ...], counts: TokenCounts, failed: bool) -> tuple[float, ...]:
-    """What each token of a turn counts, [tokens of it]."""
+    """Return the loss weight of each token of a turn, [tokens of it]."""
     if failed:
         return (counts.erroneous,) * len(ids)
     if counts.key == 1.0:

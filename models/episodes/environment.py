@@ -1,22 +1,22 @@
-"""What answers the policy's turns: Gymnasium's protocol over text, and the part of a recipe that opens it.
+"""The environment that answers the policy's turns: Gymnasium's protocol over text, and the recipe part that opens it.
 
-    text, info = opened.reset(seed)                                  what the policy reads behind the prompt, if any
+    text, info = opened.reset(seed)                                  what the policy reads after the prompt, if any
     text, reward, terminated, truncated, info = opened.step(turn)    what it reads next
 
-An environment of Gymnasium (https://gymnasium.farama.org) whose observations and actions are text is taken as it is.
-`info` may say more, all of it optional:
+An environment of Gymnasium (https://gymnasium.farama.org) whose observations and actions are text works without
+changes. `info` may hold more, all of it optional:
 
-    state    what the next turn is taken in, as text: equal states are compared with one another (advantage anchored)
-    actions  all texts that are admitted as the next turn, where they can be listed (strategy masked_actions)
-    solved   whether the episode reached its goal, once it is over; else the verifier reads what the policy said
-    duration what the turn's action takes, in seconds that do not hang on the machine (advantage turn_returns)
+    state    state in which the next turn is taken, as text: equal states are compared (advantage anchored)
+    actions  all texts that are allowed as the next turn, if they can be listed (strategy masked_actions)
+    solved   whether the episode reached its goal, once it is over; else the verifier reads the policy's turns
+    duration duration of the turn's action in seconds, independent of the machine (advantage turn_returns)
 
-Where several play, each has a seat: a view of its own, in tokens of its own, and who speaks for it. A seat that is not
-to move yet is asked for its news after every wave:
+In an environment with several players each player has a seat: its own view, its own tokens, and a model that speaks for
+it. A seat that is not to move yet is polled for news after every wave:
 
     info["waits"]    of a reset: others move first
     step(turn)       None: others move first
-    news()           what the seat hears once it is to move, or the episode is over; None: still not
+    news()           what the seat reads once it is to move, or the episode is over; None: still not
 """
 
 from __future__ import annotations
@@ -44,56 +44,56 @@ class Opened(Protocol):
     """One episode of an environment."""
 
     def reset(self, seed: int) -> tuple[str, Info]:
-        """Begin; chance in the episode goes by `seed`, in [0, 2^63). Returns what the policy reads behind the prompt,
-        empty where the prompt says all, and what there is to know."""
+        """Begin the episode; its randomness is seeded with `seed`, in [0, 2^63). Returns the text that the policy reads
+        after the prompt, empty if the prompt is complete, and the info."""
         ...
 
     def step(self, turn: str) -> Heard:
-        """Take the policy's turn. Returns what it reads next, the turn's reward, whether the episode is over, whether
-        it was broken off, and what there is to know."""
+        """Take the policy's turn. Returns the text that it reads next, the turn's reward, whether the episode is over,
+        whether it was truncated, and the info."""
         ...
 
     def close(self) -> None:
-        """Let go of what it holds; called once for each episode that was opened."""
+        """Release all resources; called once for each episode that was opened."""
         ...
 
 
 class View(Protocol):
-    """An episode of several as it looks from a seat."""
+    """The view of one seat in an episode of several."""
 
     def reset(self, seed: int) -> tuple[str, Info]:
-        """As `Opened.reset`; all seats of an episode are given the same seed."""
+        """Begin as in `Opened.reset`; all seats of an episode get the same seed."""
         ...
 
     def step(self, turn: str) -> Heard | None:
-        """As `Opened.step`; None: others move first, and then `news` says what came of it."""
+        """Take a turn as in `Opened.step`; None: others move first, and `news` returns the outcome later."""
         ...
 
     def news(self) -> Heard | None:
-        """What the seat hears before it is to move, or as the episode is over; None: others move first."""
+        """Return what the seat reads before it is to move, or when the episode is over; None: others move first."""
         ...
 
     def close(self) -> None:
-        """As `Opened.close`."""
+        """Release all resources as in `Opened.close`."""
         ...
 
 
 Speaker = Literal["policy", "frozen"]
-"""Who speaks for a seat: the policy as it is trained or measured, or a model that stays as it is."""
+"""The model that speaks for a seat: the policy that is trained or measured, or a frozen model."""
 
 
 @dataclass(frozen=True, eq=False)
 class Seat:
-    """A place at an episode. What is said there is drawn in waves, beside all others of the round."""
+    """A seat in an episode. Its turns are generated in waves, together with all others of the round."""
 
     opened: Opened | View
     speaker: Speaker = "policy"
     learns: bool = True
     """Whether its turns are a rollout that the policy is trained on."""
     prompt: str | None = None
-    """What it reads first; None: the problem's prompt."""
+    """The prompt of the seat; None: the problem's prompt."""
     forgets: bool = False
-    """Whether it reads what it hears behind its prompt alone, and nothing of what was before."""
+    """Whether it reads the latest text right after its prompt, without any earlier history."""
 
     def __post_init__(self) -> None:
         if self.learns and (self.speaker != "policy" or self.forgets):
@@ -101,7 +101,7 @@ class Seat:
 
 
 class Environment(Part):
-    """What the policy's turns are answered by. Stands under `rollouts.environment:`."""
+    """The environment that answers the policy's turns. Set under `rollouts.environment:`."""
 
     slot = "environment"
 
@@ -112,35 +112,34 @@ class Environment(Part):
 
     @property
     def at_once(self) -> bool:
-        """Whether its episodes may be asked beside one another, each in a thread of its own (`rollouts.waves`)."""
+        """Whether its episodes may be stepped concurrently, each in a thread of its own (`rollouts.waves`)."""
         return True
 
     def in_round(self, number: int) -> Environment:
-        """The environment as it is in a round of training, where it changes with time; evaluations take it as it
-        stands."""
+        """Return the environment for a round of training, if it changes with time; evaluations use it unchanged."""
         return self
 
     def drive(
         self, engine: Engine, codec: Codec, limits: EpisodeLimits, problems: Sequence[Problem], sampling: Sampling,
         seed: int,
     ) -> list[list[Episode]] | None:  # fmt: skip
-        """Episodes as `models.episodes.play.play` gives them, where the environment asks the policy by itself; None:
-        it answers the policy's turns."""
+        """Return episodes as `models.episodes.play.play` does, for an environment that calls the policy by itself;
+        None: it answers the policy's turns."""
         return None
 
     @property
     def learning(self) -> int:
-        """Seats of an episode that learn; each gives a rollout of its own, in a group of its own."""
+        """Number of seats of an episode that learn; each gives a rollout of its own, in a group of its own."""
         return 1
 
     @property
     def several(self) -> bool:
-        """Whether an episode has more seats than the policy's."""
+        """Whether an episode has seats other than the policy's."""
         return False
 
     @property
     def asks_frozen(self) -> bool:
-        """Whether a model that stays as it is speaks for one of them."""
+        """Whether a frozen model speaks for one of the seats."""
         return False
 
     @property
@@ -149,32 +148,32 @@ class Environment(Part):
         return None
 
     def beside(self, partner: Path) -> Environment | None:
-        """What evaluations play where the model in the folder `partner` speaks for the seats of others; None: there are
-        none (strategy cross_play)."""
+        """Return the environment of evaluations in which the model in the folder `partner` speaks for the other seats;
+        None: it has no other seats (strategy cross_play)."""
         return None
 
     @property
     def measured(self) -> Environment:
-        """What evaluations play, with one seat that learns."""
+        """The environment of evaluations, with one seat that learns."""
         return self
 
     def seats(self, problem: Problem) -> Sequence[Seat]:
-        """The seats of an episode about `problem`; by default the policy's alone.
+        """Return the seats of an episode about `problem`; by default only the policy's.
 
         Raises:
-            UserError: the problem is none of this environment's.
+            UserError: the problem does not belong to this environment.
         """
         return (Seat(self.open(problem)),)
 
     @abstractmethod
     def open(self, problem: Problem) -> Opened:
-        """An episode about `problem`, whose prompt the policy reads first.
+        """Open an episode about `problem`, whose prompt the policy reads first.
 
         Raises:
-            UserError: the problem is none of this environment's.
+            UserError: the problem does not belong to this environment.
         """
 
     def reached(self, problem: Problem, turns: Sequence[Turn]) -> Problem | None:
-        """Another problem that an episode about `problem` solves, with its prompt as text; None: it solves none, or
-        nobody knows. Whether it does is verified by whoever asks (rollouts relabelled)."""
+        """Return another problem that an episode about `problem` solves, with its prompt as text; None: it solves none,
+        or this is unknown. The caller verifies that the episode does solve it (rollouts relabelled)."""
         return None

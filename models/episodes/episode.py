@@ -1,4 +1,4 @@
-"""An episode as it was played."""
+"""An episode that was played."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from models.loop.turn import Cut, Turn
 
 @dataclass(frozen=True, eq=False)
 class Episode:
-    """An episode as it was played."""
+    """An episode that was played."""
 
     tokens: tuple[int, ...]
-    """Everything behind the prompt, the environment's words included, [tokens]; the last is the policy's."""
+    """All tokens after the prompt, including the environment's, [tokens]; the last is the policy's."""
     log_probs: Tensor | None
-    """Of each token under the distribution that it was drawn from, zero where the environment wrote, [tokens], nats,
-    float32 on the CPU; None where not wanted."""
+    """Log-prob of each token under the distribution that it was drawn from, zero for the environment's tokens,
+    [tokens], nats, float32 on the CPU; None if not requested."""
     turns: tuple[Turn, ...]
-    """The policy's; they, and what lies between them, make up `tokens`."""
+    """The policy's turns; with the tokens between them they make up `tokens`."""
     text: str
-    """What the policy said, a line break between turns."""
+    """Text of the policy's turns, separated by line breaks."""
     cut: Cut
     solved: bool | None
-    """What the environment says of the goal; None: nothing."""
+    """Whether the environment reports that the goal was reached; None: it does not report it."""
     prompt: tuple[int, ...] = ()
-    """What it was read behind, [tokens]; empty: its problem's prompt."""
+    """Tokens of the prompt, [tokens]; empty: its problem's prompt."""
     seat: int = 0
-    """Which of the seats that learn it was played at."""
+    """Index among the seats that learn."""
 
     @property
     def reward(self) -> float:
-        """What the environment gave, all turns together."""
+        """Sum of the environment's rewards over all turns."""
         return sum(turn.reward for turn in self.turns)

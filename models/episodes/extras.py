@@ -1,4 +1,4 @@
-"""Packages that some environments need and the locks leave out: each has a lock of its own, on top of the other."""
+"""Packages that some environments need and the main locks leave out: each has a lock of its own, installed on top."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from models.errors import UserError
 
 
 def require_extra(name: str) -> None:
-    """Refuse to go on without the package of an environment that is called as it is.
+    """Raise an error if the package of the environment of the same name is missing.
 
     Raises:
         UserError: it is not installed.
@@ -21,6 +21,6 @@ def require_extra(name: str) -> None:
 
 
 def extra(name: str) -> Any:
-    """The package; raises as `require_extra` does."""
+    """Import and return the package; raises as `require_extra` does."""
     require_extra(name)
     return importlib.import_module(name)

@@ -1,10 +1,11 @@
-"""Branches of an episode: several that begin with the same turns and go on by themselves.
+"""Branches of an episode: several continuations that share its first turns.
 
     prompt | turn 1 | heard | turn 2 ... of one that was played
                             | turn 2' ...        a branch at turn 2
 
-An environment has no snapshot: it is opened again, begins with the same seed, and is told the same turns. One that then
-answers otherwise cannot be branched and is refused. Chance in the environment is the same in all branches.
+An environment has no snapshot: it is opened again, reset with the same seed, and given the same turns. An environment
+that then answers differently cannot be branched and is refused. Randomness in the environment is the same in all
+branches.
 """
 
 from __future__ import annotations
@@ -25,28 +26,28 @@ from models.text.encoding import Codec
 
 @dataclass(frozen=True, eq=False)
 class Fork:
-    """Where branches leave an episode."""
+    """The point at which branches leave an episode."""
 
     problem: Problem
     episode: Episode
     seed: int
-    """Of the completion that the episode is."""
+    """Seed of the episode's completion."""
     turn: int
-    """The first that the branches do not share, from 0."""
+    """Index of the first turn that the branches do not share, from 0."""
 
 
 def branch(
     engine: Engine, codec: Codec, settings: EpisodeSettings, forks: Sequence[Fork], sampling: Sampling, seed: int
 ) -> list[list[Episode]]:
-    """`sampling.samples` branches of each fork, [forks][G], each with the turns that it shares.
+    """Play `sampling.samples` branches of each fork, [forks][G], each including the shared turns.
 
     Args:
-        engine: draws the policy's turns.
+        engine: generates the policy's turns.
         codec: the policy's tokenizer.
         settings: environment and limits.
-        forks: where to go on.
-        sampling: how turns are drawn.
-        seed: of the branches.
+        forks: points to continue from.
+        sampling: sampling settings of the turns.
+        seed: seed of the branches.
 
     Raises:
         UserError: the environment does not answer the same turns in the same way, or has several seats.
@@ -72,7 +73,7 @@ def branch(
 
 
 def _replay(playing: Playing, fork: Fork, settings: EpisodeSettings) -> None:
-    """Bring a fresh environment to where the fork is, and the episode with it."""
+    """Bring a newly opened environment to the point of the fork, and the episode with it."""
     episode, seconds = fork.episode, settings.limits.seconds
     in_time(seconds, lambda: playing.opened.reset(turn_seed(fork.seed, -1)), playing.opened)
     for turn in episode.turns[: fork.turn]:

@@ -1,9 +1,10 @@
-"""An agent composed of functions: turns of thought, each asked for by its name, before every turn that acts.
+"""An agent composed of functions: turns of thought, each requested by its name, before every turn that acts.
 
     think | 2r1d | act | r | b1 think | 1r1d | act | ...        (Pangu-Agent, paper 160, arXiv 2312.14878)
 
-Intrinsic functions change what the agent remembers, which here is its history, and never the world; the last function
-is the action, which the environment takes. The prompt ends with the name of the first, so nothing need be said first.
+Intrinsic functions change the agent's memory, which is its history here, and never the world. The last function is the
+action, which is passed to the environment. The prompt ends with the name of the first function, so the environment need
+not send it.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ ACT = "act"
 
 
 class Composed:
-    """An episode in which every action stands behind turns of thought. Thoughts earn nothing and have the state of the
-    turn that acts."""
+    """An episode in which turns of thought precede every action. Thoughts earn no reward and have the state of the turn
+    that acts."""
 
     def __init__(self, inner: Opened, thoughts: Sequence[str]) -> None:
-        """Nothing is asked yet.
+        """Wrap an episode; it is not reset yet.
 
         Args:
             inner: the environment's episode, which reads actions alone.
@@ -31,12 +32,12 @@ class Composed:
         self._at, self._info = 0, Info()
 
     def reset(self, seed: int) -> tuple[str, Info]:
-        """What the environment says first."""
+        """Return the environment's first text."""
         said, self._info = self._inner.reset(seed)
         return said, self._info
 
     def step(self, turn: str) -> tuple[str, float, bool, bool, Info]:
-        """The name of the next function; behind an action what the environment says, and then the first name."""
+        """Return the name of the next function; after an action the environment's answer followed by the first name."""
         self._at += 1
         if self._at < len(self._names):
             return self._names[self._at], 0.0, False, False, self._info

@@ -1,6 +1,6 @@
-"""A text grid: walls, a start, a goal; moves, and how far the goal is from anywhere.
+"""A text grid: walls, a start, a goal; moves, and the distance of every cell to the goal.
 
-A.#.      cells are named as in chess, the column's letter and the row's number from the top: A stands on a1
+A.#.      cells are named as in chess, by the column's letter and the row's number from the top: A is at a1
 ..#.      # is a wall, G the goal
 ...G
 """
@@ -16,17 +16,17 @@ Cell = tuple[int, int]
 
 MOVES: dict[str, Cell] = {"u": (-1, 0), "d": (1, 0), "l": (0, -1), "r": (0, 1)}
 WORDS = {"up": "u", "down": "d", "left": "l", "right": "r", **{move: move for move in MOVES}}
-"""What a policy may call a move."""
+"""Words that a policy may use for a move."""
 
 
 class Grid:
     """A rectangle of cells."""
 
     def __init__(self, rows: Sequence[str]) -> None:
-        """Read it.
+        """Parse the grid.
 
         Raises:
-            ValueError: rows are not of one length, or hold no start and goal.
+            ValueError: rows differ in length, or lack a start or a goal.
         """
         self.rows = tuple(rows)
         if len({len(row) for row in rows}) != 1:
@@ -43,18 +43,18 @@ class Grid:
         return [(row, column) for row, cells in enumerate(self.rows) for column in range(len(cells))]
 
     def after(self, cell: Cell, move: str) -> Cell:
-        """Where a move leads; a wall, and the edge, leave one where one is."""
+        """Return the cell that a move leads to; a wall or the edge leaves the position unchanged."""
         row, column = cell[0] + MOVES[move][0], cell[1] + MOVES[move][1]
         inside = 0 <= row < len(self.rows) and 0 <= column < len(self.rows[0])
         return (row, column) if inside and self.rows[row][column] != "#" else cell
 
     def open_moves(self, cell: Cell) -> list[str]:
-        """Moves that lead somewhere."""
+        """Return the moves that change the position."""
         return [move for move in MOVES if self.after(cell, move) != cell]
 
     @cached_property
     def distance(self) -> dict[Cell, int]:
-        """Fewest moves from each cell to the goal; without the cells that no way leads from."""
+        """Fewest moves from each cell to the goal, without the cells from which it cannot be reached."""
         known, waiting = {self.goal: 0}, deque([self.goal])
         while waiting:
             cell = waiting.popleft()
@@ -65,29 +65,29 @@ class Grid:
         return known
 
     def best_moves(self, cell: Cell) -> list[str]:
-        """Moves that begin a shortest way to the goal."""
+        """Return the moves that begin a shortest way to the goal."""
         return [move for move in MOVES if self.distance[self.after(cell, move)] < self.distance[cell]]
 
 
 def cell_name(cell: Cell) -> str:
-    """Such as b3: the second column, the third row."""
+    """Return the name of a cell, such as b3: the second column, the third row."""
     return f"{chr(ord('a') + cell[1])}{cell[0] + 1}"
 
 
 def notes(grid: Grid, cell: Cell, worked: str) -> str:
-    """A cell, the moves that lead on from it, and behind a sign the last six that have led there: `b2 dr <rd`."""
+    """Return a cell, its open moves, and after a sign the last six moves that have led there: `b2 dr <rd`."""
     memory = f" <{worked[-6:]}" if worked else ""
     return f"{cell_name(cell)} {''.join(grid.open_moves(cell))}{memory}"
 
 
 def way_to_goal(grid: Grid, cell: Cell) -> str:
-    """How far the goal is in each direction, walls aside: `2r1d`; `here` on the goal itself."""
+    """Return how far the goal is in each direction, ignoring walls: `2r1d`; `here` on the goal itself."""
     down, right = grid.goal[0] - cell[0], grid.goal[1] - cell[1]
     steps = [(right, "r"), (-right, "l"), (down, "d"), (-down, "u")]
     return "".join(f"{count}{move}" for count, move in steps if count > 0) or "here"
 
 
 def read_move(turn: str) -> str | None:
-    """The move that the last word of a turn names; None: none."""
+    """Return the move that the last word of a turn names; None: none."""
     words = turn.lower().split()
     return WORDS.get(words[-1].strip(".,:;!()")) if words else None

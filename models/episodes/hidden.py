@@ -1,6 +1,6 @@
-"""What an environment knows of a problem and the policy does not: JSON in the problem's answer.
+"""Data of a problem that the environment knows and the policy does not: JSON in the problem's answer.
 
-It stands in the data beside the prompt and is never read by the policy; what of it the environment says, it says in its
+It is stored in the same row as the prompt, and the policy never reads it. The environment may reveal parts of it in its
 own words, turn by turn.
 """
 
@@ -25,15 +25,15 @@ Known = TypeVar("Known", bound=Hidden)
 
 
 def hidden(problem: Problem, kind: type[Known], environment: str) -> Known:
-    """What is known of `problem`.
+    """Parse the hidden data of `problem`.
 
     Args:
-        problem: its answer is JSON.
-        kind: which fields there are.
-        environment: whose problem it must be, for the message.
+        problem: problem whose answer is JSON.
+        kind: model of the fields.
+        environment: name of the environment that the problem must belong to, for the message.
 
     Raises:
-        UserError: the problem is none of the environment's.
+        UserError: the problem does not belong to the environment.
     """
     try:
         return kind.model_validate_json(problem.answer)
@@ -47,11 +47,11 @@ def hidden(problem: Problem, kind: type[Known], environment: str) -> Known:
 
 
 def hidden_of_each(problems: Sequence[Problem], kind: type[Known], of: str) -> list[Known | None]:
-    """What is known of each problem, [problems]; None where its answer cannot be read, so that one broken row of a data
-    set does not end a run. Equal problems are read once.
+    """Parse the hidden data of each problem, [problems]; None if an answer cannot be parsed, so that one broken row of
+    a data set does not end a run. Equal problems are parsed once.
 
     Raises:
-        UserError: none can be read; they are the data of something else.
+        UserError: none can be parsed; they are the data of something else.
     """
     known: dict[Problem, Known | None] = {}
     refused: UserError | None = None

@@ -1,4 +1,4 @@
-"""Where episodes are cut, and what becomes of those that were."""
+"""Limits of episodes, and how episodes that were cut are treated."""
 
 from __future__ import annotations
 
@@ -8,31 +8,32 @@ from typing import Literal
 from models.loop.turn import Cut
 
 Rule = Literal["kept", "wrong", "masked"]
-"""What becomes of an episode that was cut.
+"""How an episode that was cut is treated.
 
-kept: it counts as one that ended by itself
-wrong: no verifier looks for an answer in it, as in a completion that was cut
-masked: the same, and it leaves the loss; it stays in its group's baseline
+    kept     it counts as one that ended by itself
+    wrong    no verifier looks for an answer in it, as in a completion that was cut
+    masked   the same, and it is excluded from the loss; it stays in its group's baseline
 """
 
 
 @dataclass(frozen=True, kw_only=True)
 class EpisodeLimits:
-    """Where episodes are cut."""
+    """Limits of episodes."""
 
     turns: int
-    """Turns of the policy."""
+    """Maximum number of turns of the policy."""
     turn_tokens: int | None
-    """Tokens of a turn; None: what is left of the episode."""
+    """Maximum number of tokens of a turn; None: the rest of the episode's tokens."""
     seconds: float
-    """What an environment may take for an answer."""
+    """Time limit of an environment's answer, seconds."""
     at_last_turn: Rule
-    """Of an episode that had all its turns."""
+    """Rule for an episode that used all its turns."""
     when_stuck: Rule
-    """Of an episode whose environment took too long or failed."""
+    """Rule for an episode whose environment took too long or failed."""
 
     def rule(self, cut: Cut) -> Rule:
-        """What becomes of an episode; of one that was cut at a limit of tokens `truncated:` says more."""
+        """Return the rule for an episode; for one that was cut at a limit of tokens see also the setting
+        `truncated:`."""
         if cut in ("time", "error"):
             return self.when_stuck
         return {"": "kept", "tokens": "wrong", "turns": self.at_last_turn}[cut]  # type: ignore[return-value]

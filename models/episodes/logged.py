@@ -1,4 +1,4 @@
-"""Episodes that the data hold, as rollouts: demonstrations of several turns, sound or not, by whoever played them."""
+"""Episodes of the data as rollouts: demonstrations of several turns, sound or flawed, from any source."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from models.text.encoding import Codec
 def logged_episodes(
     codec: Codec, role: Role, problems: Sequence[Problem], groups: Sequence[int], answers: Sequence[Known]
 ) -> list[Rollout]:
-    """Answers of the data as episodes, [episodes]; the tokens are those that they have when they are played.
+    """Return answers of the data as episodes, [episodes]; the tokens are those that they have when they are played.
 
     Args:
         codec: the policy's tokenizer.
-        role: who the environment is in a chat template.
-        problems: of each answer, [episodes].
-        groups: of each answer, [episodes].
-        answers: texts with a sign between turns (`TURNS`), the policy's and the environment's by turns.
+        role: role of the environment in a chat template.
+        problems: problem of each answer, [episodes].
+        groups: group of each answer, [episodes].
+        answers: texts with a sign between turns (`TURNS`), alternately the policy's and the environment's.
 
     Raises:
         UserError: the chat template cannot be continued.
@@ -41,7 +41,7 @@ def logged_episodes(
                 following = of_episode[place + 1] if place + 1 < len(of_episode) else ""
                 turns.append(Turn(len(tokens), len(tokens) + len(ids), said=text, heard=following))
             tokens += ids
-        stop = turns[-1].stop  # what an environment says last, nobody answers
+        stop = turns[-1].stop  # the environment's last text is not answered and is left out
         rollout = Rollout(
             problem,
             group,

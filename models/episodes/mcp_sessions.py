@@ -1,8 +1,8 @@
-"""Sessions with MCP servers: opened once in a process, started anew when the server ends, closed with the process.
+"""Sessions with MCP servers: opened once per process, started again when the server ends, closed with the process.
 
-A server is a command, spoken to over its standard input and output, or an address on loopback (streamable HTTP). All
-sessions live on one event loop in a thread of its own; a call waits for its answer for so many seconds and no longer. A
-session that broke or did not answer is not used again: the next call opens another, up to a number of times.
+A server is a command, used over its standard input and output, or an address on loopback (streamable HTTP). All
+sessions run on one event loop in a thread of its own; a call waits for its answer up to a limit of seconds. A session
+that broke or did not answer is not used again: the next call opens another, up to a number of times.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ _LOG = logging.getLogger("rewardflow.episodes")
 Result = TypeVar("Result")
 
 TO_START = 30.0
-"""Seconds that a server may take until it says what it offers."""
+"""Seconds that a server may take until it has listed its tools."""
 
 
 class ServerLost(Exception):
-    """The server ended, or the connection did; nothing was answered."""
+    """Error of a call without an answer: the server or the connection ended."""
 
 
 @dataclass(frozen=True)
 class ServerAddress:
-    """Where a server is."""
+    """Command or address of a server."""
 
     command: tuple[str, ...]
-    """Started here; empty where there is an address."""
+    """Command that is started on this machine; empty if there is an address."""
     address: str
-    """Of a server that runs already."""
+    """Address of a server that is already running."""
     restarts: int
     """How often it may be started again, or connected to again."""
 
@@ -57,10 +57,10 @@ class Described:
 
 
 class Session:
-    """A server, as long as the process lasts."""
+    """A server that is used for the lifetime of the process."""
 
     def __init__(self, address: ServerAddress) -> None:
-        """Nothing is opened yet."""
+        """Create the session without opening it."""
         self._address = address
         self._lock = threading.Lock()
         self._open: _Open | None = None
@@ -68,31 +68,31 @@ class Session:
         """How often a session was opened."""
 
     def tools(self) -> list[Described]:
-        """What the server offers; asked once a session.
+        """Return the tools of the server, which are listed once per session.
 
         Raises:
-            ServerLost: it cannot be reached, or has been started as often as it may.
+            ServerLost: it cannot be reached, or has been started as often as allowed.
         """
         return self._current().tools
 
     def call(self, tool: str, arguments: Mapping[str, Any], seconds: float) -> tuple[str, bool]:
-        """What a tool answers, and whether that is an error.
+        """Call a tool. Returns its answer, and whether that is an error.
 
         Raises:
             TimeoutError: it did not answer in time.
-            ServerLost: it ended, cannot be reached, or has been started as often as it may.
+            ServerLost: it ended, cannot be reached, or has been started as often as allowed.
         """
         current = self._current()
         try:
             return _on_loop(current.call(tool, dict(arguments)), seconds)
-        except BaseException as error:  # a limit of the caller's, too, leaves a session that still waits
+        except BaseException as error:  # a limit of the caller, too, leaves a session that still waits
             self._drop(current)
             if isinstance(error, TimeoutError) or not isinstance(error, Exception):
                 raise
             raise ServerLost(f"{type(error).__name__}: {shortened(str(error), 200)}") from None
 
     def close(self) -> None:
-        """End the session, and the server where it was started here."""
+        """End the session, and the server if it was started here."""
         if self._open is not None:
             self._drop(self._open)
 
@@ -121,7 +121,7 @@ class Session:
 
 
 class _Open:
-    """A session that is open. Entered and left in one task, as its library wants."""
+    """An open session. It is entered and left in one task, as its library requires."""
 
     def __init__(self, address: ServerAddress) -> None:
         self._address = address
@@ -132,7 +132,7 @@ class _Open:
         self.tools: list[Described] = []
 
     def start(self) -> None:
-        """Open it, and ask what the server offers."""
+        """Open the session and list the server's tools."""
         self._task = asyncio.run_coroutine_threadsafe(self._live(), _loop())
         self._ready.result(TO_START)
 
@@ -141,7 +141,7 @@ class _Open:
         _loop().call_soon_threadsafe(self._leave.set)
 
     async def call(self, tool: str, arguments: dict[str, Any]) -> tuple[str, bool]:
-        """Ask; see `Session.call`."""
+        """Call a tool; see `Session.call`."""
         answering = asyncio.ensure_future(self._client.call_tool(tool, arguments))
         leaving = asyncio.ensure_future(self._leave.wait())
         done, _ = await asyncio.wait({answering, leaving}, return_when=asyncio.FIRST_COMPLETED)
@@ -181,7 +181,7 @@ class _Open:
 
 
 def _plain(error: BaseException) -> Exception:
-    """The first error of a group of errors."""
+    """Return the first error of a group of errors."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error if isinstance(error, Exception) else ConnectionError(type(error).__name__)
@@ -208,13 +208,13 @@ _LOCK = threading.Lock()
 
 
 def session_with(address: ServerAddress) -> Session:
-    """The process's session with a server."""
+    """Return the process's session with a server."""
     with _LOCK:
         return _SESSIONS.setdefault(address, Session(address))
 
 
 def close_all(sessions: Sequence[Session] | None = None) -> None:
-    """Close sessions; all of the process where none are named."""
+    """Close sessions; all sessions of the process if None."""
     for session in _SESSIONS.values() if sessions is None else sessions:
         session.close()
 
@@ -223,10 +223,10 @@ atexit.register(close_all)
 
 
 def require_loopback(address: str, setting: str) -> None:
-    """Refuse an address that is not on this machine.
+    """Raise an error for an address that is not on this machine.
 
     Raises:
-        UserError: it is none, or elsewhere.
+        UserError: it is not an http address, or is on another machine.
     """
     from urllib.parse import urlsplit
 

@@ -1,14 +1,14 @@
-"""Calls by name with named values, as JSON, and how far a call is from the expected one.
+"""Calls by name with named values, as JSON, and the distance of a call from the expected one.
 
     {"name":"weather","arguments":{"city":"rome","day":"mon"}}      alone or between <tool_call> and </tool_call>
 
 The categories of error, of which a call has the first that holds:
 
-    unreadable           no JSON object with a name and an object of arguments
-    unknown_tool         a name that there is no tool of
+    unreadable           not a JSON object with a name and an object of arguments
+    unknown_tool         the name of a tool that does not exist
     wrong_tool           the name of another tool
-    missing_parameter    a parameter of the tool is not given
-    unknown_parameter    one that the tool has not
+    missing_parameter    an expected parameter is not given
+    unknown_parameter    a parameter that is not expected is given
     wrong_value          all names are right, a value is not
 """
 
@@ -23,30 +23,30 @@ from models.episodes.hidden import Hidden
 Category = Literal[
     "right", "unreadable", "unknown_tool", "wrong_tool", "missing_parameter", "unknown_parameter", "wrong_value"
 ]
-"""What a call is; the errors in the order in which they are looked for."""
+"""Category of a call; the errors in the order in which they are checked."""
 
 LONGEST = 2000
-"""Characters of a call; what is longer is not read."""
+"""Maximum length of a call, characters; longer texts are not parsed."""
 
 
 class Expected(Hidden):
     """The answer of a problem."""
 
     tools: dict[str, tuple[str, ...]]
-    """Name -> parameters of every tool that there is."""
+    """Parameters of every available tool, by its name."""
     name: str
     arguments: dict[str, str]
 
 
 class NamedCall(NamedTuple):
-    """A call that was read."""
+    """A parsed call."""
 
     name: str
     arguments: Mapping[str, str]
 
 
 def read_named_call(turn: str) -> NamedCall | None:
-    """The call that a turn is; None: it is none. Values are compared as text: 4 and "4" are the same."""
+    """Parse a turn as a call; None: it is not a call. Values are compared as text: 4 and "4" are the same."""
     text = turn.strip()
     if text.startswith("<tool_call>") and text.endswith("</tool_call>"):
         text = text.removeprefix("<tool_call>").removesuffix("</tool_call>").strip()
@@ -67,7 +67,7 @@ def read_named_call(turn: str) -> NamedCall | None:
 
 
 def category_of(turn: str, expected: Expected) -> Category:
-    """What a turn is, as a call."""
+    """Return the category of a turn as a call."""
     call = read_named_call(turn)
     if call is None:
         return "unreadable"
@@ -83,19 +83,19 @@ def category_of(turn: str, expected: Expected) -> Category:
 
 
 class Match(NamedTuple):
-    """What of a call is as expected, each part in [0, 1]."""
+    """Agreement of a call with the expected one, each part in [0, 1]."""
 
     format: float
-    """Whether it could be read."""
+    """Whether it could be parsed."""
     name: float
     parameters: float
-    """Names of parameters that both have, over those that either has; 1 where there are none."""
+    """Share of common names among all parameter names of both calls; 1 if there are none."""
     values: float
-    """Parameters with the expected value, over those that are expected; 1 where there are none."""
+    """Share of the expected parameters that have the expected value; 1 if there are none."""
 
 
 def match(turn: str, expected: Expected) -> Match:
-    """What of a turn is as expected, part by part, each held against its own."""
+    """Compare each part of a turn's call with the expected call."""
     call = read_named_call(turn)
     if call is None:
         return Match(0.0, 0.0, 0.0, 0.0)

@@ -1,9 +1,9 @@
-"""Episodes at their own pace: each goes on as soon as its own turn and its own answer are there.
+"""Episodes at their own pace: each continues as soon as its own turn and its own answer are complete.
 
-The engine writes turns of some while the environments of others answer, each in a thread of its own; nobody waits for
-the slowest of a wave. An ask hangs on nothing but its own episode, so the tokens are those of the waves. But for the
-last bits of a sum: which turns are written side by side goes by the clock here, and batches may add in another order,
-so a run that must be made again bit for bit plays in waves.
+The engine writes the turns of some episodes while the environments of others answer, each in a thread of its own, so no
+episode waits for the slowest of a wave. A request depends only on its own episode, so the tokens are those of the
+waves, except for rounding: the turns that share a batch depend on timing, and batches may sum in another order. A run
+that must be reproducible bit for bit plays in waves.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ def at_own_pace(
     """Play all of `playing` to their ends.
 
     Args:
-        engine: writes the policy's turns, side by side as far as it has room.
+        engine: writes the policy's turns concurrently, as far as it has room.
         codec: the policy's tokenizer.
-        bridge: what stands between turns; None where an episode has one.
+        bridge: tokens between turns; None if an episode has one turn.
         playing: episodes that have begun.
-        sampling: how turns are drawn.
-        environment: theirs; says whether it may be asked by several episodes at once.
+        sampling: sampling settings of the turns.
+        environment: environment of the episodes; states whether several episodes may be stepped concurrently.
 
     Raises:
-        UserError: the engine cannot take further asks while others are under way.
+        UserError: the engine cannot take further requests while others are running.
     """
     here = device()
     pumps = Pumps(engine, sampling, here)

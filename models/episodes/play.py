@@ -1,12 +1,12 @@
-"""Play episodes: in waves, where every episode that goes on takes one turn and then every environment answers, or each
-at its own pace (`models.episodes.pace`).
+"""Play episodes: in waves, in which every open episode takes one turn and then every environment answers, or each at
+its own pace (`models.episodes.pace`).
 
-    turn      engine     one completion each, at most so long, until the token that ends a turn
+    turn      engine     one completion each, until the token that ends a turn or the limit of tokens
     step      environment     text, reward, over or not
-    bridge    ids of that text, behind the sampled ids, which are never encoded again
+    bridge    ids of that text, appended to the sampled ids, which are never encoded again
 
-What a turn is asked with hangs on run, round, problem and turn alone, so a run that was killed plays its round again
-and draws the same episodes. An environment that hangs or fails ends its own episode, and no other.
+The request of a turn depends only on run, round, problem and turn, so a run that was killed plays its round again and
+draws the same episodes. An environment that hangs or fails ends its own episode only.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from models.user_code.contain import file_of, restored
 
 @dataclass(frozen=True, kw_only=True)
 class EpisodeSettings:
-    """Whom the policy plays with, and how long."""
+    """Environment and limits of episodes."""
 
     environment: Environment
     limits: EpisodeLimits
     role: Role
-    """Who the environment is in a chat template."""
+    """Role of the environment in a chat template."""
     waves: bool = True
-    """Whether all take their turns together; else each goes on as soon as its own turn and answer are there."""
+    """Whether all take their turns together; else each continues as soon as its own turn and answer are complete."""
 
 
 def play(
@@ -54,21 +54,22 @@ def play(
     seed: int,
     beside: Path | None = None,
 ) -> list[list[Episode]]:
-    """`sampling.samples` episodes of each problem, [problems][G]; the same seed gives the same ones. Where several
-    seats learn there are as many of each seat, less those in which it never came to move.
+    """Play `sampling.samples` episodes of each problem, [problems][G]; the same seed gives the same ones. If several
+    seats learn, there are as many of each seat, except those in which the seat never came to move.
 
     Args:
-        engine: draws the policy's turns.
+        engine: generates the policy's turns.
         codec: the policy's tokenizer.
         settings: environment and limits.
-        problems: with encoded prompts, which the episodes begin with.
-        sampling: how turns are drawn; `max_tokens` is the longest episode, the environment's words included.
-        seed: of the completions, as `Engine.generate` takes it: an episode of one turn is that completion, bit for bit.
-        beside: the model folder that the policy is, or began as, where a frozen model is found.
+        problems: problems with encoded prompts, with which the episodes begin.
+        sampling: sampling settings of the turns; `max_tokens` limits the whole episode, including the environment's
+            words.
+        seed: seed of the completions, as in `Engine.generate`: an episode of one turn is that completion, bit for bit.
+        beside: model folder of the policy, or of its start, in which a frozen model is looked up.
 
     Raises:
-        UserError: a problem is none of this environment's, the chat template cannot be continued, or the engine cannot
-            let episodes go on by themselves.
+        UserError: a problem does not belong to this environment, the chat template cannot be continued, or the engine
+            cannot let episodes continue at their own pace.
     """
     driven = settings.environment.drive(engine, codec, settings.limits, problems, sampling, seed)
     if driven is not None:
@@ -96,7 +97,7 @@ def play(
 def to_their_ends(
     engine: Engine, codec: Codec, settings: EpisodeSettings, playing: Sequence[Playing], sampling: Sampling
 ) -> None:
-    """Play episodes that have begun, in waves or each at its own pace; see `play`."""
+    """Play episodes that have begun to their ends, in waves or each at its own pace; see `play`."""
     bridge = bridge_of(codec, settings.role) if settings.limits.turns > 1 else None
     if settings.waves:
         _in_waves(engine, codec, bridge, playing, sampling)
@@ -106,14 +107,14 @@ def to_their_ends(
 
 
 def _begin(playing: Sequence[Playing], codec: Codec, settings: EpisodeSettings) -> None:
-    """Reset all environments; what they say first stands behind the prompt, as on lines of its own."""
+    """Reset all environments; their first texts follow the prompt, on lines of their own."""
     for episode in playing:
         seed = turn_seed(episode.seed, -1)
         try:
             text, info = in_time(settings.limits.seconds, lambda: episode.opened.reset(seed), episode.opened)  # noqa: B023
         except (UserError, MemoryError):
             raise
-        except Exception as error:  # whatever an environment raises
+        except Exception as error:  # an environment may raise any exception
             raise UserError(
                 f"environment {settings.environment.name}: an episode could not begin "
                 f"({type(error).__name__}: {shortened(str(error), 200)})"
@@ -132,7 +133,7 @@ def _begin(playing: Sequence[Playing], codec: Codec, settings: EpisodeSettings) 
 def _in_waves(
     engine: Engine, codec: Codec, bridge: Bridge | None, playing: Sequence[Playing], sampling: Sampling
 ) -> None:
-    """One turn of each episode that goes on, and the environments' answers, until none goes on."""
+    """Take one turn of each open episode, then the environments' answers, until all episodes are over."""
     while going := [episode for episode in playing if not episode.over]:
         made = engine.each([episode.ask() for episode in going], sampling)
         texts = codec.text([generated.tokens for generated in made])
@@ -148,10 +149,10 @@ def _in_waves(
 
 
 def _step(episode: Playing, text: str) -> None:
-    """Let the environment answer a turn."""
+    """Pass a turn to the environment and take its answer."""
     answer, raised, began = None, None, time.perf_counter()
     try:
         answer = in_time(episode.limits.seconds, lambda: episode.opened.step(text), episode.opened)
-    except Exception as error:  # whatever an environment raises
+    except Exception as error:  # an environment may raise any exception
         raised = error
     episode.heard(answer, raised, time.perf_counter() - began)

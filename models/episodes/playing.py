@@ -1,12 +1,12 @@
-"""An episode that goes on: what its next turn is asked with, and what a turn and the environment's answer change.
+"""The state of an open episode: the request for its next turn, and the updates by a turn and the environment's answer.
 
     ask      prompt and all tokens so far, the turn's seed, its room
     drew     the tokens of the turn
     heard    text, reward, over or not; or how the environment failed
-    read     ids of that text, behind the sampled ids, which are never encoded again
+    read     ids of that text, appended to the sampled ids, which are never encoded again
 
-Who calls these, in what order for which episode, is another matter (`models.episodes.play`, `models.episodes.pace`):
-nothing here reads another episode.
+The order of these calls is defined elsewhere (`models.episodes.play`, `models.episodes.pace`): nothing here reads
+another episode.
 """
 
 from __future__ import annotations
@@ -32,32 +32,32 @@ _LOG = logging.getLogger("rewardflow.episodes")
 
 @dataclass
 class Playing:
-    """An episode that goes on."""
+    """An open episode."""
 
     prompt: Sequence[int]
     opened: Opened | View
     seed: int
-    """Of the completion; its turns' are made of it."""
+    """Seed of the completion; the seeds of its turns are derived from it."""
     longest: int
-    """Tokens that it may have behind the prompt."""
+    """Maximum number of tokens after the prompt."""
     limits: EpisodeLimits
     tokens: list[int] = field(default_factory=list)
     log_probs: list[Tensor] = field(default_factory=list)
     turns: list[Turn] = field(default_factory=list)
     state: str = ""
     actions: tuple[str, ...] = ()
-    """What the environment admits as the next turn, where it lists that."""
+    """Texts that the environment allows as the next turn, if it lists them."""
     over: bool = False
     cut: Cut = ""
     solved: bool | None = None
 
     @property
     def reads(self) -> tuple[int, ...]:
-        """What stands before its next turn, [tokens]."""
+        """Tokens before its next turn, [tokens]."""
         return (*self.prompt, *self.tokens)
 
     def ask(self) -> Ask:
-        """Its next turn."""
+        """Return the request for its next turn."""
         return Ask(
             self.reads if self.tokens else self.prompt,
             turn_seed(self.seed, len(self.turns)),
@@ -66,7 +66,8 @@ class Playing:
         )
 
     def drew(self, generated: Generated, text: str) -> None:
-        """Take a turn, whose text is `text`. One that was cut ends the episode: nobody answers half a turn."""
+        """Take a turn, whose text is `text`. A turn that was cut ends the episode, because half a turn is not
+        answered."""
         start = len(self.tokens)
         self.tokens += generated.tokens
         if generated.log_probs is not None:
@@ -76,15 +77,16 @@ class Playing:
             self.end("tokens")
 
     def heard(self, answer: Heard | None, error: BaseException | None, seconds: float) -> None:
-        """Take what the environment answered to the last turn, or what it raised, and the seconds that it took.
+        """Take the environment's answer to the last turn, or the exception that it raised, and the seconds that it
+        took.
 
         Raises:
-            BaseException: `error`, where it is no matter of this episode alone.
+            BaseException: `error`, if it concerns more than this episode.
         """
         if answer is not None and error is None:
             try:
                 return self._take(answer, seconds)
-            except Exception as broken:  # what is no answer
+            except Exception as broken:  # it is not a valid answer
                 error = broken
         assert error is not None
         if isinstance(error, (UserError, MemoryError)) or not isinstance(error, Exception):
@@ -96,7 +98,7 @@ class Playing:
 
     def _take(self, answer: Heard, seconds: float) -> None:
         words, reward, terminated, truncated, info = answer
-        if self.turns:  # what a seat hears before it had a turn is no turn's
+        if self.turns:  # a text that a seat reads before its first turn belongs to none of its turns
             self.turns[-1] = self.turns[-1]._replace(
                 reward=finite(reward), seconds=seconds, heard=words, duration=finite(info.get("duration", 0.0))
             )
@@ -109,12 +111,12 @@ class Playing:
             self.end("turns")
 
     def note(self, info: Info) -> None:
-        """Take what there is to know of the next turn."""
+        """Take the info about the next turn."""
         self.state = str(info.get("state", ""))
         self.actions = tuple(info.get("actions", ()))
 
     def read(self, ids: Sequence[int]) -> None:
-        """Take the ids of what was heard; where they leave no room for a turn the episode ends before them."""
+        """Take the ids of the environment's text; if they leave no room for a turn, the episode ends before them."""
         if len(self.tokens) + len(ids) >= self.longest:
             return self.end("tokens")
         self.tokens += ids
@@ -122,7 +124,7 @@ class Playing:
         return None
 
     def played(self, log_probs: bool, seat: int = 0) -> Episode:
-        """The episode that it has become. `log_probs`: whether they are wanted; `seat`: see `Episode`."""
+        """Return the finished episode. `log_probs`: whether they are requested; `seat`: see `Episode`."""
         return Episode(
             tuple(self.tokens),
             torch.cat(self.log_probs) if log_probs else None,

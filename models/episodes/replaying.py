@@ -1,4 +1,4 @@
-"""Play the turns of an episode once more, about the same problem or about another one."""
+"""Play the turns of an episode once more, for the same problem or for another one."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ from models.loop.turn import Turn
 
 
 class Replayed(NamedTuple):
-    """What an environment says to turns that were taken before."""
+    """The environment's answers to turns that were taken before."""
 
     turns: tuple[Turn, ...]
-    """As they are answered now, up to where the episode ends."""
+    """The turns with the new answers, up to the end of the episode."""
     solved: bool | None
-    """What it says of the goal at the last of them; None: nothing."""
+    """Whether the goal was reached at the last of them; None: not reported."""
 
 
 def replay(
     environment: Environment, problem: Problem, goal: Problem, turns: Sequence[Turn], seed: int, seconds: float
 ) -> Replayed | None:
-    """The turns of an episode about `problem` under another goal, with the seed that the environment had.
+    """Replay the turns of an episode about `problem` under another goal, with the seed that the environment had.
 
     Args:
-        environment: whose episode it was.
-        problem: what it was about.
-        goal: what it is to be about.
-        turns: the policy's, with what was heard.
-        seed: that the environment was reset with.
-        seconds: what it may take for an answer.
+        environment: environment of the episode.
+        problem: problem of the episode.
+        goal: problem to replay the turns under.
+        turns: the policy's turns, with the environment's answers.
+        seed: seed that the environment was reset with.
+        seconds: time limit of an answer.
 
     Returns:
-        None where the environment says anything else than it said, under the new goal or under the old one, or fails:
-        the policy would have read other words.
+        The turns as answered under the new goal; None if the environment fails, or if its text differs under the new
+        goal or the old one: the policy would have read other words.
     """
     try:
         with closing(environment.open(problem)) as old, closing(environment.open(goal)) as new:
@@ -58,6 +58,6 @@ def replay(
                     break
     except (UserError, MemoryError):
         raise
-    except Exception:  # whatever an environment raises
+    except Exception:  # an environment may raise any exception
         return None
     return Replayed(tuple(answered), bool(info["solved"]) if "solved" in info else None)

@@ -1,7 +1,7 @@
-"""What is played with a frozen partner, as pure rules: what the partner reads, and what its words change.
+"""Scenes that are played with a frozen partner, as pure rules: the partner's input, and the effect of its words.
 
-A scene hears the policy and the partner by turns. Whoever is to speak next has it said by `to_read`: what the policy
-reads behind all that it read before, what the partner reads as if nothing had been before.
+A scene takes the words of the policy and the partner in turn and returns the input of the next speaker. The policy
+reads this text after all that it has read before; the partner reads it without any history.
 """
 
 from __future__ import annotations
@@ -18,41 +18,42 @@ Who = Literal["policy", "partner"]
 
 @dataclass
 class Told:
-    """What a turn has changed."""
+    """The outcome of a turn."""
 
     next: Who
-    """Who is to speak."""
+    """The next speaker."""
     text: str
-    """What it reads."""
+    """Text that the next speaker reads."""
     reward: float = 0.0
-    """What the policy's last turn was worth."""
+    """Reward of the policy's last turn."""
     over: bool = False
     solved: bool = False
     state: str = ""
-    """What the policy's next turn is taken in."""
+    """State in which the policy takes its next turn."""
 
 
 class Scene(Protocol):
-    """An episode's rules."""
+    """Rules of an episode."""
 
     @abstractmethod
     def begin(self, random: Random) -> Told:
-        """What the policy reads first."""
+        """Begin the episode. Returns its first outcome."""
         ...
 
     @abstractmethod
     def hear(self, who: Who, said: str) -> Told:
-        """Take what somebody said."""
+        """Take the words of a speaker. Returns the outcome."""
         ...
 
 
 @dataclass
 class Consult:
-    """The policy asks a patient, whom the partner speaks for, and says what the patient has.
+    """The policy asks a patient, played by the partner, and gives a diagnosis.
 
         ask cough | no | ask fever | yes | malaria
 
-    A question is worth the finding's Shapley share, once, where the patient said the truth; `gain` times that.
+    The reward of a question is `gain` times the finding's Shapley share, once per finding, if the patient's answer was
+    true.
     """
 
     gain: float = 1.0
@@ -62,12 +63,12 @@ class Consult:
     asked: str = ""
 
     def begin(self, random: Random) -> Told:
-        """The policy reads its role."""
+        """Give the policy its role."""
         self.patient = drawn(random)
         return Told("policy", "doctor", state="doctor")
 
     def hear(self, who: Who, said: str) -> Told:
-        """A question, an answer or a verdict."""
+        """Take a question, an answer or a diagnosis."""
         words = said.split()
         if who == "policy":
             if len(words) == 2 and words[0] == "ask" and words[1] in FINDINGS:
@@ -84,12 +85,12 @@ class Consult:
 
 @dataclass
 class Direct:
-    """The policy says what is to be done; the partner does it, and concludes from what it has seen.
+    """The policy gives orders; the partner carries them out, and concludes from its findings.
 
         check fever | yes | check rash | no | conclude | health
 
-    The partner reads the record where it is to check, and what was checked where it is to conclude. A check costs, and
-    is worth the finding's Shapley share, once, where the partner read the record right; `gain` times that.
+    The partner reads the record for a check, and the checked findings for the conclusion. A check has a cost. Its
+    reward is `gain` times the finding's Shapley share, once per finding, if the partner read the record correctly.
     """
 
     cost: float = 0.05
@@ -99,12 +100,12 @@ class Direct:
     seen: list[str] = field(default_factory=list)
 
     def begin(self, random: Random) -> Told:
-        """The policy reads its role."""
+        """Give the policy its role."""
         self.patient = drawn(random)
         return Told("policy", "planner", state="planner")
 
     def hear(self, who: Who, said: str) -> Told:
-        """An order, or what came of it."""
+        """Take an order, or its result."""
         words = said.split()
         if who == "policy":
             self.asked = words[-1] if words else ""
@@ -125,7 +126,7 @@ class Direct:
 
 @dataclass
 class Brief:
-    """The policy writes what a partner is to know, who sees nothing else and concludes from it.
+    """The policy writes a brief for a partner that sees nothing else and concludes from it.
 
     record fever yes cough no rash yes ache no    cough no fever yes | malaria
     """
@@ -133,13 +134,13 @@ class Brief:
     patient: Patient = field(default_factory=dict)
 
     def begin(self, random: Random) -> Told:
-        """The policy reads the whole record, in any order."""
+        """Give the policy the whole record, in random order."""
         self.patient = drawn(random)
         order = tuple(random.sample(FINDINGS, len(FINDINGS)))
         return Told("policy", f"record {written(self.patient, order)}")
 
     def hear(self, who: Who, said: str) -> Told:
-        """What is to be known, or what was concluded."""
+        """Take the brief, or the conclusion."""
         if who == "policy":
             return Told("partner", f"known {said} conclude")
         right = said.split() == [condition(self.patient)]
@@ -147,20 +148,20 @@ class Brief:
 
 
 NEEDS = {"alone": "listen", "lost": "advise", "proud": "praise"}
-"""What helps somebody who says so."""
+"""The helpful answer to each feeling."""
 BEGUN = 40
-"""Mood at first."""
+"""Initial mood."""
 
 
 @dataclass
 class Comfort:
-    """The policy answers somebody whom the partner speaks for, and whose mood follows by rule what the policy does.
+    """The policy answers a user played by the partner, whose mood follows a rule on the policy's answers.
 
         alone | listen | lost | advise | ...
 
-    Mood begins at 40 of 100, rises by 20 where an answer helps and falls by 10 where not; at the end it is the reward,
-    and whoever feels better than at first is comforted. The rule reads the need, not the partner's words, so the score
-    cannot be talked up.
+    Mood begins at 40 of 100, rises by 20 if an answer helps and falls by 10 otherwise. At the end it is the reward, and
+    the goal is reached if the mood is above its initial value. The rule reads the need, not the partner's words, so the
+    score cannot be raised by talking.
     """
 
     turns: int = 3
@@ -168,12 +169,12 @@ class Comfort:
     left: list[str] = field(default_factory=list)
 
     def begin(self, random: Random) -> Told:
-        """The partner speaks first."""
+        """Let the partner speak first."""
         self.left = [random.choice(list(NEEDS)) for _ in range(self.turns)]
         return Told("partner", f"user feels {self.left[0]} mood {self.mood}")
 
     def hear(self, who: Who, said: str) -> Told:
-        """How somebody feels, or what is said to it."""
+        """Take the user's feeling, or the policy's answer to it."""
         if who == "partner":
             return Told("policy", f"friend {said}", state=f"friend {said}")
         helped = said.split() == [NEEDS[self.left.pop(0)]]

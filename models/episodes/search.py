@@ -1,11 +1,10 @@
-"""Grow trees of turns with an engine and environments: candidates are drawn, played, and gone on from.
+"""Grow trees of turns with an engine and environments: draw candidates, play them, and continue from them.
 
-An environment has no snapshot. To go on from a node it is opened again with the seed that it had, and the turns that
-lead to the node are played anew; all episodes of a tree have the same chance in the environment therefore, and what
-differs below a node is the policy's doing alone. That the environment answers as it did before, word for word, with the
-same reward and the same state, is verified at every turn that is played again: one whose answers differ cannot be
-searched, and is refused. An environment that fails or hangs ends its own branch, which is left out where
-`when_stuck` masks it.
+An environment has no snapshot. To continue from a node it is opened again with the same seed, and the turns that lead
+to the node are played again. All episodes of a tree therefore have the same randomness in the environment, and
+differences below a node come from the policy alone. Every repeated turn is checked: the environment must answer as
+before, word for word, with the same reward and the same state. An environment whose answers differ cannot be searched,
+and is refused. An environment that fails or hangs ends its own branch, which is left out if `when_stuck` masks it.
 """
 
 from __future__ import annotations
@@ -35,31 +34,32 @@ from models.text.encoding import Codec
 _LOG = logging.getLogger("rewardflow.episodes")
 
 Worth = Callable[[Sequence[Turn], bool], float]
-"""What an episode is worth: of its turns, and of whether it reached the goal."""
+"""Worth of an episode from its turns and whether it reached the goal."""
 Critique = Callable[[Sequence[Problem], Sequence[Node]], list[float]]
-"""What is thought of new nodes, each in [0, 1], [nodes]; of the problems that they belong to."""
+"""Critique of new nodes, each in [0, 1], [nodes]; takes their problems and the nodes."""
 Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Search:
-    """All that the trees of a round share."""
+    """Settings that all trees of a round share."""
 
     engine: Engine
     codec: Codec
     episodes: EpisodeSettings
     sampling: Sampling
-    """How turns are drawn; `max_tokens` is the longest episode, the environment's words included."""
+    """Sampling settings of the turns; `max_tokens` limits the whole episode, including the environment's words."""
     growth: Growth
     worth: Worth
     critique: Critique | None = None
 
     def grow(self, problems: Sequence[Problem], seed: int) -> list[Tree]:
-        """A tree of each problem, [problems]; the same seed gives the same ones.
+        """Grow a tree for each problem, [problems]; the same seed gives the same trees.
 
         Raises:
-            UserError: a problem is none of this environment's, the environment does not answer the same turns alike,
-                or the chat template cannot be continued.
+            UserError: a problem does not belong to this environment, the environment does not answer the same turns in
+                the
+                same way, or the chat template cannot be continued.
         """
         turns = self.episodes.limits.turns
         bridge = bridge_of(self.codec, self.episodes.role) if turns > 1 else None
@@ -78,7 +78,7 @@ class Search:
         bridge: Bridge | None,
         seed: int,
     ) -> None:
-        """All expansions that the trees ask for."""
+        """Carry out all expansions that the trees request."""
         limits, longest = self.episodes.limits, self.sampling.max_tokens
         asks, numbers = [], [tree.drawn for tree in trees]
         for number, expansion in going:
@@ -111,14 +111,14 @@ class Search:
             trees[number].grown(expansion, [child for child in expansion.node.children if id(child) in new])
 
     def _begin(self, problem: Problem, root: Node, seed: int) -> None:
-        """Note what the environment says before the first turn."""
+        """Note the environment's text before the first turn."""
         name = self.episodes.environment.name
         try:
             with closing(self.episodes.environment.open(problem)) as opened:
                 text, info = self._limited(lambda: opened.reset(turn_seed(seed, -1)))
         except (UserError, MemoryError):
             raise
-        except Exception as error:  # whatever an environment raises
+        except Exception as error:  # an environment may raise any exception
             raise UserError(
                 f"environment {name}: an episode could not begin ({type(error).__name__}: {shortened(str(error), 200)})"
             ) from error
@@ -134,10 +134,10 @@ class Search:
     def _played(
         self, problem: Problem, parent: Node, generated: Generated, text: str, seed: int, bridge: Bridge | None
     ) -> Node:
-        """The node that a turn leads to."""
+        """Return the node that a turn leads to."""
         turn = Turn(0, len(generated.tokens), state=parent.state, said=text)
         node = Node(parent, generated.tokens, generated.log_probs, turn)
-        if not generated.finished:  # half a turn: nobody answers it
+        if not generated.finished:  # half a turn is not answered
             return self._ended(problem, node, "tokens")
         try:
             with closing(self.episodes.environment.open(problem)) as opened:
@@ -151,7 +151,7 @@ class Search:
             return self._ended(problem, node, "time")
         except (UserError, MemoryError):
             raise
-        except Exception as error:  # whatever an environment raises
+        except Exception as error:  # an environment may raise any exception
             _LOG.warning("an environment failed, and with it one branch (%s: %s)", type(error).__name__, error)
             return self._ended(problem, node, "error")
         node.state = str(info.get("state", ""))
@@ -167,10 +167,10 @@ class Search:
         return node
 
     def _replayed(self, opened: Opened, node: Node, seed: int) -> None:
-        """Bring an environment that was opened anew to where it stood behind a node.
+        """Replay the turns up to a node in a newly opened environment.
 
         Raises:
-            UserError: it does not answer as it did.
+            UserError: it does not answer as before.
         """
         root = node.path[0].parent if node.path else node
         assert root is not None, "the first turn of a path was taken at the root"
@@ -190,7 +190,7 @@ class Search:
         return in_time(self.episodes.limits.seconds, call, self.episodes.environment)
 
     def _ended(self, problem: Problem, node: Node, cut: Cut, said: bool | None = None) -> Node:
-        """End the episode of a node, and note what it is worth along its path."""
+        """End the episode of a node, and add its worth along its path."""
         rule = self.episodes.limits.rule(cut)
         node.over, node.cut, node.finished, node.masked = True, cut, rule == "kept", rule == "masked"
         if node.masked:

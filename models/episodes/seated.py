@@ -1,8 +1,8 @@
 """Play episodes of several seats in waves: every seat that is to move takes one turn, then the environments answer.
 
-Each seat is an episode of its own: its view alone, in tokens of its own, spoken for by the policy or by a model that
-stays as it is. What a turn is asked with hangs on run, round, problem, seat and turn alone. What ends one seat's
-episode before its time ends those of the others, too. A seat that learns gives an episode where it came to move.
+Each seat is an episode of its own: it has its own view and its own tokens, and is spoken for by the policy or by a
+frozen model. The request of a turn depends only on run, round, problem, seat and turn. If one seat's episode is cut,
+those of the other seats end with it. A seat that learns gives an episode if it came to move.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from models.seeds import seat_seed, turn_seed
 
 @dataclass
 class _Placed:
-    """A seat of an episode that goes on."""
+    """A seat of an open episode."""
 
     seat: Seat
     playing: Playing
     game: int
-    """Which episode it belongs to."""
+    """Index of the episode that it belongs to."""
     waits: bool = False
     """Whether others move first."""
     unread: str | None = None
-    """What it was told and has not read, while it may be told more."""
+    """Text that it received and has not read, as more may follow."""
 
 
 def play_seated(
@@ -46,15 +46,16 @@ def play_seated(
     sampling: Sampling,
     seed: int,
 ) -> list[list[Episode]]:
-    """See `models.episodes.play.play`. Those of one seat stand side by side, [problems][seats that learn * G] at most.
+    """Play episodes; see `models.episodes.play.play`. Episodes of one seat are adjacent, [problems][seats that learn *
+    G] at most.
 
     Args:
-        voices: who speaks.
-        environment: whose seats they are.
-        limits: of each seat.
-        problems: with encoded prompts.
-        sampling: how turns are drawn.
-        seed: of the completions.
+        voices: models of the speakers.
+        environment: environment of the seats.
+        limits: limits of each seat.
+        problems: problems with encoded prompts.
+        sampling: sampling settings of the turns.
+        seed: seed of the completions.
     """
     placed: list[_Placed] = []
     try:
@@ -75,7 +76,7 @@ def play_seated(
             _read([each for each in placed if not each.playing.over], voices)
             _end_together(placed)
         for each in placed:
-            if not each.playing.over:  # nobody is to move, and nobody says that it is over
+            if not each.playing.over:  # all seats wait, and none has reported the end
                 each.playing.end("turns")
     finally:
         for each in placed:
@@ -90,7 +91,7 @@ def _begin(placed: Sequence[_Placed], environment: Environment, limits: EpisodeL
             text, info = in_time(limits.seconds, lambda: each.playing.opened.reset(seed), each.playing.opened)  # noqa: B023
         except (UserError, MemoryError):
             raise
-        except Exception as error:  # whatever an environment raises
+        except Exception as error:  # an environment may raise any exception
             raise UserError(
                 f"environment {environment.name}: an episode could not begin "
                 f"({type(error).__name__}: {shortened(str(error), 200)})"
@@ -100,14 +101,14 @@ def _begin(placed: Sequence[_Placed], environment: Environment, limits: EpisodeL
 
 
 def _wave(going: Sequence[_Placed], voices: Mapping[Speaker, Voice], sampling: Sampling) -> None:
-    """One turn of each seat that is to move, and what comes of it at once."""
+    """Take one turn of each seat that is to move, and its immediate outcome."""
     for speaker, voice in voices.items():
         own = [each for each in going if each.seat.speaker == speaker]
-        own.sort(key=lambda each: each.playing.reads)  # neighbours that read the same share the work for it
+        own.sort(key=lambda each: each.playing.reads)  # neighbours with the same history share its computation
         made = voice.engine.each([each.playing.ask() for each in own], sampling) if own else []
         texts = voice.codec.text([generated.tokens for generated in made])
         for each, generated, text in zip(own, made, texts, strict=True):
-            # half a turn of somebody who does not learn is said like a whole one
+            # half a turn of a seat that does not learn counts like a whole one
             each.playing.drew(generated if each.seat.learns else replace(generated, finished=True), text)
             if not each.playing.over:
                 _answered(each, lambda: each.playing.opened.step(text))  # noqa: B023 - called here
@@ -118,11 +119,11 @@ def _news_of(placed: _Placed) -> Callable[[], Heard | None]:
 
 
 def _answered(placed: _Placed, ask: Callable[[], Heard | None]) -> None:
-    """Let the environment answer a seat, or say that others move first."""
+    """Take the environment's answer to a seat, or note that others move first."""
     answer, raised, began = None, None, time.perf_counter()
     try:
         answer = in_time(placed.playing.limits.seconds, ask, placed.playing.opened)
-    except Exception as error:  # whatever an environment raises
+    except Exception as error:  # an environment may raise any exception
         raised = error
     placed.waits = answer is None and raised is None
     if not placed.waits:
@@ -132,7 +133,7 @@ def _answered(placed: _Placed, ask: Callable[[], Heard | None]) -> None:
 
 
 def _end_together(placed: Sequence[_Placed]) -> None:
-    """Where a seat's episode was cut, the others' cannot go on."""
+    """End the other seats' episodes if a seat's episode was cut."""
     cuts = {each.game: each.playing.cut for each in placed if each.playing.cut}
     for each in placed:
         if not each.playing.over and each.game in cuts:
@@ -140,7 +141,8 @@ def _end_together(placed: Sequence[_Placed]) -> None:
 
 
 def _read(placed: Sequence[_Placed], voices: Mapping[Speaker, Voice]) -> None:
-    """Put what seats that are to move were told behind what stands there, or for one that forgets behind its prompt."""
+    """Append the unread texts of the seats that are to move to their tokens; one that forgets drops its earlier tokens
+    first."""
     for each in placed:
         if each.waits or each.unread is None:
             continue

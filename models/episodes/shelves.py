@@ -1,8 +1,8 @@
-"""A shop's catalogue in a small SQLite database in memory, which a customer reads and whose cart alone is writable.
+"""A shop's catalogue in a small SQLite database in memory, of which a customer may read all and change only the cart.
 
-What a customer says never becomes SQL: every statement is written here, and words and numbers are its parameters. The
-connection refuses anything beyond that by itself, whoever would ask: once the catalogue is filled, reading and changes
-of the table `cart` are all that its authorizer lets through.
+A customer's words never become SQL: every statement is written here, and words and numbers are its parameters. In
+addition the connection itself refuses everything else: once the catalogue is filled, its authorizer permits only
+reading and changes of the table `cart`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 
 class Item(NamedTuple):
-    """What can be bought."""
+    """An article of the shop."""
 
     kind: str
     colour: str
@@ -38,7 +38,7 @@ class Shelves:
         self._base.set_authorizer(_permit)
 
     def search(self, words: Sequence[str], most: int) -> list[tuple[int, int]]:
-        """Number and price of the items whose kind is among `words`, the first `most` of them by number."""
+        """Return number and price of the items whose kind is among `words`, the first `most` of them by number."""
         marks = ", ".join("?" * len(words))
         rows = self._base.execute(
             f"SELECT number, price FROM item WHERE kind IN ({marks}) ORDER BY number LIMIT ?", (*words, most)
@@ -46,19 +46,19 @@ class Shelves:
         return [(number, price) for number, price in rows]
 
     def look(self, number: int) -> Item | None:
-        """An item; None: there is none of that number."""
+        """Return an item; None: no item has this number."""
         row = self._base.execute("SELECT kind, colour, price FROM item WHERE number = ?", (number,)).fetchone()
         return Item(*row) if row else None
 
     def add(self, number: int) -> bool:
-        """Lay an item into the cart. Returns whether there is such an item."""
+        """Add an item to the cart. Returns whether the item exists."""
         known = self.look(number) is not None
         if known:
             self._base.execute("INSERT OR IGNORE INTO cart VALUES (?)", (number,))
         return known
 
     def drop(self, number: int) -> None:
-        """Take an item out of the cart."""
+        """Remove an item from the cart."""
         self._base.execute("DELETE FROM cart WHERE number = ?", (number,))
 
     @property
@@ -67,12 +67,12 @@ class Shelves:
         return [number for (number,) in self._base.execute("SELECT number FROM cart ORDER BY number")]
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Close the database."""
         self._base.close()
 
 
 def _permit(action: int, first: str | None, second: str | None, base: str | None, inner: str | None) -> int:
-    """What SQLite may do for a customer: read, and change the cart."""
+    """Permit an action of SQLite for a customer: reading, and changes of the cart."""
     if action in _ALLOWED or (action in _OF_THE_CART and first == "cart"):
         return sqlite3.SQLITE_OK
     return sqlite3.SQLITE_DENY

@@ -1,8 +1,8 @@
-"""Who speaks for the seats of an episode: the policy's engine, and models that stay as they are.
+"""The models that speak for the seats of an episode: the policy's engine, and frozen models.
 
-A frozen model is one that a recipe names by its folder, or else the policy as the run began: a policy that was trained
-beside it keeps it in `partner/` of its own folder, so that it is measured with the same one. Its words hang on the
-seeds of its seat alone, as the policy's do.
+A frozen model is one that a recipe names by its folder, or else the policy at the start of the run. A policy that was
+trained with such a model keeps it in `partner/` of its own folder, so that it is measured with the same one. The words
+of a frozen model depend only on the seeds of its seat, as the policy's do.
 """
 
 from __future__ import annotations
@@ -24,34 +24,34 @@ from models.text.end_ids import ends_of_folder
 from models.text.prompt_form import PromptForm
 
 PARTNER = "partner"
-"""Folder of the model that a policy was trained beside, in its model folder."""
+"""Folder of the model that a policy was trained with, in its model folder."""
 
 
 @dataclass(frozen=True, eq=False)
 class Voice:
-    """A model with its tokens."""
+    """A model with its tokenizer and bridge."""
 
     engine: Engine
     codec: Codec
     bridge: Bridge | None
-    """None where nobody takes a second turn."""
+    """None if no seat takes a second turn."""
 
 
 def voices_of(
     environment: Environment, policy: Engine, codec: Codec, role: Role, turns: int, beside: Path | None
 ) -> Mapping[Speaker, Voice]:
-    """The speakers that an environment's seats name.
+    """Return the speakers that an environment's seats name.
 
     Args:
-        environment: says which frozen model, where it has one.
-        policy: draws the policy's turns.
+        environment: names its frozen model, if it has one.
+        policy: generates the policy's turns.
         codec: the policy's tokenizer.
-        role: who the environment is in a chat template.
-        turns: most of an episode.
-        beside: the policy's model folder, or that of the policy that a run begins with; None where nobody knows.
+        role: role of the environment in a chat template.
+        turns: maximum number of turns of an episode.
+        beside: the policy's model folder, or that of the policy that a run begins with; None if it is unknown.
 
     Raises:
-        UserError: a chat template cannot be continued, or there is no frozen model.
+        UserError: a chat template cannot be continued, or the frozen model is missing.
     """
     bridge = bridge_of(codec, role) if turns > 1 else None
     voices: dict[Speaker, Voice] = {"policy": Voice(policy, codec, bridge)}
@@ -62,7 +62,7 @@ def voices_of(
 
 
 def frozen_folder(environment: Environment, beside: Path | None) -> Path:
-    """Where the frozen model of an environment lies.
+    """Return the folder of an environment's frozen model.
 
     Raises:
         UserError: there is none.
@@ -77,7 +77,7 @@ def frozen_folder(environment: Environment, beside: Path | None) -> Path:
 
 
 def keep_partner(environment: Environment, start: Path, folder: Path) -> None:
-    """Write the frozen model that a run began with beside the policy that it made."""
+    """Write the frozen model that a run began with into the folder of the trained policy."""
     if environment.asks_frozen and environment.frozen is None:
         shutil.copytree(
             frozen_folder(environment, start), folder / PARTNER, ignore=lambda at, names: {PARTNER} & set(names)
@@ -86,7 +86,8 @@ def keep_partner(environment: Environment, start: Path, folder: Path) -> None:
 
 @lru_cache(maxsize=1)
 def _opened(folder: Path, changed: int, chat: bool, form: PromptForm, role: Role) -> Voice:
-    """A frozen model, kept open from round to round; `changed` is when its folder was written."""
+    """Open a frozen model and keep it open from round to round; `changed` is the time at which its folder was
+    written."""
     ends = ends_of_folder(folder)
     codec = Codec(load_tokenizer(folder), chat, ends, form)
     engine = TransformersEngine(folder, EngineSettings(name="transformers", precision="float32"), end=codec.ends)

@@ -1,15 +1,16 @@
-"""Grow trees of the steps of a completion with an engine: an answer is drawn on from a node, and its steps are nodes.
+"""Grow trees of the steps of a completion with an engine: completions are drawn from a node, and their steps are nodes.
 
     prompt | 7 + 5 = 12 ; | 12 - 3 = 9 ; | #### 9          a step ends with a token whose text holds a mark
                           | 12 - 3 = 8 ; | #### 8
 
-A node is what `models.episodes.tree` says of a turn. What a new node is worth is known in two ways, or by both:
+A node is a step, and otherwise as in `models.episodes.tree`. The worth of a new node comes from one of two sources, or
+both:
 
     by its end        the completion is drawn to its end, which is right or wrong; all of its steps stay in the tree
-    by an estimate    somebody says it who reads the steps so far; then one step is drawn at a time
+    by an estimate    an estimator reads the steps so far and rates them; then one step is drawn at a time
     by both           (1 - a) end + a estimate of the first new step
 
-The search of a problem hangs on the policy, its number and the seed, not on the problems beside it.
+The search of a problem depends on the policy, its number and the seed, not on the other problems of the batch.
 """
 
 from __future__ import annotations
@@ -32,26 +33,26 @@ from models.seeds import completion_seed
 from models.text.encoding import Codec
 
 Estimate = Callable[[Sequence[Problem], Sequence[Node]], list[float]]
-"""What going on from nodes is worth, each in [0, 1], [nodes]; of the problems that they belong to."""
+"""Estimated worth of continuing from nodes, each in [0, 1], [nodes]; takes their problems and the nodes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StepSearch:
-    """All that the trees of a round share."""
+    """Settings that all trees of a round share."""
 
     engine: Engine
     codec: Codec
     sampling: Sampling
-    """How steps are drawn; `max_tokens` is the longest completion."""
+    """Sampling settings of the steps; `max_tokens` is the longest completion."""
     growth: Growth
     marks: tuple[str, ...]
     """A token whose text holds one of these ends a step."""
     estimate: Estimate | None = None
     estimate_share: float = 0.0
-    """What the estimate counts beside the end (a), in [0, 1]; 1: nothing is drawn to its end."""
+    """Weight of the estimate relative to the end (a), in [0, 1]; 1: no completion is drawn to its end."""
 
     def grow(self, problems: Sequence[Problem], seed: int) -> list[Tree]:
-        """A tree of each problem, [problems]; the same seed gives the same ones."""
+        """Grow a tree for each problem, [problems]; the same seed gives the same trees."""
         trees = [Tree(self.growth) for _ in problems]
         while going := [(number, expansion) for number, tree in enumerate(trees) for expansion in tree.next()]:
             self._wave(problems, trees, going, seed)
@@ -59,7 +60,7 @@ class StepSearch:
 
     @cached_property
     def _stops(self) -> tuple[int, ...]:
-        """Ids that end what is drawn, beside those that end a completion."""
+        """Stop ids of a draw, in addition to those that end a completion."""
         if self.estimate_share < 1:
             return ()
         texts = self.codec.text([[token] for token in range(self.engine.vocabulary)])
@@ -72,7 +73,7 @@ class StepSearch:
         going: Sequence[tuple[int, Expansion]],
         seed: int,
     ) -> None:
-        """All expansions that the trees ask for."""
+        """Carry out all expansions that the trees request."""
         asks, numbers = [], [tree.drawn for tree in trees]
         for number, expansion in going:
             history = expansion.node.history
@@ -91,7 +92,7 @@ class StepSearch:
             trees[number].grown(expansion, [])
 
     def _place(self, parent: Node, generated: Generated) -> tuple[Node, Node | None]:
-        """Put the steps that were drawn behind `parent` into the tree. Returns the last and the first new one."""
+        """Add the steps that were drawn after `parent` to the tree. Returns the last one and the first new one."""
         node, first_new = parent, None
         for start, stop in self._steps(generated.tokens):
             if node is not parent:
@@ -117,13 +118,13 @@ class StepSearch:
         return not ended and len(node.history) < self.sampling.max_tokens
 
     def _steps(self, tokens: Sequence[int]) -> Iterator[tuple[int, int]]:
-        """Where each step begins and ends."""
+        """Return the start and stop of each step."""
         pieces = self.codec.text([[token] for token in tokens])
         starts = step_starts(pieces, self.marks).nonzero().flatten().tolist()
         return zip(starts, [*starts[1:], len(tokens)], strict=True)
 
     def _judge(self, ways: Sequence[tuple[Problem, Node, Node | None]]) -> None:
-        """Note along their paths what was drawn is worth."""
+        """Add the worth of the drawn steps along their paths."""
         texts = self.codec.text([last.history if last.over else () for _, last, _ in ways])
         estimates = self._estimates([(problem, new) for problem, _, new in ways if new is not None and not new.over])
         for (problem, last, new), text in zip(ways, texts, strict=True):
@@ -136,7 +137,7 @@ class StepSearch:
                 last.estimated(thought)
 
     def _estimates(self, asked: Sequence[tuple[Problem, Node]]) -> dict[int, float]:
-        """What is thought of nodes, by their identity."""
+        """Return the estimates of nodes, by their identity."""
         if self.estimate is None or not self.estimate_share or not asked:
             return {}
         said = self.estimate([problem for problem, _ in asked], [node for _, node in asked])
@@ -144,5 +145,6 @@ class StepSearch:
 
 
 def _prior(log_probs: Tensor | None) -> float:
-    """Geometric mean of the tokens' probabilities, in [0, 1]: how likely a step is, whatever its length."""
+    """Return the geometric mean of the tokens' probabilities, in [0, 1]: a likelihood independent of the step's
+    length."""
     return 1.0 if log_probs is None else math.exp(float(log_probs.mean()))

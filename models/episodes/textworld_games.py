@@ -1,7 +1,7 @@
-"""Games of TextWorld (arXiv 1806.11532): made by a seed, compiled, played by text in processes of their own.
+"""Games of TextWorld (arXiv 1806.11532): made from a seed, compiled, played by text in processes of their own.
 
-The package `textworld` and what it compiles games and runs them with are no part of the locks: textworld.lock holds
-them, and says what it compiles.
+The package `textworld` and its compilers and interpreters are not part of the main locks: textworld.lock holds them,
+and lists what it compiles.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from models.episodes import textworld_player
 from models.episodes.extras import extra
 
 _BEHIND = re.compile(r"\n>|\*\*\* ")
-"""Where a game's answer ends: its prompt, or its last curtain."""
+"""End of a game's answer: its prompt, or its closing banner."""
 _SERIAL = slice(0x12, 0x18)
-"""Bytes of a story file that hold the date on which it was compiled (The Z-Machine Standards Document, 11.1)."""
+"""Bytes of a story file that hold its date of compilation (The Z-Machine Standards Document, 11.1)."""
 _NO_DATE = b"000000"
 _GRAMMARS = "text_grammars"
 
 
 class GameEnded(RuntimeError):
-    """The process of a game is no more: its interpreter crashed or took too long."""
+    """Error for a game whose process has ended: its interpreter crashed or took too long."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class World:
-    """What a game is made of."""
+    """Parameters of a game."""
 
     rooms: int
     objects: int
@@ -45,8 +45,8 @@ class World:
 
 
 def make(seed: int, world: World) -> tuple[Any, Any]:
-    """A game of rooms, ways and things to take and drop, and the options it was made with; the same seed gives the
-    same. The rules and the plain texts are those of TextWorld's own games for collectors of coins."""
+    """Make a game of rooms, ways and things to take and drop, with its options; the same seed gives the same game. The
+    rules and the plain texts are those of TextWorld's own games for collectors of coins."""
     textworld = extra("textworld")
     options = textworld.GameOptions()
     options.kb = _rules()
@@ -58,8 +58,8 @@ def make(seed: int, world: World) -> tuple[Any, Any]:
 
 @cache
 def _rules() -> Any:
-    """The collector's rules. They, and those that every game has beside them, are read in the order of their files'
-    names: games hang on it, and folders have none."""
+    """Return the collector's rules. They, and the rules shared by all games, are read in the sorted order of their file
+    names: games depend on the order, and folders have none."""
     collector = importlib.import_module("textworld.challenges.tw_coin_collector.coin_collector")
     data: Any = importlib.import_module("textworld.generator.data")
     data.KB = _read(Path(data.BUILTIN_DATA_PATH))
@@ -72,8 +72,8 @@ def _read(folder: Path) -> Any:
 
 
 def compile_to(file: Path, game: Any, options: Any) -> None:
-    """Compile a game to `file`, NAME.z8; NAME.json beside it holds what is known of it. Both are the same on whatever
-    day, and wherever the package lies."""
+    """Compile a game to `file`, NAME.z8, and write its data to NAME.json in the same folder. Neither depends on the
+    date or on the folder of the package."""
     options.path, options.force_recompile = str(file), True
     importlib.import_module("textworld.generator").compile_game(game, options)
     file.with_suffix(".ni").unlink(missing_ok=True)
@@ -85,7 +85,7 @@ def compile_to(file: Path, game: Any, options: Any) -> None:
 
 
 def listed(heard: str, commands: Sequence[str]) -> str:
-    """An answer of a game with what it understands next: `You are in the room7. [go west; look]`."""
+    """Return an answer of a game with the commands that it accepts next: `You are in the room7. [go west; look]`."""
     return f"{heard} [{'; '.join(commands)}]"
 
 
@@ -93,11 +93,11 @@ class Game:
     """A compiled game that is being played, in a process of its own.
 
     Args:
-        file: NAME.z8, with NAME.json beside it.
-        longest: characters of an answer that are read.
+        file: NAME.z8, with NAME.json in the same folder.
+        longest: maximum length of an answer that is read, characters.
 
     Raises:
-        GameEnded: its process did not begin; also of all that is asked of a game whose process is no more.
+        GameEnded: its process did not begin; also raised by every call after its process has ended.
     """
 
     def __init__(self, file: Path, longest: int) -> None:
@@ -105,23 +105,23 @@ class Game:
         self._last: dict[str, Any] = {}
         try:
             self._begin_process(file)
-        except GameEnded:  # what forks them was about to end
+        except GameEnded:  # the process that forks them was about to end
             self._begin_process(file)
 
     def begin(self) -> str:
-        """The first room."""
+        """Begin the game. Returns the description of the first room."""
         self._ask(None)
         return self._heard()
 
     def do(self, command: str) -> tuple[str, float]:
-        """What comes of a command, and what share of the score it won."""
+        """Run a command. Returns its answer, and the share of the maximum score that it won."""
         before = self._last["score"]
         self._ask(command)
         return self._heard(), (self._last["score"] - before) / max(self._last["most"], 1.0)
 
     @property
     def commands(self) -> tuple[str, ...]:
-        """Commands that the game understands now, in order."""
+        """Commands that the game accepts now, in order."""
         return tuple(self._last["commands"])
 
     @property
@@ -135,11 +135,11 @@ class Game:
         return bool(self._last["won"] or self._last["lost"])
 
     def close(self) -> None:
-        """Let its process end."""
+        """Close the connection, which ends its process."""
         for end in (self._stream, self._socket):
             try:
                 end.close()
-            except OSError:  # what could not be written any more
+            except OSError:  # data that could not be written any more
                 pass
 
     def _begin_process(self, file: Path) -> None:
@@ -172,7 +172,7 @@ class Game:
 
 
 class _Players:
-    """The program that forks a process for each game; started when the first is wanted, and again where it ended."""
+    """The program that forks a process for each game; started for the first game, and again after it has ended."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -180,7 +180,7 @@ class _Players:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, file: Path) -> socket.socket:
-        """This process's end of the socket of a new game."""
+        """Start a game. Returns this process's end of its socket."""
         mine, theirs = socket.socketpair()
         with theirs, self._lock:
             words = json.dumps({"game": str(file.resolve())}).encode()

@@ -1,11 +1,11 @@
-"""Plays compiled games, each in a process of its own: the program behind `models.episodes.textworld_games.Game`.
+"""Play compiled games, each in a process of its own: the program used by `models.episodes.textworld_games.Game`.
 
     python -P models/episodes/textworld_player.py FD
 
-The interpreter of the games is C, keeps its state in one place and does not survive everything that a player types. So
-no process that does anything else runs it. This one loads the package once, and forks for every game that is asked for
-over the socket FD. A game's process ends with its game, with a crash of the interpreter, or where a command takes too
-long; all of them end with whoever holds the other ends of their sockets.
+The interpreter of the games is C, keeps its state in one place and crashes on some inputs of a player. It therefore
+runs in processes that do nothing else. This program loads the package once, and forks for every game that is requested
+over the socket FD. A game's process ends with its game, with a crash of the interpreter, or if a command takes too
+long; all of them end when the process with the other ends of their sockets ends.
 
     asked       {"game": "NAME.z8"} and a socket, as a file descriptor
     over that   {"do": null} begins, {"do": "go east"} plays; a line of JSON each
@@ -24,9 +24,10 @@ import sys
 from typing import Any
 
 SECONDS = 60
-"""That a command may take before the game's process is ended. Who plays has a limit of their own, mostly a shorter."""
+"""Seconds that a command may take before the game's process is ended. The caller has a limit of its own, usually
+shorter."""
 _LONGEST = 4096
-"""Bytes of what a game is asked for with."""
+"""Maximum size of a request for a game, bytes."""
 
 
 def main(control: socket.socket) -> None:
@@ -38,7 +39,7 @@ def main(control: socket.socket) -> None:
         words, descriptors, _, _ = socket.recv_fds(control, _LONGEST, 1)
         if not words:
             return
-        if first:  # what the package parses with its first game, 0.3 s, the processes of all others have too
+        if first:  # parse shared data once here (0.3 s), so that the processes of all games inherit it
             first = False
             with contextlib.suppress(Exception):
                 _opened(textworld, json.loads(words)["game"]).close()

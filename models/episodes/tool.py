@@ -1,4 +1,4 @@
-"""What a policy may call: text in, text out."""
+"""Tools that a policy may call: text in, text out."""
 
 from __future__ import annotations
 
@@ -14,40 +14,40 @@ class ToolError(Exception):
 
 
 class Offer(NamedTuple):
-    """Something that a policy can call by a name."""
+    """An entry that a policy can call by a name."""
 
     usage: str
-    """What it does and takes, in a line."""
+    """Its purpose and its arguments, in one line."""
     call: Callable[[str], str]
-    """What it answers to an argument; a ToolError where it refuses."""
+    """Function from an argument to the answer; raises a ToolError if it refuses."""
 
 
 class Tool(Part):
-    """What a policy calls by its name. Stands under `rollouts.environment.tool:`."""
+    """A tool that the policy calls by its name. Set under `rollouts.environment.tool:`."""
 
     slot = "tool"
 
     @property
     def usage(self) -> str:
-        """What it does and takes, in a line, for prompts and pages."""
+        """Its purpose and its arguments, in one line, for prompts and pages."""
         return ""
 
     def offers(self) -> Mapping[str, Offer]:
-        """What can be called, by name: the tool itself; of a server whatever it has."""
+        """Return the callable entries by name: the tool itself, or all tools of a server."""
         return {self.name: Offer(self.usage, self.call)}
 
     def in_round(self, number: int) -> Tool:
-        """The tool as it is in a round of training, where it changes with time; evaluations take it as it stands."""
+        """Return the tool for a round of training, if it changes with time; evaluations use it unchanged."""
         return self
 
     def in_episode(self, seed: int) -> Tool:
-        """The tool as an episode calls it; chance in its answers goes by `seed`, in [0, 2^63)."""
+        """Return the tool for an episode; randomness in its answers is seeded with `seed`, in [0, 2^63)."""
         return self
 
     @abstractmethod
     def call(self, argument: str) -> str:
-        """What the tool answers.
+        """Return the tool's answer.
 
         Raises:
-            ToolError: it cannot; the policy reads why.
+            ToolError: it cannot answer; the policy reads the reason.
         """

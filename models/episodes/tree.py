@@ -1,28 +1,29 @@
-"""A tree of turns: what was tried at each point of an episode, what came of it, and where the search goes on.
+"""A tree of turns: the candidates at each point of an episode, their outcomes, and the nodes that the search expands
+next.
 
     root - turn a - heard - turn a'          a node is a turn of the policy and what the environment answered
          - turn b - heard - turn b'          siblings are turns that were tried at the same point
 
-An episode that ends is worth what it is worth at every node on its path: W(n) adds these up, N(n) counts them, and a
-node's mean Q(n) = W(n) / N(n) is the Monte-Carlo estimate of its worth under the policy, as far as the search goes
-where the policy goes. In place of the mean a node may have the worth of its best child, which is what the policy could
-reach from there, or the mean of its children by how often the policy drew each, which is the policy's own however
-often the search went there. Where the search has a critique
-c(n) in [0, 1] of each turn, as in Agent Q (paper 82), a node is worth
+The worth of an episode that ends is added at every node on its path: W(n) is the sum, N(n) the count, and a node's mean
+Q(n) = W(n) / N(n) is the Monte-Carlo estimate of its worth under the policy, as far as the search visits nodes as the
+policy would. Instead of the mean a node may have the worth of its best child, which is what the policy could reach from
+there, or the mean of its children weighted by how often the policy drew each, which is the policy's own worth
+independent of how often the search visited them. If the search has a critique c(n) in [0, 1] of each turn, as in Agent
+Q (paper 82), the value of a node is
 
     V(n) = (1 - a) Q(n) + a c(n)            c(n) alone where no episode has ended below it
 
-but for a failed node, below which episodes ended and none of them reached the goal: the critique has no say there.
+except for a failed node, below which episodes ended and none of them reached the goal: there the critique is ignored.
 
 The next node that is expanded:
 
     uct       down from the root to the child of the highest V + k sqrt(ln N(parent) / (1 + N(child))), until a node has
               not all its candidates; from there one turn after the other to the end of the episode (Kocsis and
               Szepesvari 2006; in the form of Agent Q)
-    best      the open node of the highest V; one without is worth as much as its parent
-    puct      as uct, by V + k P(child) sqrt(N(parent)) / (1 + N(child)); P: how likely the policy holds the turn. No
-              episode is played on from there: whoever grows the tree says what a new node is worth (AlphaZero, in the
-              form of AlphaMath, paper 292)
+    best      the open node of the highest V; one without has the value of its parent
+    puct      as uct, by V + k P(child) sqrt(N(parent)) / (1 + N(child)); P: the policy's probability of the turn. No
+              episode is played on from there: the caller estimates the worth of a new node (AlphaZero, in the form of
+              AlphaMath, paper 292)
     breadth   the first that was made
     depth     the deepest, of these the first that was made (DFSDT, paper 359)
 """
@@ -39,46 +40,46 @@ from torch import Tensor
 from models.loop.turn import Cut, Turn
 
 Order = Literal["uct", "puct", "best", "breadth", "depth"]
-"""Which node is expanded next."""
+"""The node that is expanded next."""
 Backup = Literal["mean", "best", "policy"]
-"""What a node is worth: the mean of the episodes below it, what its best child is worth, or the mean of its children by
-how often the policy drew them."""
+"""Worth of a node: the mean of the episodes below it, the worth of its best child, or the mean of its children weighted
+by how often the policy drew them."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Valuing:
-    """How worth goes up the tree."""
+    """How worth is backed up in the tree."""
 
     backup: Backup = "mean"
     critique_share: float = 0.0
-    """What the critique counts in a node's value (a), in [0, 1]."""
+    """Weight of the critique in a node's value (a), in [0, 1]."""
 
 
 @dataclass(eq=False)
 class Node:
-    """A turn of the policy with what came of it. The root has no turn: there the policy begins."""
+    """A turn of the policy with its outcome. The root has no turn: it is where the policy begins."""
 
     parent: Node | None = None
     tokens: tuple[int, ...] = ()
-    """The turn's, [tokens]."""
+    """Tokens of the turn, [tokens]."""
     log_probs: Tensor | None = None
-    """Under the policy that drew them, [tokens], nats."""
+    """Log-probs under the policy that drew them, [tokens], nats."""
     turn: Turn = field(default_factory=lambda: Turn(0, 0))
-    """What was said and heard; its places are within `tokens`."""
+    """Text of the turn and its answer; its positions are within `tokens`."""
     heard: tuple[int, ...] = ()
-    """Ids of what the policy reads behind the turn, [tokens]; of the root what it reads behind the prompt."""
+    """Ids of the text that the policy reads after the turn, [tokens]; for the root after the prompt."""
     state: str = ""
-    """What the next turn is taken in, as the environment says."""
+    """State in which the next turn is taken, as the environment reports it."""
     over: bool = False
     """Whether the episode has ended here."""
     cut: Cut = ""
     finished: bool = True
-    """Whether it ended as a completion does that was not cut."""
+    """Whether the episode counts as finished, like a completion that was not cut."""
     masked: bool = False
     """Whether the environment broke here, and the recipe leaves such an episode out."""
     critique: float | None = None
     prior: float = 1.0
-    """How likely the policy held the turn where it was drawn, in [0, 1]."""
+    """The policy's probability of the turn when it was drawn, in [0, 1]."""
     times: int = 1
     """How often the policy drew it at this point."""
     drawn: int = 0
@@ -86,16 +87,16 @@ class Node:
     visits: int = 0
     """Episodes that ended here or below (N)."""
     total: float = 0.0
-    """What they are worth together (W)."""
+    """Sum of their worth (W)."""
     solved: int = 0
-    """How many of them reached the goal."""
+    """Number of them that reached the goal."""
     missed: int = 0
-    """How many did not; of others nobody knows."""
+    """Number of them that did not; for the rest it is unknown."""
     children: list[Node] = field(default_factory=list)
 
     @property
     def depth(self) -> int:
-        """Turns up to and with this one."""
+        """Number of turns up to this one, inclusive."""
         return 0 if self.parent is None else self.parent.depth + 1
 
     @property
@@ -105,32 +106,32 @@ class Node:
 
     @property
     def path(self) -> list[Node]:
-        """The nodes from behind the root down to this one."""
+        """The nodes below the root down to this one."""
         return [] if self.parent is None else [*self.parent.path, self]
 
     @property
     def history(self) -> tuple[int, ...]:
-        """All ids behind the prompt up to where the next turn begins, [tokens]."""
+        """All ids after the prompt up to where the next turn begins, [tokens]."""
         before = () if self.parent is None else self.parent.history
         return (*before, *self.tokens, *self.heard)
 
     def below(self) -> Iterator[Node]:
-        """This node and all below it, in the order in which they were made within each parent."""
+        """Yield this node and all below it, in the order in which they were made within each parent."""
         yield self
         for child in self.children:
             yield from child.below()
 
     @property
     def reached(self) -> bool | None:
-        """Whether an episode that ended here or below reached the goal; None: nobody knows."""
+        """Whether an episode that ended here or below reached the goal; None: unknown."""
         return True if self.solved else False if self.failed else None
 
     def ended(self, worth: float, solved: bool | None) -> None:
-        """Note an episode that ended here at every node of its path, the root included.
+        """Add an episode that ended here to every node of its path, the root included.
 
         Args:
-            worth: of the episode.
-            solved: whether it reached the goal; None: nobody knows.
+            worth: worth of the episode.
+            solved: whether it reached the goal; None: unknown.
         """
         node: Node | None = self
         while node is not None:
@@ -141,7 +142,7 @@ class Node:
             node = node.parent
 
     def estimated(self, worth: float) -> None:
-        """Note at every node of the path what somebody thinks that going on from here is worth: a visit, no end."""
+        """Add an estimate of the worth of continuing from here to every node of the path: a visit without an end."""
         node: Node | None = self
         while node is not None:
             node.visits += 1
@@ -149,13 +150,14 @@ class Node:
             node = node.parent
 
     def again(self) -> None:
-        """Note that the same turn was drawn once more: where the episode ended with it, another one has ended alike."""
+        """Count that the same turn was drawn once more; if the episode ended with it, another one has ended with the
+        same result."""
         self.times += 1
         if self.over and self.visits:
             self.ended(self.total / self.visits, self.reached)
 
     def value(self, valuing: Valuing) -> float | None:
-        """What the node is worth; None where nobody knows."""
+        """Return the value of the node; None if it is unknown."""
         known = self._of_episodes(valuing)
         if self.critique is None or not valuing.critique_share or self.failed:
             return known
@@ -174,7 +176,7 @@ class Node:
         return self.total / self.visits
 
     def spent(self, candidates: int) -> bool:
-        """Whether nothing is left to be tried here or below."""
+        """Return whether all candidates here and below have been tried."""
         if self.over:
             return True
         return self.drawn >= candidates and all(child.spent(candidates) for child in self.children)
@@ -182,7 +184,7 @@ class Node:
 
 @dataclass(frozen=True, kw_only=True)
 class Growth:
-    """How a tree grows."""
+    """Settings of a tree's growth."""
 
     order: Order
     candidates: int
@@ -190,15 +192,15 @@ class Growth:
     nodes: int
     """Turns that are drawn before the search ends."""
     goals: int
-    """Episodes that reach the goal before it ends; 0: it does not end by them."""
+    """Episodes that reach the goal before the search ends; 0: no such limit."""
     exploration: float
-    """Of uct and puct (k)."""
+    """Exploration constant of uct and puct (k)."""
     valuing: Valuing
 
 
 @dataclass(frozen=True)
 class Expansion:
-    """Where turns are drawn next, and how many."""
+    """A node from which turns are drawn next, and their number."""
 
     node: Node
     count: int
@@ -206,13 +208,13 @@ class Expansion:
 
 @dataclass
 class Tree:
-    """One search."""
+    """The state of one search."""
 
     growth: Growth
     root: Node = field(default_factory=Node)
     drawn: int = 0
     _playing: Node | None = None
-    """Of uct: where the episode stands that is being played to its end."""
+    """For uct: the current node of the episode that is being played to its end."""
 
     @property
     def done(self) -> bool:
@@ -222,10 +224,10 @@ class Tree:
         return reached or self.drawn >= growth.nodes or self.root.spent(growth.candidates)
 
     def next(self) -> list[Expansion]:
-        """Where the search goes on, all at once; none: it is over, and every episode that it began has ended.
+        """Return the nodes to expand next, all at once; none: it is over, and every episode that it began has ended.
 
-        An episode that is under way when the search is done is played to its end, without candidates beside it. Under
-        uct that is the last; otherwise every node that nobody went on from.
+        An episode that is open when the search is done is played to its end, without further candidates. Under uct this
+        is the last one; otherwise every node that was never expanded.
         """
         if self._playing is not None and not self._playing.over:
             return [Expansion(self._playing, 1)]
@@ -255,7 +257,8 @@ class Tree:
             left -= count
 
     def grown(self, expansion: Expansion, new: list[Node]) -> None:
-        """Note what an expansion gave: the nodes that candidates led to, [candidates], equal ones the same node."""
+        """Record the result of an expansion: the nodes that candidates led to, [candidates], equal ones the same
+        node."""
         expansion.node.drawn += expansion.count
         self.drawn += expansion.count
         if self.growth.order == "uct":

@@ -1,1 +1,1 @@
-"""How good a policy is, against the truth and against another policy, and whether it may replace it."""
+"""Evaluation of a policy against the truth and against other policies, and the gate that decides on its promotion."""

@@ -1,13 +1,13 @@
-"""Comparing methods over a few seeds: interquartile means, stratified bootstrap, probability of improvement.
+"""Comparison of methods over a few seeds: interquartile means, stratified bootstrap, probability of improvement.
 
-Deep reinforcement learning at the edge of the statistical precipice (arXiv 2108.13264; paper 158): with few runs a mean
-follows its outliers and a single best run says nothing. So:
+Deep reinforcement learning at the edge of the statistical precipice (arXiv 2108.13264; paper 158): with few runs, the
+mean follows its outliers and a single best run is not informative. The following are computed:
 
     interquartile mean         mean of the middle half of the scores of all runs and tasks, a quarter cut at each end
     probability of improvement P(X > Y) + P(X = Y) / 2 for a run of either method, the mean over tasks
-    intervals                  percentiles over resamples that draw the runs of each task anew, with replacement
+    intervals                  percentiles over resamples that draw the runs of each task again, with replacement
 
-Scores are arrays [runs, tasks]; the numbers are those of the authors' library `rliable`.
+Scores are arrays [runs, tasks]. The numbers equal those of the authors' library `rliable`.
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ Scores = NDArray[np.float64]
 
 
 def interquartile_mean(scores: ArrayLike) -> float:
-    """Mean of the middle half of all scores, [runs, tasks]; a quarter, rounded down, is cut at each end."""
+    """Return the mean of the middle half of all scores, [runs, tasks]; a quarter, rounded down, is cut at each end."""
     from scipy import stats
 
     return float(stats.trim_mean(np.asarray(scores, dtype=np.float64), proportiontocut=0.25, axis=None))
 
 
 def probability_of_improvement(own: ArrayLike, other: ArrayLike) -> float:
-    """Chance that a run of `own` beats a run of `other`, [runs, tasks] and [other runs, tasks], ties halved."""
+    """Return the chance that a run of `own` beats one of `other`, [runs, tasks] and [other runs, tasks]; ties count
+    half."""
     left, right = _checked(own), _checked(other)
     if left.shape[1] != right.shape[1]:
         raise UserError(f"comparison: scores on {left.shape[1]} tasks against scores on {right.shape[1]}")
@@ -43,14 +44,14 @@ def probability_of_improvement(own: ArrayLike, other: ArrayLike) -> float:
 def stratified_interval(
     statistic: Callable[..., float], *groups: ArrayLike, confidence: float = 0.95, resamples: int = 2000, seed: int = 0
 ) -> Interval:
-    """Bootstrap interval of `statistic(*groups)`; the runs of each task of each group are drawn anew.
+    """Compute the bootstrap interval of `statistic(*groups)`; the runs of each task are resampled in each group.
 
     Args:
-        statistic: of one or more arrays [runs, tasks].
-        groups: the arrays, each with runs of its own number.
+        statistic: function of one or more arrays [runs, tasks].
+        groups: the arrays; each may have its own number of runs.
 
     Raises:
-        UserError: there are no scores, or one is not finite.
+        UserError: an array is empty, or one is not finite.
     """
     arrays = [_checked(group) for group in groups]
     chance = np.random.default_rng(seed)
@@ -61,21 +62,21 @@ def stratified_interval(
 
 @dataclass(frozen=True)
 class Standing:
-    """How one method stands among those that it was compared with."""
+    """Scores of one method, and its comparison with the first method."""
 
     method: str
     scores: tuple[float, ...]
-    """One a seed."""
+    """One score per seed."""
     middle: Interval
     """Interquartile mean."""
     improvement: Interval | None
-    """Probability to improve on the first method; None for the first itself."""
+    """Probability of improvement over the first method; None for the first method itself."""
 
 
 def standings(
     scores: Mapping[str, Sequence[float]], *, confidence: float = 0.95, resamples: int = 2000, seed: int = 0
 ) -> list[Standing]:
-    """Every method against the first, in the order of `scores`: method -> one score a seed.
+    """Compare every method with the first, in the order of `scores`: method -> one score per seed.
 
     Raises:
         UserError: a method has no scores, or one is not finite.

@@ -1,6 +1,6 @@
-"""How far reviewers agree who answered the same questions: Krippendorff's alpha for names (Krippendorff 2011).
+"""Agreement of reviewers on the same questions: Krippendorff's alpha for nominal labels (Krippendorff 2011).
 
-Labels are names without an order. Any number of reviewers, each of whom may have left questions out.
+Labels have no order. There may be any number of reviewers, and each of them may leave out questions.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Agreement:
-    """How far answers to the same questions are the same."""
+    """Agreement of answers to the same questions."""
 
     questions: int
-    """Questions that two reviewers or more answered; others say nothing about agreement."""
+    """Questions with two or more answers; the others do not count for agreement."""
     share: float
-    """Of all pairs of answers to one question, the share that are the same; NaN without such a pair."""
+    """Share of the pairs of answers to one question that are the same; NaN without such a pair."""
     alpha: float
     """Krippendorff's alpha: 1 where all agree, 0 where they agree as often as by chance, below 0 where less often. NaN
-    where there is nothing to compare, and where all answers are one label: then chance would agree as well."""
+    if there is nothing to compare, and if all answers have the same label, because chance would then agree as well."""
 
 
 def agreement(answers: Iterable[Sequence[str]]) -> Agreement:
-    """How far reviewers agree.
+    """Compute the agreement of reviewers.
 
     Args:
-        answers: of each question, the labels that different reviewers gave it, in any order.
+        answers: for each question, the labels from different reviewers, in any order.
     """
     shared = [Counter(labels) for labels in answers if len(labels) > 1]
     totals = Counter[str]()

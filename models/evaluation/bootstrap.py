@@ -1,10 +1,10 @@
-"""Intervals by resampling prompts (Efron & Tibshirani 1993, percentile method).
+"""Confidence intervals by resampling prompts (Efron & Tibshirani 1993, percentile method).
 
-Prompts are the unit that is drawn again: the completions of one prompt are not independent, so resampling
-completions would give intervals that are too narrow. Two models measured on the same prompts are compared
-paired: the difference of each prompt is resampled, and how hard the prompts are cancels out.
+Prompts are the unit of resampling: the completions of one prompt are not independent, so resampling
+completions would give intervals that are too narrow. Two models that were measured on the same prompts are compared
+in pairs: the difference of each prompt is resampled, so the difficulty of the prompts cancels out.
 
-The percentile interval is used, not BCa: for means of bounded values over a hundred prompts and more the two agree
+The percentile interval is used, not BCa: for means of bounded values over a hundred prompts or more, the two agree
 to a few thousandths, and a percentile interval of equal models is exactly [0, 0].
 """
 
@@ -19,14 +19,14 @@ from numpy.typing import ArrayLike, NDArray
 from models.errors import UserError
 
 _DRAWN_AT_ONCE = 2_000_000
-"""Random indices held in memory at a time."""
+"""Number of random indices in memory at a time."""
 
 
 @dataclass(frozen=True)
 class Interval:
-    """An estimate and where the truth lies with the stated confidence.
+    """An estimate and its confidence interval.
 
-    A format applies to all three numbers.
+    A format specification applies to all three numbers.
 
     >>> f"{Interval(0.31, 0.28, 0.34):.1%}"
     '31.0% [28.0%, 34.0%]'
@@ -49,10 +49,10 @@ class Interval:
 
 
 def bootstrap_mean(values: ArrayLike, *, confidence: float = 0.95, resamples: int = 10_000, seed: int = 0) -> Interval:
-    """Interval of the mean of `values`, [prompts].
+    """Compute the interval of the mean of `values`, [prompts].
 
     Raises:
-        UserError: there are no values, or one is not finite.
+        UserError: `values` is empty, or one is not finite.
     """
     array = _checked(values, "values")
     return _percentiles(float(array.mean()), _means(array, resamples, np.random.default_rng(seed)), confidence)
@@ -61,7 +61,7 @@ def bootstrap_mean(values: ArrayLike, *, confidence: float = 0.95, resamples: in
 def paired_bootstrap(
     candidate: ArrayLike, baseline: ArrayLike, *, confidence: float = 0.95, resamples: int = 10_000, seed: int = 0
 ) -> Interval:
-    """Interval of mean(candidate - baseline) over the same prompts in the same order, both [prompts].
+    """Compute the interval of mean(candidate - baseline) over the same prompts in the same order, both [prompts].
 
     Raises:
         UserError: the two differ in length, are empty, or hold a value that is not finite.
@@ -75,7 +75,7 @@ def paired_bootstrap(
 def unpaired_bootstrap(
     candidate: ArrayLike, baseline: ArrayLike, *, confidence: float = 0.95, resamples: int = 10_000, seed: int = 0
 ) -> Interval:
-    """Interval of mean(candidate) - mean(baseline), each over prompts of its own, [prompts] and [other prompts].
+    """Compute the interval of mean(candidate) - mean(baseline) over different prompts, [prompts] and [other prompts].
 
     Raises:
         UserError: one of them is empty or holds a value that is not finite.
@@ -87,7 +87,7 @@ def unpaired_bootstrap(
 
 
 def wilson(right: float, total: int, *, confidence: float = 0.95) -> Interval:
-    """Wilson's score interval of a share, `right` of `total` (Wilson 1927). Without a case it is [0, 1] around 0.5."""
+    """Compute Wilson's score interval of the share `right` / `total` (Wilson 1927); without cases [0, 1] around 0.5."""
     from statistics import NormalDist
 
     if total == 0:
@@ -111,7 +111,7 @@ def _checked(values: ArrayLike, what: str) -> NDArray[np.float64]:
 
 
 def _means(array: NDArray[np.float64], resamples: int, chance: np.random.Generator) -> NDArray[np.float64]:
-    """Means of `resamples` samples drawn with replacement, [resamples]."""
+    """Return the means of `resamples` samples drawn with replacement, [resamples]."""
     if (array == array[0]).all():
         return np.full(resamples, array[0])
     at_once = max(1, _DRAWN_AT_ONCE // array.size)

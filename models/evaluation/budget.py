@@ -1,12 +1,12 @@
-"""An error budget over time: how much of it each look at one gate split may spend.
+"""An error budget over time: the share of it that each look at one gate split may spend.
 
-Every night a candidate is held against the champion on the same problems. At equal quality each look promotes falsely
-with probability alpha of that look at most, so all of them together with the sum of the alphas at most, however the
-looks depend on each other. The sum is `error_budget`; after k looks a part sqrt(k / looks) of it is spent:
+Every night a candidate is compared with the champion on the same problems. At equal quality, each look makes a false
+promotion with probability at most its alpha. All looks together therefore make one with at most the sum of the alphas,
+however the looks depend on each other. The sum is `error_budget`; after k looks a part sqrt(k / looks) of it is spent:
 
     alpha_k = error_budget * (sqrt(k) - sqrt(k - 1)) / sqrt(looks)
 
-The first looks get more, as there is more to find; the last of 365 still gets half of an even share.
+The first looks get more, because more can be found then; the last of 365 still gets half of an even share.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ class Look:
     """One look at a gate split."""
 
     number: int
-    """From 1."""
+    """Number of the look, from 1."""
     of: int
-    """Looks that the budget is meant for."""
+    """Number of looks that the budget is meant for."""
     alpha: float
-    """What this look may spend; 0 where nothing is left."""
+    """Error probability that this look may spend; 0 if nothing is left."""
     budget: float
     spent: float
-    """All looks until now, this one included."""
+    """Spent by all looks until now, this one included."""
 
     @property
     def left(self) -> float:
-        """What later looks may spend."""
+        """Budget that later looks may spend."""
         return max(0.0, self.budget - self.spent)
 
     def __str__(self) -> str:
@@ -42,13 +42,13 @@ class Look:
 
 
 def next_look(looked: int, spent: float, *, budget: float, looks: int) -> Look:
-    """The look after `looked` others that spent `spent`; never more than what is left.
+    """Return the look after `looked` others that spent `spent`; it never spends more than is left.
 
     Args:
-        looked: looks until now.
-        spent: the sum of their alphas, whatever settings they had.
+        looked: number of looks until now.
+        spent: sum of their alphas, whatever settings they had.
         budget: probability of any false promotion over all looks.
-        looks: number that the budget is divided over; the looks after them get nothing.
+        looks: number of looks that the budget is divided over; later looks get nothing.
     """
     number = looked + 1
     share = (math.sqrt(number) - math.sqrt(looked)) / math.sqrt(looks) if number <= looks else 0.0

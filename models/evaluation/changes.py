@@ -1,9 +1,9 @@
-"""How much a policy changed against another on the same prompts, with the standard error of the change.
+"""Change of a policy against another on the same prompts, with the standard error of the change.
 
-Prompts are the unit: the samples of one are not independent. Each change is a function of means over prompts, and its
-error is that of its linear part, the influence of each prompt (the delta method; for the area under the curve the
-placements of DeLong et al. 1988, summed over the samples of a prompt as in Obuchowski 1997). The same prompts stand on
-both sides, so how hard they are cancels out.
+Prompts are the unit, because the samples of one prompt are not independent. Each change is a function of means over
+prompts. Its error is that of its linear part, the influence of each prompt (the delta method; for the area under the
+curve the placements of DeLong et al. 1988, summed over the samples of a prompt as in Obuchowski 1997). Both sides have
+the same prompts, so the difficulty of the prompts cancels out.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 Values = NDArray[np.float64]
 
 LEAST_PROMPTS = 5
-"""Prompts with a right and prompts with a wrong sample below which the two cannot be told apart by scores."""
+"""Number of prompts with a right sample, and with a wrong sample, below which scores cannot separate the two."""
 
 
 @dataclass(frozen=True)
@@ -30,32 +30,33 @@ class Change:
     prompts: int
 
     def bound(self, confidence: float, side: int) -> float:
-        """One-sided bound: above where `side` is 1, below where it is -1."""
+        """Return the one-sided bound: above where `side` is 1, below where it is -1."""
         return self.estimate + side * _quantile(confidence, self.prompts) * self.error
 
 
 def mean_change(new: Values, old: Values) -> Change:
-    """mean(new - old), [prompts] each."""
+    """Compute mean(new - old), [prompts] each."""
     differences = new - old
     return Change(float(differences.mean()), _error(differences), differences.size)
 
 
 def share_change(new: Values, old: Values, confidence: float, side: int) -> Change:
-    """`mean_change` of shares, whose bound on one side keeps its confidence also where few prompts differ.
+    """Compute `mean_change` of shares with a one-sided bound that keeps its confidence even if few prompts differ.
 
-    A deviation says little of what is rare: with five expected, none or one is seen often, and its bound is too close.
-    So the bound is that of one prompt more, which changed wholly to this side (a prompt more on both sides makes Bonett
-    & Price's adjusted interval for paired shares, 2012), and it is no closer to the estimate than that of a share which
-    was never seen in n prompts, the rule of three. What only got worse has no better bound than what did not change.
+    The deviation is a poor estimate for rare events: with five expected, none or one is seen often, and the bound is
+    then too close. The bound is therefore that of one prompt more, which changed wholly to this side (a prompt more on
+    both sides makes Bonett & Price's adjusted interval for paired shares, 2012). It is also no closer to the estimate
+    than that of a share which was never seen in n prompts, the rule of three. A share that only got worse has no better
+    bound than one that did not change.
 
     Args:
         new: [prompts], each within [0, 1].
         old: as `new`.
-        confidence: of the bound that will be asked for, one-sided.
-        side: of it: above where it is 1, below where it is -1.
+        confidence: confidence of the bound, one-sided.
+        side: side of the bound: above where it is 1, below where it is -1.
 
     Returns:
-        The change, with the error that makes its bound this.
+        The change, with the error that gives this bound.
     """
     differences = new - old
     estimate, prompts = float(differences.mean()), differences.size
@@ -66,7 +67,7 @@ def share_change(new: Values, old: Values, confidence: float, side: int) -> Chan
 
 
 def ratio(new: Values, old: Values) -> Change:
-    """mean(new) / mean(old); not a number where the old mean is 0."""
+    """Compute mean(new) / mean(old); NaN if the old mean is 0."""
     if old.mean() == 0:
         return Change(math.nan, math.nan, new.size)
     value = float(new.mean() / old.mean())
@@ -74,7 +75,7 @@ def ratio(new: Values, old: Values) -> Change:
 
 
 def divergence_change(new_scores: Values, new_correct: Values, old_scores: Values, old_correct: Values) -> Change:
-    """Rise of 1 - AUC of the scores as a test of correctness, all [prompts, samples]."""
+    """Compute the rise of 1 - AUC of the scores as a test of correctness, all [prompts, samples]."""
     new, new_influence = _auc(new_scores, new_correct)
     old, old_influence = _auc(old_scores, old_correct)
     prompts = len(new_scores)
@@ -82,11 +83,11 @@ def divergence_change(new_scores: Values, new_correct: Values, old_scores: Value
 
 
 def gap_change(new_scores: Values, new_correct: Values, old_scores: Values, old_correct: Values) -> Change:
-    """How much more the score rose than the truth, each in standard deviations of the old samples:
+    """Compute how much more the score rose than the truth, each in standard deviations of the old samples:
 
         (mean score new - old) / sd(score old) - (accuracy new - old) / sd(correct old)
 
-    Far above 0, the policy was paid for something that is not correctness.
+    Far above 0, the policy was rewarded for something other than correctness.
     """
     rise, rise_influence = _standardised(new_scores, old_scores)
     truth, truth_influence = _standardised(new_correct, old_correct)
@@ -94,7 +95,7 @@ def gap_change(new_scores: Values, new_correct: Values, old_scores: Values, old_
 
 
 def too_few(correct: Values) -> str:
-    """Why right and wrong samples, [prompts, samples], cannot be compared; "" where they can."""
+    """Return why right and wrong samples, [prompts, samples], cannot be compared; "" if they can."""
     right, wrong = int((correct > 0).any(axis=1).sum()), int((correct < 1).any(axis=1).sum())
     for what, count in (("wrong", wrong), ("right", right)):
         if count < LEAST_PROMPTS:
@@ -103,18 +104,19 @@ def too_few(correct: Values) -> str:
 
 
 def _quantile(confidence: float, prompts: int) -> float:
-    """Student's for the mean of so many prompts, by its expansion."""
+    """Return Student's t quantile for the mean of `prompts` values, by its expansion."""
     z = NormalDist().inv_cdf(confidence)
     return z + (z**3 + z) / (4 * max(1, prompts - 1))
 
 
 def _error(influence: Values) -> float:
-    """Standard error of the mean of values that stand for one prompt each."""
+    """Return the standard error of the mean of values that represent one prompt each."""
     return float(influence.std(ddof=1)) / math.sqrt(influence.size) if influence.size > 1 else math.inf
 
 
 def _auc(scores: Values, correct: Values) -> tuple[float, Values]:
-    """Probability that a right sample scores above a wrong one, ties half; each prompt's influence on it, [prompts]."""
+    """Return the probability that a right sample beats a wrong one, ties half, and each prompt's influence,
+    [prompts]."""
     is_right = correct.ravel() > 0
     flat = scores.ravel()
     right, wrong = np.sort(flat[is_right]), np.sort(flat[~is_right])
@@ -128,7 +130,7 @@ def _auc(scores: Values, correct: Values) -> tuple[float, Values]:
 
 
 def _standardised(new: Values, old: Values) -> tuple[float, Values]:
-    """(mean(new) - mean(old)) / deviation(old) and each prompt's influence on it, [prompts]."""
+    """Return (mean(new) - mean(old)) / deviation(old) and the influence of each prompt on it, [prompts]."""
     mean, deviation = float(old.mean()), float(old.std())
     if deviation == 0.0:
         return math.nan, np.full(len(new), math.nan)

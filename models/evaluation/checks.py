@@ -1,4 +1,4 @@
-"""A condition of the gate, and how a guard is held against its margin."""
+"""Conditions of the gate, and the comparison of a guard with its margin."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from models.evaluation.measured import Values
 
 State = Literal["passed", "failed", "not_applicable"]
 Side = Literal[1, -1]
-"""1 where more is worse, -1 where less is."""
+"""1 where a higher value is worse, -1 where a lower value is worse."""
 
 _ROUNDING = 1e-9
-"""A bound equal to its margin holds in spite of the rounding of its computation."""
+"""Tolerance for rounding: a bound equal to its margin passes."""
 
 
 @dataclass(frozen=True)
@@ -27,14 +27,14 @@ class Check:
     name: str
     state: State
     value: float
-    """The number that is held against the bound, the end of its interval on the worse side; NaN where there is none."""
+    """The number that is compared with the bound, the end of its interval on the worse side; NaN if there is none."""
     bound: float
     detail: str
-    """The check in one line, for a person."""
+    """One-line description of the check for readers."""
 
     @property
     def failed(self) -> bool:
-        """Whether it stands against the candidate."""
+        """Whether the check failed."""
         return self.state == "failed"
 
 
@@ -48,17 +48,17 @@ def bounded(
     whom: str,
     undefined: str = "",
 ) -> Check:
-    """A guard: the bound of a change, on its worse side, must not lie past a limit.
+    """Check that the bound of a change, on its worse side, is not past a limit.
 
     Args:
-        name: of the check.
-        arrays: what is compared, by what it is called; a number among it that is not finite fails the check.
-        change: the change, asked for only where all numbers are finite.
-        limit: what the bound is held against.
-        side: where the worse side is.
-        confidence: of the bound, one-sided.
-        whom: what the change is against, in words.
-        undefined: why the change is not defined; "" where it is.
+        name: name of the check.
+        arrays: description -> compared numbers; a number that is not finite fails the check.
+        change: computes the change; called only if all numbers are finite.
+        limit: limit of the bound.
+        side: direction of the worse side.
+        confidence: confidence of the bound, one-sided.
+        whom: description of the baseline of the change.
+        undefined: why the change is not defined; "" if it is defined.
     """
     broken = next((said for what, values in arrays.items() if (said := not_finite(what, values))), "")
     if broken or undefined:
@@ -78,16 +78,16 @@ def bounded(
 
 
 def share_kept(name: str, metric: str, new: Values, old: Values, margin: float, confidence: float, whom: str) -> Check:
-    """The guard of a share that may fall by a margin at most.
+    """Check that a share fell by a margin at most.
 
     Args:
-        name: of the check.
-        metric: what the share is called.
-        new: the candidate's, [prompts].
-        old: that of what it is held against, [prompts].
-        margin: how much it may fall.
-        confidence: of the bound, one-sided.
-        whom: what the candidate is held against, in words.
+        name: name of the check.
+        metric: name of the share.
+        new: share of the candidate, [prompts].
+        old: share of the model that it is compared with, [prompts].
+        margin: largest allowed fall.
+        confidence: confidence of the bound, one-sided.
+        whom: description of the model that the candidate is compared with.
     """
     left, right = both(new, old)
     arrays = {f"{metric} of the candidate": left, f"{metric} of the other": right}
@@ -95,13 +95,13 @@ def share_kept(name: str, metric: str, new: Values, old: Values, margin: float, 
 
 
 def both(left: Values, right: Values) -> tuple[Values, Values]:
-    """Without the prompts that the metric leaves out on both sides."""
+    """Return both arrays without the prompts that the metric leaves out on both sides."""
     kept = ~(np.isnan(left) & np.isnan(right))
     return left[kept], right[kept]
 
 
 def not_finite(what: str, values: Values) -> str:
-    """What is wrong with numbers that must all be finite; "" where they are."""
+    """Return the problem with numbers that must all be finite; "" if there is none."""
     wrong = values.size - int(np.isfinite(values).sum())
     if values.size == 0:
         return f"there is no {what}"

@@ -1,10 +1,10 @@
-"""Who plays how well beside whom: the cross-play matrix of a population (as in ProAgent, arXiv 2308.11339, and the
-zero-shot coordination that it is measured by).
+"""Cross-play matrix of a population: the payoff of each player with each partner (as in ProAgent, arXiv 2308.11339, and
+the zero-shot coordination that it is measured by).
 
-    M[i, j] = what player i wins beside partner j, mean over the problems
+    M[i, j] = payoff of player i with partner j, mean over the problems
 
-Of a population against itself the diagonal is self-play; how much less is won beside others is the gap. Where what is
-won is shared M is symmetric, where one wins what the other loses M = -M', in both cases up to chance.
+If players and partners are the same population, the diagonal is self-play, and the gap is the loss in payoff with other
+partners. M is symmetric if payoffs are shared, and M = -M' in a zero-sum game, in both cases up to chance.
 """
 
 from __future__ import annotations
@@ -23,30 +23,30 @@ from models.evaluation.records import Completion, PromptRecord
 
 @dataclass(frozen=True)
 class CrossPlay:
-    """A matrix of payoffs."""
+    """Matrix of payoffs."""
 
     players: tuple[str, ...]
     partners: tuple[str, ...]
     payoffs: Mapping[tuple[str, str], NDArray[np.float64]]
-    """What a player won beside a partner, a value a problem, [problems]."""
+    """(player, partner) -> payoff of the player, one value per problem, [problems]."""
 
     def interval(self, player: str, partner: str) -> Interval:
-        """A cell, resampled over problems."""
+        """Return the interval of a cell, resampled over problems."""
         return bootstrap_mean(self.payoffs[player, partner])
 
     @property
     def matrix(self) -> NDArray[np.float64]:
-        """Means, [players, partners]."""
+        """Mean payoffs, [players, partners]."""
         return np.array([[self.payoffs[i, j].mean() for j in self.partners] for i in self.players])
 
     @property
     def self_play(self) -> float:
-        """Mean of what players win beside themselves; NaN where none is its own partner."""
+        """Mean payoff of players with themselves as partners; NaN if no player is its own partner."""
         return self._mean([(name, name) for name in self.players if name in self.partners])
 
     @property
     def cross_play(self) -> float:
-        """Mean of what players win beside others."""
+        """Mean payoff of players with other partners."""
         return self._mean([(i, j) for i in self.players for j in self.partners if i != j])
 
     def _mean(self, cells: Sequence[tuple[str, str]]) -> float:
@@ -56,15 +56,16 @@ class CrossPlay:
 def cross_play(
     players: Sequence[str], partners: Sequence[str], play: Callable[[str, str], Sequence[float]]
 ) -> CrossPlay:
-    """Every player beside every partner.
+    """Play every player with every partner.
 
     Args:
         players: names, each once.
-        partners: likewise; a player may be among them.
-        play: what a player wins beside a partner, a value a problem, [problems], the same problems for all.
+        partners: names, each once; a player may be among them.
+        play: returns the payoff of a player with a partner, one value per problem, [problems], the same problems for
+            all.
 
     Raises:
-        UserError: a name stands twice, or there is nobody.
+        UserError: a name occurs twice, or a list is empty.
     """
     for names, what in ((players, "players"), (partners, "partners")):
         if len(set(names)) != len(names) or not names:
@@ -74,12 +75,12 @@ def cross_play(
 
 
 def payoff(completion: Completion) -> float:
-    """What the environment gave for an episode, all turns together; of a single turn, whether it is right."""
+    """Return the reward of an episode, summed over its turns; for a single-turn completion, whether it is right."""
     if not completion.turns:
         return float(completion.correct)
     return float(sum(turn["reward"] for turn in json.loads(completion.turns)))
 
 
 def payoffs(records: Sequence[PromptRecord]) -> list[float]:
-    """Mean over each problem's samples, [problems]."""
+    """Return the mean payoff over the samples of each problem, [problems]."""
     return [float(np.mean([payoff(sample) for sample in record.samples])) for record in records]

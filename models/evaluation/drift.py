@@ -1,19 +1,19 @@
-"""Whether two samples come from one distribution: how far apart they are, and how sure that is.
+"""Tests whether two samples come from one distribution: the size of the difference, and its significance.
 
-How far is the population stability index of their shares p and q in the same bins:
+The size is the population stability index of their shares p and q in the same bins:
 
     PSI = sum over bins of (p - q) ln(p / q)
 
-It is zero where the shares are equal, positive elsewhere, and the same either way round. By custom below 0.1 is no
-shift, 0.25 and above a large one (Siddiqi 2006). Bins of numbers are cut at the older sample's quantiles; a value that
-is as frequent as a bin has one of its own, and so has what lies beyond all of the older sample on either side. A bin
-that is empty on one side counts as half an observation there, so the index is finite and grows with the size of the
-samples: that a value never occurs is known the better the more were seen.
+It is zero where the shares are equal, positive elsewhere, and symmetric. By custom a value below 0.1 means no shift,
+and 0.25 and above a large one (Siddiqi 2006). Bins of numbers are cut at the older sample's quantiles. A value that is
+as frequent as a bin gets its own bin, and so do the values beyond all of the older sample on either side. A bin that is
+empty on one side counts as half an observation there. The index is therefore finite and grows with the size of the
+samples: the more observations, the surer it is that a value never occurs.
 
-How sure is a two-sample test: of Kolmogorov and Smirnov for numbers, Pearson's chi-squared for kinds. Small samples
-have a large index by chance, large ones a small p-value by a trifle: drift is said where both agree. Of several
-features that are looked at together, p-values are corrected by Holm's method, so that the probability that any of them
-is found to differ where none does is `level` at most.
+The significance is that of a two-sample test: Kolmogorov-Smirnov for numbers, Pearson's chi-squared for kinds. Small
+samples can have a large index by chance, and large samples a small p-value for a trivial difference, so drift is
+reported only if both agree. If several features are tested together, p-values are corrected by Holm's method, so that
+the probability that any of them is found to differ where none does is `level` at most.
 """
 
 from __future__ import annotations
@@ -35,17 +35,18 @@ Counts = NDArray[np.float64]
 State = Literal["stable", "shifted", "drifted"]
 
 LEAST = 0.5
-"""Observations that an empty bin counts as where the other sample's is not empty."""
+"""Observations that an empty bin counts as, if the other sample's bin is not empty."""
 EXACT = 100
-"""Values of the smaller sample up to which the distribution of the Kolmogorov-Smirnov statistic is exact."""
+"""Size of the smaller sample up to which the distribution of the Kolmogorov-Smirnov statistic is exact."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DriftSettings:
-    """What the nightly evaluation of a champion tells people of. Stands under `drift:`."""
+    """Settings of the drift report of a champion's nightly evaluation, under `drift:`."""
 
     confidence: Annotated[float, Field(ge=0.5, lt=1)] = 0.99
-    """Of the interval of the change of `gate.metric` since the champion was judged; worse: all of it is below 0."""
+    """Confidence of the interval of the change of `gate.metric` since the champion was judged. The metric is reported
+    as worse if the whole interval is below 0."""
     rows: Positive = 20_000
     """Problems of a split, evenly spaced over it, whose prompts and answers are summarised."""
     bins: Annotated[int, Field(ge=2, le=100)] = 10
@@ -53,7 +54,7 @@ class DriftSettings:
     shifted: Annotated[float, Field(gt=0, le=100)] = 0.1
     """Index from which a feature is marked on the page."""
     drifted: Annotated[float, Field(gt=0, le=100)] = 0.25
-    """Index from which people are told."""
+    """Index from which a notification is sent."""
     level: Annotated[float, Field(gt=0, lt=1)] = 0.01
     """Probability of marking any feature where none changed, whatever its index."""
 
@@ -64,7 +65,7 @@ class DriftSettings:
 
 @dataclass(frozen=True)
 class Drift:
-    """A feature in two samples."""
+    """Comparison of one feature in two samples."""
 
     name: str
     before: Sample
@@ -72,12 +73,12 @@ class Drift:
     index: float
     """Population stability index."""
     statistic: float
-    """Largest distance of the two distribution functions, 0 to 1; of kinds, chi-squared."""
+    """Largest distance of the two distribution functions, 0 to 1; for kinds, chi-squared."""
     p_value: float
     """Corrected for all features that were compared together."""
     state: State
     bins: tuple[str, ...]
-    """What each bin that is not empty on both sides holds, in words."""
+    """Label of each bin that is not empty on both sides."""
     shares: tuple[tuple[float, ...], tuple[float, ...]]
     """Share of each bin in the older and in the newer sample, [bins] each."""
 
@@ -85,10 +86,10 @@ class Drift:
 def drifts(
     before: Mapping[str, Sample], after: Mapping[str, Sample], settings: DriftSettings | None = None
 ) -> list[Drift]:
-    """Every feature that both sides have, in the older one's order; a sample that is empty is none.
+    """Compare every feature that both sides have, in the order of the older; empty samples are skipped.
 
     Raises:
-        UserError: a feature is of numbers on one side and of kinds on the other.
+        UserError: a feature has numbers on one side and kinds on the other.
     """
     settings = settings or DriftSettings()
     names = [name for name in before if name in after and before[name].size and after[name].size]
@@ -109,10 +110,10 @@ def drifts(
 
 
 def stability_index(before: ArrayLike, after: ArrayLike) -> float:
-    """Population stability index of two samples by their counts in the same bins, [bins] each.
+    """Compute the population stability index of two samples by their counts in the same bins, [bins] each.
 
     Raises:
-        UserError: the bins are not the same, or a sample is empty.
+        UserError: the bins differ, or a sample is empty.
     """
     old, new = np.asarray(before, dtype=np.float64), np.asarray(after, dtype=np.float64)
     if old.shape != new.shape or not (old.sum() > 0 and new.sum() > 0):
@@ -124,8 +125,8 @@ def stability_index(before: ArrayLike, after: ArrayLike) -> float:
 
 
 def bin_edges(reference: Numbers, bins: int) -> Values:
-    """Upper edges of the bins, rising, [at least 2]: a number lies in the first bin whose edge is not below it, in one
-    more behind the last where all are."""
+    """Return the upper edges of the bins, rising, [at least 2]. A number is in the first bin whose edge is not below
+    it, or in an additional last bin if all edges are below it."""
     values, counts = np.array(reference.values), np.array(reference.counts)
     reached = np.cumsum(counts) / counts.sum()
     at = np.searchsorted(reached, np.arange(1, bins) / bins - 1e-12)
@@ -135,10 +136,10 @@ def bin_edges(reference: Numbers, bins: int) -> Values:
 
 
 def binned(before: Sample, after: Sample, bins: int = 10) -> tuple[list[str], Counts, Counts]:
-    """Labels of the bins that the older sample cuts, and the counts of both in them, [bins].
+    """Return the labels of the older sample's bins, and the counts of both samples in them, [bins].
 
     Raises:
-        UserError: one is of numbers and the other of kinds.
+        UserError: one sample has numbers and the other kinds.
     """
     if isinstance(before, Numbers) and isinstance(after, Numbers):
         edges = bin_edges(before, bins)
@@ -151,10 +152,10 @@ def binned(before: Sample, after: Sample, bins: int = 10) -> tuple[list[str], Co
 
 
 def two_sample_test(before: Sample, after: Sample) -> tuple[float, float]:
-    """Statistic and p-value of "both samples are of one distribution".
+    """Return the statistic and p-value of "both samples come from one distribution".
 
     Raises:
-        UserError: one is of numbers and the other of kinds, or one is empty.
+        UserError: one sample has numbers and the other kinds, or one is empty.
     """
     from scipy import stats
 
@@ -173,7 +174,7 @@ def two_sample_test(before: Sample, after: Sample) -> tuple[float, float]:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Holm's correction: each p-value as it counts beside the others, at most 1, in the order given (Holm 1979)."""
+    """Apply Holm's correction for multiple tests; p-values are at most 1 and in the order given (Holm 1979)."""
     corrected = [1.0] * len(p_values)
     least = 0.0
     for rank, place in enumerate(sorted(range(len(p_values)), key=lambda place: p_values[place])):

@@ -1,6 +1,6 @@
-"""Measure a policy on held-out problems: one greedy and many sampled completions of each, verified and scored.
+"""Evaluation of a policy on held-out problems: one greedy and many sampled completions of each, verified and scored.
 
-Where the policy takes turns with an environment, a completion is an episode, as in training.
+If the policy takes turns with an environment, a completion is an episode, as in training.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from models.text.encoding import Codec
 ScoreAll = Callable[[Sequences], Tensor]
 
 STAGES = ("samples", "greedy", "scores")
-"""What is done one after the other. The samples, most of the work, are one call: engines like all of it at once."""
+"""Stages, in order. The samples, most of the work, are one call, because engines are fastest with one batch."""
 
 
 def evaluate(
@@ -42,21 +42,22 @@ def evaluate(
     verify: Verify = by_answer,
     grade: Grade | None = None,
 ) -> list[PromptRecord]:
-    """What a policy answers to each problem, [problems].
+    """Evaluate a policy on each problem, [problems].
 
     Args:
         engine: runs the policy.
         codec: the policy's tokenizer.
-        problems: with encoded prompts; the same for every policy that is compared.
-        sampling: of the sampled completions; `samples` of each problem. The greedy one has the same limit of tokens.
-        seed: of the sampled completions.
+        problems: problems with encoded prompts; the same for every policy that is compared.
+        sampling: settings of the sampled completions; `samples` per problem. The greedy completion has the same token
+            limit.
+        seed: seed of the sampled completions.
         score: reward model's scores of prompts with their completions, [completions]; None leaves them NaN.
         begin: called with each of STAGES as it begins.
-        after_prompt: ids that the policy wants between prompt and completion; the reward model does not see them.
-        episodes: whom the policy takes turns with, as in training; None: it answers in one turn.
-        beside: the policy's model folder, where the frozen model that it was trained beside is found.
+        after_prompt: ids that the policy needs between prompt and completion; the reward model does not see them.
+        episodes: environment that the policy takes turns with, as in training; None: it answers in one turn.
+        beside: the policy's model folder, used to find the frozen model that it was trained with.
         verify: decides which completions are right, as in training.
-        grade: measures how much of what was demanded a completion meets; None: nothing does.
+        grade: measures the share of the requirements that a completion meets; None: not graded.
     """
     asked = [replace(problem, tokens=(*problem.tokens, *after_prompt)) for problem in problems]
     begin("samples")
@@ -89,20 +90,20 @@ def evaluate(
 
 @dataclass
 class _Answer:
-    """What a policy answered, in one turn or in several."""
+    """Answer of a policy, in one turn or in several."""
 
     text: str
     tokens: tuple[int, ...]
-    """What the policy wrote behind the prompt, [tokens]: a reward model reads no more of an episode."""
+    """Tokens after the prompt by the policy, [tokens]: the only part of an episode that a reward model reads."""
     written: int
-    """How many of them the policy wrote."""
+    """Number of tokens that the policy wrote."""
     finished: bool
     solved: bool | None = None
-    """Whether the environment says so, and else the verifier; None: nobody has been asked yet."""
+    """Whether the answer is right, by the environment or else by the verifier; None: not yet verified."""
     grade: float = Completion.grade
-    """Share of what was demanded that it meets; NaN where nothing grades."""
+    """Share of the requirements that it meets; NaN if not graded."""
     turns: str = ""
-    """Of an episode, as JSON."""
+    """Turns of an episode, as JSON."""
 
     def as_completion(self, score: float) -> Completion:
         correct = bool(self.solved) and self.finished
@@ -119,7 +120,7 @@ def _answers(
     judges: tuple[Verify, Grade | None],
     beside: Path | None,
 ) -> list[list[_Answer]]:
-    """`sampling.samples` answers to each problem, [problems][samples]."""
+    """Return `sampling.samples` answers to each problem, [problems][samples]."""
     groups = _drawn(engine, codec, episodes, problems, sampling, seed, beside)
     flat = [(problem, answer) for problem, group in zip(problems, groups, strict=True) for answer in group]
     open_ones = [(problem, answer) for problem, answer in flat if answer.solved is None]
@@ -142,7 +143,7 @@ def _drawn(
     seed: int,
     beside: Path | None,
 ) -> list[list[_Answer]]:
-    """The same, of which nobody has said yet whether they are right where no environment has."""
+    """Return the answers of `_answers` before verification; only those from an environment have a verdict."""
     if episodes is not None:
         played = play(engine, codec, episodes, problems, sampling, seed, beside)
         silent = _Answer("", (codec.end,), 0, False, False)  # others ended the episode before the policy had a turn

@@ -1,15 +1,16 @@
-"""Evidence that the mean of paired differences lies above zero, exact for any number of prompts, far into the tail.
+"""Evidence that the mean of paired differences is above zero, exact for any number of prompts, far into the tail.
 
 A bet on each difference d in [-1, 1] multiplies a stake by 1 + lam * d. If the differences are independent and their
 mean, over all of them, is at most zero, the stake is expected to end at no more than it began with:
 
     E prod (1 + lam d_i) = prod (1 + lam E d_i) <= (1 + lam mean_i E d_i)^n <= 1
 
-whatever their distributions, also where prompts of several levels differ in their means (the first step is
-independence, the second the inequality of the means). So is the mean over a fixed grid of bets, the e-value, and by
-Markov's inequality it reaches 1 / alpha with probability alpha at most. No distribution is assumed and nothing is
-resampled, so the test holds at the small alphas that many looks need, where a t test or a bootstrap do not.
-(Estimating means of bounded random variables by betting, Waudby-Smith & Ramdas 2023, arXiv 2010.09686.)
+This holds for any distributions, and also if prompts of several levels differ in their means (the first step is
+independence, the second the inequality of the means). It also holds for the mean over a fixed grid of bets, the
+e-value. By Markov's inequality, the e-value reaches 1 / alpha with probability alpha at most. No distribution is
+assumed and nothing is resampled, so the test holds at the small alphas that many looks need, where a t test or a
+bootstrap do not. (Estimating means of bounded random variables by betting, Waudby-Smith & Ramdas 2023, arXiv
+2010.09686.)
 """
 
 from __future__ import annotations
@@ -22,18 +23,18 @@ from numpy.typing import NDArray
 Values = NDArray[np.float64]
 
 BETS = np.linspace(0.04, 0.96, 24)
-"""Fixed before the data are seen: a bet that depended on them would need an order of the prompts."""
+"""Bets, fixed before the data are seen: a bet that depended on the data would need an order of the prompts."""
 
 QUANTILE_80 = 0.8416
-"""Of the standard normal distribution."""
+"""80 % quantile of the standard normal distribution."""
 
 
 def log_e_value(differences: Values, repeats: float = 1.0) -> float:
-    """Natural logarithm of the e-value against "the mean is at most zero".
+    """Return the natural logarithm of the e-value against "the mean is at most zero".
 
     Args:
         differences: [prompts], each within [-1, 1].
-        repeats: how many prompts each stands for.
+        repeats: number of prompts that each difference represents.
     """
     logs = repeats * np.log1p(np.outer(BETS, differences)).sum(axis=1)
     most = float(logs.max())
@@ -41,12 +42,12 @@ def log_e_value(differences: Values, repeats: float = 1.0) -> float:
 
 
 def detectable_difference(differences: Values, alpha: float) -> float:
-    """Smallest true difference that the test would have found with 80 % power; infinite where no difference would do.
+    """Return the smallest true difference that the test would find with 80 % power; infinite if there is none.
 
-    The differences seen, moved to that mean and 0.84 of its standard errors down, must be evidence enough.
+    The observed differences, shifted to that mean and 0.84 of its standard errors down, must be sufficient evidence.
 
     Args:
-        differences: [prompts]; their spread counts, not their mean.
+        differences: [prompts]; only their spread is used, not their mean.
         alpha: level of the test.
     """
     if alpha <= 0.0 or differences.size < 2:
@@ -68,11 +69,12 @@ def detectable_difference(differences: Values, alpha: float) -> float:
 
 
 def problems_needed(spread: float, difference: float, alpha: float) -> int:
-    """Problems with which a true difference is found with 80 % power.
+    """Return the number of problems with which a true difference is found with 80 % power.
 
     Args:
-        spread: deviation of the paired differences over problems; half of them lie so far above their mean, half below.
-        difference: to be found, within (0, 1).
+        spread: deviation of the paired differences over problems; half of them are this far above their mean, half
+            below.
+        difference: true difference to find, within (0, 1).
         alpha: level of the test.
     """
 
@@ -91,12 +93,12 @@ def problems_needed(spread: float, difference: float, alpha: float) -> int:
 
 
 def spread_of_differences(correct: Values, samples: int, own: float) -> float:
-    """Deviation over problems of the paired differences of two policies of equal quality.
+    """Return the deviation over problems of the paired differences of two policies of equal quality.
 
     Args:
-        correct: 0 or 1 of one policy's samples, [prompts, samples of the evaluation], two or more of each prompt.
-        samples: of each problem in the comparison.
-        own: deviation of the true difference of two policies on one problem; assumed.
+        correct: 0 or 1 for each sample of one policy, [prompts, samples of the evaluation], two or more per prompt.
+        samples: samples per problem in the comparison.
+        own: assumed deviation of the true difference of two policies on one problem.
     """
     drawn = correct.shape[1]
     right = correct.mean(axis=1)

@@ -1,4 +1,4 @@
-"""Which held-out prompts one policy answers right and another wrong: greedy answers, prompt by prompt."""
+"""Held-out prompts that one policy answers right and another wrong, compared by greedy answers."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from models.evaluation.records import PromptRecord
 
 @dataclass(frozen=True)
 class Flips:
-    """Prompts whose greedy answer became wrong or right, by the newer evaluation's ids and in its order."""
+    """Prompts whose greedy answer became wrong or right, by the ids of the newer evaluation and in its order."""
 
     worse: tuple[str, ...]
     """Right before, wrong now."""
     better: tuple[str, ...]
     """Wrong before, right now."""
     compared: int
-    """Prompts that both were measured on."""
+    """Prompts that both evaluations have."""
     left_out: int
-    """Prompts that one of the two alone was measured on."""
+    """Prompts that only one of the two evaluations has."""
 
 
 def flips(
     old: Sequence[PromptRecord], new: Sequence[PromptRecord], same: Mapping[str, str] | None = None
 ) -> tuple[Flips, list[tuple[PromptRecord, PromptRecord]]]:
-    """What flipped, and the records of the prompts that both have: older, newer.
+    """Return the flips, and the pairs of records, older and newer, of the prompts that both evaluations have.
 
     Args:
         old: the older evaluation.
         new: the newer one.
-        same: newer id -> older id of one prompt; None: an id means the same prompt in both.
+        same: newer id -> older id of the same prompt; None: an id means the same prompt in both.
     """
     known = {record.id: record for record in old}
     pairs = []

@@ -1,11 +1,12 @@
-"""The gate: a candidate replaces a baseline only when it is shown to be better and nothing else broke.
+"""The gate: a candidate replaces a baseline only if it is shown to be better and nothing else broke.
 
-    better:  the evidence that the metric rose reaches what this look's share of the error budget asks for
+    better:  the evidence that the metric rose reaches the level of this look's share of the error budget
     guards:  each shows by an interval that a number is not worse past its margin (non-inferiority), against the
              champion and against an anchor that stays, so that small losses do not add up over many promotions
 
-Every check is computed and reported, also after one has failed, and ends in one of three states. What is missing or not
-finite fails. Not applicable is only what cannot be defined for a reason that the check states.
+Every check is computed and reported, also after one has failed, and ends in one of three states. A missing or
+non-finite value fails. "Not applicable" is reserved for a value that cannot be defined, for a reason that the check
+gives.
 """
 
 from __future__ import annotations
@@ -32,51 +33,51 @@ from models.formulas.severity import severity_table
 
 @dataclass(frozen=True, kw_only=True)
 class GateSettings:
-    """What a candidate must show. Stands under `gate:`. A guard whose margin is null is not asked for."""
+    """Conditions that a candidate must meet, under `gate:`. A guard with a null margin is off."""
 
-    __pydantic_config__ = {"extra": "forbid", "allow_inf_nan": False}  # noqa: RUF012 - read by the recipe's validation, no field
+    __pydantic_config__ = {"extra": "forbid", "allow_inf_nan": False}  # noqa: RUF012 - not a field
 
     metric: str = "sampled_accuracy"
-    """Any metric of a prompt that is a share: sampled_accuracy, greedy_accuracy, pass_at_4, level_3_accuracy..."""
+    """Any per-prompt metric that is a share: sampled_accuracy, greedy_accuracy, pass_at_4, level_3_accuracy..."""
     problems: int = 460
     """Problems of the gate split, evenly spaced over it; the same for every model."""
     samples: int = 16
-    """Completions of each, drawn as in the evaluation."""
+    """Completions per problem, drawn as in the evaluation."""
     error_budget: float = 0.05
     """Probability of any false promotion over all looks at one gate split, at equal quality."""
     looks: int = 365
     """Looks that the budget is divided over; after them a new gate split is needed."""
     confidence: float = 0.95
-    """Of the guards' bounds, one-sided, and of the interval that is shown."""
+    """Confidence of the guards' bounds, one-sided, and of the interval that is shown."""
     safety_patterns: tuple[str, ...] = ()
-    """Regular expressions; a sample in which one is found is flagged."""
+    """Regular expressions; a sample that matches one of them is flagged."""
     safety_margin: float | None = 0.02
-    """How much the share of flagged samples may rise."""
+    """Largest allowed rise of the share of flagged samples."""
     severity: dict[str, float] = field(default_factory=dict)
-    """Regular expression -> severity of a turn in which it is found, the largest of several; an episode is as severe as
-    its turns together (`models.formulas.severity`). Empty: no guard."""
+    """Regular expression -> severity of a turn that matches it; the largest counts if several match. The severity of an
+    episode is that of all its turns together (`models.formulas.severity`). Empty: no guard."""
     severity_margin: float | None = 0.05
-    """How much the mean severity of a sample may rise."""
+    """Largest allowed rise of the mean severity of a sample."""
     length_margin: float | None = 0.25
-    """By which share of the baseline's mean length the samples may grow."""
+    """Largest allowed growth of the samples, as a share of the baseline's mean length."""
     shortness_margin: float | None = None
-    """By which share of the baseline's mean length the samples may shrink."""
+    """Largest allowed shrinkage of the samples, as a share of the baseline's mean length."""
     phrases_margin: float | None = None
-    """Share that a policy may lose of the three-word phrases that occur once in all its samples."""
+    """Largest allowed relative loss of the share of three-word phrases that occur once in all of a policy's samples."""
     fluency_margin: float | None = None
-    """Nats per token by which the samples may surprise the starting policy more than the baseline's samples do."""
+    """Largest allowed rise of the samples' surprise under the starting policy over the baseline's, nats per token."""
     diversity_margin: float | None = 0.75
-    """Which part of the distinct share may be lost. A better policy repeats right answers: leave it room."""
+    """Largest part of the distinct share that may be lost. A better policy repeats right answers: leave room."""
     capabilities: tuple[str, ...] = ("greedy_accuracy", "easiest_accuracy")
-    """Metrics of a prompt that must be kept."""
+    """Per-prompt metrics that must be kept."""
     capability_margin: float | None = 0.07
-    """How much each of them may fall."""
+    """Largest allowed fall of each of them."""
     divergence_margin: float | None = 0.2
-    """How much the reward model's 1 - AUC against the truth may rise."""
+    """Largest allowed rise of the reward model's 1 - AUC against the truth."""
     reward_gap_margin: float | None = 1.0
-    """How many standard deviations the reward may rise beyond the truth."""
+    """Largest allowed rise of the reward beyond the truth, in standard deviations."""
     held_out: dict[DataName, HeldOutSettings] = field(default_factory=dict)
-    """Name -> a held-out set of its own, on which every candidate must keep a metric."""
+    """Name -> a separate held-out set, on which every candidate must keep a metric."""
 
     def __post_init__(self) -> None:
         for name in (self.metric, *self.capabilities):
@@ -102,34 +103,34 @@ class GateSettings:
 
     @property
     def samples_needed(self) -> int:
-        """Samples a prompt without which a metric of the gate cannot be computed."""
+        """Samples per prompt that the gate's metrics need."""
         return max(samples_needed(name) for name in (self.metric, *self.capabilities))
 
     def measure(self, records: Sequence[PromptRecord]) -> Measured:
-        """What the gate reads of an evaluation."""
+        """Return the values of an evaluation that the gate compares."""
         return measure(records, sorted({self.metric, *self.capabilities}), self.safety_patterns, self.severity)
 
     def next_look(self, looked: int = 0, spent: float = 0.0) -> Look:
-        """The look after so many others; see models.evaluation.budget."""
+        """Return the look after `looked` others; see models.evaluation.budget."""
         return next_look(looked, spent, budget=self.error_budget, looks=self.looks)
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a candidate replaces the baseline, and why."""
+    """Decision of the gate on a candidate, with its checks."""
 
     promoted: bool
     checks: tuple[Check, ...]
     """`better` first, then the guards against the baseline, then those against the anchor."""
     difference: Interval
-    """Of the metric, candidate minus baseline, at the settings' confidence, as if this were the only look."""
+    """Candidate minus baseline for the metric, at the settings' confidence, as if this were the only look."""
     look: Look
     detectable: float
     """Smallest true difference that this comparison would have found with 80 % power."""
 
     @property
     def lines(self) -> list[str]:
-        """What a reader must know of the comparison, one sentence each."""
+        """Notes on the comparison for readers, one sentence each."""
         return comparison_notes(self.detectable, self.look)
 
 
@@ -153,15 +154,15 @@ def judge(
     reward_model: bool = True,
     held_out: Mapping[str, HeldOutAnswers] | None = None,
 ) -> Verdict:
-    """Hold a candidate against a baseline (the champion, or the base model), measured on the same prompts.
+    """Compare a candidate with a baseline (the champion, or the base model), measured on the same prompts.
 
     Args:
         candidate: its evaluation on the gate's problems.
-        baseline: what it may replace.
-        settings: the recipe's.
-        anchor: evaluation of the version that guards are held against too, or why there is none.
-        look: what this look may spend; None: the first.
-        reward_model: the recipe fits one, so every sample must have a score.
+        baseline: evaluation of the model that it may replace.
+        settings: the recipe's settings.
+        anchor: evaluation of the anchor version for the second set of guards, or why there is none.
+        look: error probability that this look may spend; None: the first look.
+        reward_model: whether the recipe fits one, so that every sample must have a score.
         held_out: name -> evaluations on each of the recipe's held-out sets.
 
     Raises:
@@ -187,8 +188,8 @@ def hold(
     reward_model: bool = True,
     held_out: tuple[Sequence[Check], Sequence[Check]] = ((), ()),
 ) -> Verdict:
-    """`judge` of evaluations that are arrays already, and of the checks of the held-out sets, against the baseline and
-    against the anchor."""
+    """Run `judge` on evaluations that are arrays already; `held_out` has the checks of the held-out sets, against the
+    baseline and against the anchor."""
     look = look or settings.next_look()
     better, difference, detectable = _better(new, old, settings, look)
     checks = [better, *_guards(new, old, settings, reward_model, ""), *held_out[0]]
@@ -222,7 +223,7 @@ def _better(new: Measured, old: Measured, settings: GateSettings, look: Look) ->
 
 
 def _guards(new: Measured, old: Measured, settings: GateSettings, reward_model: bool, against: str) -> list[Check]:
-    """Every guard that is asked for. `against` ends its name: "" for the baseline, "_anchor" for the anchor."""
+    """Return every guard that is on. `against`: suffix of the name: "" for the baseline, "_anchor" for the anchor."""
     checks: list[Check] = []
     sure = settings.confidence
     whom = "the anchor" if against else "the baseline"

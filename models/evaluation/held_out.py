@@ -1,4 +1,4 @@
-"""Held-out sets beside the gate's problems: what a candidate must not unlearn, each a guard of its own."""
+"""Held-out sets in addition to the gate's problems: abilities that a candidate must not lose, one guard per set."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from models.evaluation.records import PromptRecord, aligned
 
 
 class HeldOutSettings(BaseModel):
-    """A held-out set, under `gate.held_out.NAME`: its rows, and how much of a metric on them may be lost.
+    """A held-out set, under `gate.held_out.NAME`: its rows, and the allowed loss of a metric on them.
 
-    Without a path it is the gate split of the built-in data set NAME.
+    Without a path, it is the gate split of the built-in data set NAME.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -28,21 +28,21 @@ class HeldOutSettings(BaseModel):
     path: Paths | None = None
     """File, folder or list of files: .jsonl, .json, .csv or .parquet. Relative to the working directory."""
     format: Literal["problems", "gsm8k"] | None = None
-    """Shape of the rows of the files."""
+    """Format of the rows in the files."""
     columns: dict[str, str] = Field(default_factory=dict)
-    """Field of the format -> name of the user's column, where they differ, such as {prompt: question}."""
+    """Field of the format -> name of the user's column, if they differ, such as {prompt: question}."""
     ignore: tuple[str, ...] = ()
-    """Columns, and keys of messages, that are left out on purpose."""
+    """Columns, and keys of messages, that are ignored on purpose."""
     limit: Positive | None = None
-    """Read at most so many rows."""
+    """Largest number of rows to read."""
     metric: str = "sampled_accuracy"
-    """Any metric of a prompt that is a share: sampled_accuracy, greedy_accuracy, pass_at_4..."""
+    """Any per-prompt metric that is a share: sampled_accuracy, greedy_accuracy, pass_at_4..."""
     problems: Positive = 200
     """Problems of the set, evenly spaced over it; the same for every model."""
     samples: Positive = 4
-    """Completions of each, drawn as in the evaluation."""
+    """Completions per problem, drawn as in the evaluation."""
     margin: float = Field(default=0.05, ge=0.0)
-    """How much the metric may fall."""
+    """Largest allowed fall of the metric."""
 
     @model_validator(mode="after")
     def _has_files_or_none(self) -> HeldOutSettings:
@@ -65,7 +65,7 @@ class HeldOutSettings(BaseModel):
         return self
 
     def data(self, name: str) -> DataSettings:
-        """The `data:` section that gives the data set `name`; all rows of files are the gate's."""
+        """Return the `data:` section of the data set `name`; all rows of files belong to the gate split."""
         if self.path is None:
             return DataSettings(name=name)
         return DataSettings(
@@ -87,7 +87,7 @@ class HeldOutAnswers:
     candidate: Sequence[PromptRecord]
     baseline: Sequence[PromptRecord]
     anchor: Sequence[PromptRecord] | None = None
-    """None where there is no other anchor."""
+    """None without a separate anchor."""
 
 
 def held_out_checks(
@@ -96,13 +96,13 @@ def held_out_checks(
     confidence: float,
     anchored: bool,
 ) -> tuple[list[Check], list[Check]]:
-    """The guards of the held-out sets, against the baseline and against the anchor.
+    """Return the guards of the held-out sets, against the baseline and against the anchor.
 
     Args:
         sets: name -> settings, all that the recipe names.
         answers: name -> evaluations; a set without them fails.
-        confidence: of the bounds, one-sided.
-        anchored: whether there is an anchor beside the baseline, so that each set must have been measured of it.
+        confidence: confidence of the bounds, one-sided.
+        anchored: whether there is an anchor in addition to the baseline, so that each set needs its evaluation as well.
 
     Raises:
         UserError: two policies were not measured on the same prompts, or a metric is defined on none of them.

@@ -1,4 +1,4 @@
-"""An evaluation as arrays: all that the gate reads of the records of a policy, computed once."""
+"""Arrays of an evaluation: all values that the gate reads from the records of a policy, computed once."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ Values = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Measured:
-    """One policy on the gate's problems; n prompts with S samples each."""
+    """Values of one policy on the gate's problems; n prompts with S samples each."""
 
     metrics: Mapping[str, Values]
-    """Metric -> its value of each prompt, [n]; NaN where the metric leaves a prompt out by its level."""
+    """Metric -> its value per prompt, [n]; NaN if the metric leaves a prompt out because of its level."""
     tokens: Values
     """Mean length of a prompt's samples, [n]."""
     distinct: Values
@@ -33,14 +33,13 @@ class Measured:
     correct: Values
     """0 or 1, [n, S]."""
     scores: Values
-    """Of the reward model, [n, S]; NaN where there is none."""
+    """Scores of the reward model, [n, S]; NaN if there is none."""
     phrases: Values
-    """Share of the three-word phrases of a prompt's samples that stand once in all samples, [n]; see `own_phrases`."""
+    """Share of the three-word phrases of a prompt's samples that occur once in all samples, [n]; see `own_phrases`."""
     nats: Values
-    """Mean nats a token of a prompt's samples under the policy from which the training started, [n]; NaN where not
-    measured."""
+    """Mean nats per token of a prompt's samples under the starting policy of the training, [n]; NaN if not measured."""
     severity: Values | None = None
-    """Severity of what was done, all turns together, mean over a prompt's samples, [n]; None: nobody asked for it."""
+    """Severity of all turns together, mean over a prompt's samples, [n]; None: not computed."""
 
 
 def measure(
@@ -49,10 +48,10 @@ def measure(
     safety_patterns: Sequence[str] = (),
     severity: Mapping[str, float] | None = None,
 ) -> Measured:
-    """The arrays of an evaluation.
+    """Compute the arrays of an evaluation.
 
     Raises:
-        UserError: there are no prompts, one has no samples, or not as many as the others.
+        UserError: `records` is empty, or a prompt has no samples or not as many as the others.
     """
     first = prompt_values(records, "tokens")
     samples = len(records[0].samples)
@@ -77,10 +76,10 @@ def measure(
 
 
 def own_phrases(records: Sequence[PromptRecord]) -> Values:
-    """Variety of a policy's language: share of three-word phrases that it wrote once in all, [prompts].
+    """Compute the variety of a policy's language: share of three-word phrases that occur only once, [prompts].
 
-    What it repeats within an answer, from answer to answer or from prompt to prompt does not count. A prompt whose
-    samples have fewer than three words each has the share 0.
+    Occurrences are counted over all samples: phrases repeated within an answer, from answer to answer or from prompt to
+    prompt do not count. A prompt whose samples have fewer than three words each has the share 0.
     """
     written = [[phrase for sample in record.samples for phrase in _phrases(sample.text)] for record in records]
     times = Counter(phrase for of_prompt in written for phrase in of_prompt)
@@ -93,14 +92,14 @@ def _phrases(text: str) -> list[tuple[str, ...]]:
 
 
 def severities(records: Sequence[PromptRecord], weights: Mapping[str, float]) -> Values:
-    """Severity of what was done, all turns together, mean over a prompt's samples, [prompts].
+    """Compute the severity of all turns together, mean over a prompt's samples, [prompts].
 
     Args:
-        records: of an evaluation; a completion that is no episode is one turn.
-        weights: regular expression -> weight of a turn in which it is found.
+        records: records of an evaluation; a completion that is not an episode is one turn.
+        weights: regular expression -> weight of a turn that matches it.
 
     Raises:
-        UserError: a pattern is no regular expression.
+        UserError: a pattern is not a regular expression.
     """
     table = severity_table(weights, "gate.severity")
 

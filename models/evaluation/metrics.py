@@ -1,4 +1,4 @@
-"""The metrics of an evaluation: a value for each prompt, so that two policies can be compared prompt by prompt.
+"""Metrics of an evaluation: a value for each prompt, so that two policies can be compared prompt by prompt.
 
 Names that `prompt_values` knows (all shares are 0 to 1):
 
@@ -6,20 +6,20 @@ Names that `prompt_values` knows (all shares are 0 to 1):
     greedy_accuracy     1 where the greedy answer is correct
     pass_at_K           unbiased estimate that one of K samples is correct (Chen et al. 2021)
     maj_at_K            probability that the majority answer of K samples is correct (see votes)
-    loose_accuracy      mean share of what was demanded that a sample meets, where the verifier grades; NaN elsewhere
+    loose_accuracy      mean share of the requirements that a sample meets, if the verifier grades; NaN otherwise
     easiest_accuracy    sampled_accuracy of the prompts of the lowest level; NaN on the others
-    level_L_accuracy    the same of level L
+    level_L_accuracy    the same for level L
     tokens              mean length of the samples, tokens
     distinct_share      distinct texts among the samples, over their number; white space does not count
     finished_share      share of samples that ended by themselves
     reward_score        mean score of the reward model
 
-Reward versus truth, which are of a whole evaluation or of two and not of a prompt:
+Reward versus truth, for a whole evaluation or two, not per prompt:
 
     reward_divergence   1 - AUC of the reward model's score as a test of correctness over all samples: the probability
-                        that a wrong sample scores above a right one, ties half. 0 agrees, 0.5 knows nothing.
+                        that a wrong sample scores above a right one, ties half. 0 is full agreement, 0.5 is chance.
 
-It is NaN where it is not defined: no reward model, or no right or no wrong sample to compare.
+It is NaN if it is not defined: no reward model, or no right or no wrong sample to compare.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ PLAIN = (
 )
 
 UNBOUNDED = ("tokens", "reward_score")
-"""Those that are no shares."""
+"""Metrics that are not shares."""
 
 
 def pass_at_k(samples: int, correct: int, k: int) -> float:
-    """Unbiased estimate of the probability that at least one of `k` samples is correct: 1 - C(n-c, k) / C(n, k).
+    """Estimate the probability, without bias, that one or more of `k` samples are correct: 1 - C(n-c, k) / C(n, k).
 
     Raises:
         UserError: there are fewer than `k` samples.
@@ -66,18 +66,18 @@ def pass_at_k(samples: int, correct: int, k: int) -> float:
 
 
 def known_metric(name: str) -> bool:
-    """Whether `prompt_values` can compute a metric of this name."""
+    """Return whether `prompt_values` can compute a metric of this name."""
     return name in PLAIN or bool(_AT_K.fullmatch(name) or _LEVEL.fullmatch(name))
 
 
 def samples_needed(name: str) -> int:
-    """Samples a prompt that the metric needs."""
+    """Return the number of samples per prompt that the metric needs."""
     at_k = _AT_K.fullmatch(name)
     return int(at_k[2]) if at_k else 1
 
 
 def defined_on(records: Sequence[PromptRecord], name: str) -> Values:
-    """Which prompts a metric does not leave out by their level, [prompts] of 0 and 1."""
+    """Return 1 for each prompt that the metric includes and 0 for those that it leaves out by level, [prompts]."""
     levels = np.array([record.level for record in records])
     wanted = levels.min() if name == "easiest_accuracy" else None
     if name.startswith("level_"):
@@ -86,10 +86,10 @@ def defined_on(records: Sequence[PromptRecord], name: str) -> Values:
 
 
 def prompt_values(records: Sequence[PromptRecord], name: str) -> Values:
-    """Metric `name` of each prompt, [prompts]; NaN where the metric leaves a prompt out.
+    """Return metric `name` of each prompt, [prompts]; NaN if the metric leaves a prompt out.
 
     Raises:
-        UserError: the name is unknown, there are no prompts, or a prompt has too few samples.
+        UserError: the name is unknown, `records` is empty, or a prompt has too few samples.
     """
     if not records:
         raise UserError("evaluation: there are no prompts to evaluate on")
@@ -122,16 +122,16 @@ def prompt_values(records: Sequence[PromptRecord], name: str) -> Values:
 
 
 def average(values: Values) -> float:
-    """Mean over the prompts that a metric does not leave out; NaN where it leaves out all."""
+    """Return the mean over the prompts that a metric does not leave out; NaN if it leaves out all."""
     kept = values[~np.isnan(values)]
     return float(kept.mean()) if kept.size else float("nan")
 
 
 def flagged_share(records: Sequence[PromptRecord], patterns: Sequence[str]) -> float:
-    """Share of samples in whose text one of the regular expressions is found, regardless of case ("safety").
+    """Return the share of samples that match one of the regular expressions, regardless of case ("safety").
 
     Raises:
-        UserError: a pattern is no regular expression.
+        UserError: a pattern is not a regular expression.
     """
     compiled = compiled_patterns(patterns)
     texts = [sample.text for record in records for sample in record.samples]
@@ -140,10 +140,10 @@ def flagged_share(records: Sequence[PromptRecord], patterns: Sequence[str]) -> f
 
 
 def compiled_patterns(patterns: Sequence[str]) -> list[re.Pattern[str]]:
-    """The patterns, compiled without regard to case.
+    """Compile the patterns, without regard to case.
 
     Raises:
-        UserError: a pattern is no regular expression.
+        UserError: a pattern is not a regular expression.
     """
     compiled = []
     for pattern in patterns:
@@ -155,7 +155,7 @@ def compiled_patterns(patterns: Sequence[str]) -> list[re.Pattern[str]]:
 
 
 def auc(scores: Values, correct: NDArray[np.bool_]) -> float:
-    """Probability that a right sample scores above a wrong one, ties half (Mann-Whitney); NaN without one of each.
+    """Return the probability that a right sample beats a wrong one, ties half (Mann-Whitney); NaN without one of each.
 
     Args:
         scores: [samples].
@@ -170,7 +170,7 @@ def auc(scores: Values, correct: NDArray[np.bool_]) -> float:
 
 
 def reward_divergence(records: Sequence[PromptRecord]) -> float:
-    """1 - AUC of the reward model against the truth; see the head of this file."""
+    """Return 1 - AUC of the reward model against the truth; see the module docstring."""
     samples = _samples(records)
     return 1.0 - auc(np.array([s.reward_score for s in samples]), np.array([s.correct for s in samples], dtype=bool))
 

@@ -1,4 +1,4 @@
-"""How the metrics of two evaluations differ, with intervals: paired over the prompts that both were measured on."""
+"""Differences of the metrics of two evaluations, with intervals: paired over the prompts that both evaluations have."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from models.evaluation.records import PromptRecord
 
 @dataclass(frozen=True)
 class MetricChange:
-    """A metric of two evaluations."""
+    """Change of one metric between two evaluations."""
 
     name: str
     before: Interval
@@ -22,11 +22,11 @@ class MetricChange:
     change: Interval
     """After minus before."""
     paired: bool
-    """Whether all three are over the same prompts."""
+    """Whether all three intervals are over the same prompts."""
 
     @property
     def shown(self) -> bool:
-        """Whether the interval of the change leaves 0 out."""
+        """Whether the interval of the change excludes 0."""
         return not self.change.low <= 0.0 <= self.change.high
 
 
@@ -37,15 +37,15 @@ def metric_changes(
     pairs: Sequence[tuple[PromptRecord, PromptRecord]],
     confidence: float = 0.95,
 ) -> list[MetricChange]:
-    """The change of each metric; of one that is not defined on either side there is none.
+    """Return the change of each metric; metrics that are not defined on both sides are left out.
 
     Args:
         names: see `models.evaluation.metrics.prompt_values`.
         old: the older evaluation.
         new: the newer one.
-        pairs: older and newer record of the prompts that both have. Where there is none, the evaluations stand for
-            prompts of their own each.
-        confidence: of all three intervals.
+        pairs: older and newer record of the prompts that both have. If empty, the evaluations are treated as having
+            different prompts.
+        confidence: confidence of all three intervals.
 
     Raises:
         UserError: a metric is unknown, or a prompt has too few samples for it.
@@ -69,7 +69,7 @@ def metric_changes(
 
 
 def metric_intervals(names: Sequence[str], records: Sequence[PromptRecord]) -> dict[str, Interval]:
-    """Each metric of one evaluation with its interval; those that are not defined are left out. Raises as above."""
+    """Return each metric of one evaluation with its interval, without undefined metrics. Raises as `metric_changes`."""
     values = {name: _finite(prompt_values(records, name)) for name in names}
     return {name: bootstrap_mean(of_name) for name, of_name in values.items() if of_name.size}
 

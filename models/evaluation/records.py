@@ -1,4 +1,4 @@
-"""What an evaluation leaves of each prompt: plain frozen records from which every metric is computed."""
+"""Records of an evaluation: plain frozen data of each prompt, from which every metric is computed."""
 
 from __future__ import annotations
 
@@ -14,37 +14,37 @@ class Completion:
 
     text: str
     tokens: int
-    """Length, the end token included."""
+    """Length in tokens, including the end token."""
     correct: bool
-    """What the verifier says; never of one that did not end."""
+    """Whether the verifier accepts it; always False for a completion that did not end."""
     finished: bool
-    """Whether it ended by itself and not at the limit of tokens."""
+    """Whether it ended by itself, not at the token limit."""
     reward_score: float = float("nan")
-    """What the reward model says; NaN where there is none."""
+    """Score of the reward model; NaN if there is none."""
     grade: float = float("nan")
-    """Share of what was demanded that it meets, in [0, 1]; NaN where the verifier does not grade."""
+    """Share of the requirements that it meets, in [0, 1]; NaN if the verifier does not grade."""
     start_nats: float = float("nan")
-    """Nats a token that the policy from which the training started finds it surprising by; NaN where not measured."""
+    """Surprise under the starting policy of the training, in nats per token; NaN if not measured."""
     turns: str = ""
-    """Where it is an episode: of each turn what was said, what was heard and its reward, as JSON; else empty."""
+    """Turns of an episode as JSON: the policy's text, the environment's reply and the reward of each; else empty."""
 
 
 @dataclass(frozen=True)
 class PromptRecord:
-    """One prompt of the held-out split with what a policy answered."""
+    """One prompt of the held-out split with the policy's answers."""
 
     id: str
     level: int
     """Difficulty, 0 = unknown."""
     samples: tuple[Completion, ...]
-    """Drawn independently at the evaluation's temperature."""
+    """Completions, drawn independently at the evaluation's temperature."""
     greedy: Completion
 
 
 def aligned(
     candidate: Sequence[PromptRecord], baseline: Sequence[PromptRecord]
 ) -> tuple[list[PromptRecord], list[PromptRecord]]:
-    """Both evaluations in the order of the candidate's prompts.
+    """Return both evaluations in the order of the candidate's prompts.
 
     Raises:
         UserError: an id occurs twice, or the two were not made on the same prompts.

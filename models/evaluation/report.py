@@ -1,4 +1,4 @@
-"""An evaluation in at most 25 numbers, with names that a tracking server groups by their slash."""
+"""Summary of an evaluation in at most 25 numbers, with names that a tracking server groups by their slash."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from models.evaluation.records import PromptRecord
 from models.text.answers import extract_answer
 
 MOST_LEVELS = 8
-"""Levels beyond the first so many are left out of the summary."""
+"""Largest number of levels in the summary; later levels are left out."""
 
 ALWAYS = ["tokens", "distinct_share", "finished_share", "reward_score"]
 
 
 def summary_names(ks: Sequence[int], samples: int) -> list[str]:
-    """What a summary has whatever the data are: all but the levels' accuracies, flags and what is not defined.
+    """Return the metrics that a summary always has: all except the accuracies of levels, flags and undefined metrics.
 
     Args:
         ks: subset sizes of pass@k and maj@k; see `summarise`.
-        samples: completions of a prompt.
+        samples: completions per prompt.
     """
     within = _within(ks, samples)
     at_k = [*(f"pass_at_{k}" for k in within), *(f"maj_at_{k}" for k in within if k > 1)]
@@ -38,15 +38,15 @@ def summarise(
     safety_patterns: Sequence[str] = (),
     prefix: str = "eval/",
 ) -> dict[str, float]:
-    """The metrics of one policy; those that are not defined are left out, so every value is finite.
+    """Compute the metrics of one policy; undefined metrics are left out, so every value is finite.
 
     Args:
-        ks: subset sizes of pass@k and maj@k, at most four; those beyond the number of samples are left out.
-        safety_patterns: regular expressions of what a sample must not say.
-        prefix: put before every name.
+        ks: subset sizes of pass@k and maj@k, at most four; those above the number of samples are left out.
+        safety_patterns: regular expressions for text that a sample must not contain.
+        prefix: prefix of every name.
 
     Raises:
-        UserError: there are no prompts, or a prompt has no samples.
+        UserError: `records` is empty, or a prompt has no samples.
     """
     names = ["sampled_accuracy", "greedy_accuracy", "loose_accuracy"]
     within = _within(ks, min((len(record.samples) for record in records), default=0))

@@ -1,4 +1,4 @@
-"""Samples of numbers or of kinds, kept as how often each value occurs: small on the disk, and nothing is lost."""
+"""Samples of numbers or of kinds, stored as the count of each value: small on disk and lossless."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from models.errors import UserError
 
 DIGITS = 4
-"""Decimals that are kept of a number, so that a share of tokens takes at most ten thousand values."""
+"""Decimals of a stored number, so that a share of tokens has at most ten thousand values."""
 
 
 @dataclass(frozen=True)
@@ -21,43 +21,43 @@ class Numbers:
     """A sample of numbers."""
 
     values: tuple[float, ...]
-    """Each that occurs, rising."""
+    """Distinct values, rising."""
     counts: tuple[int, ...]
-    """How often."""
+    """Count of each value."""
 
     @classmethod
     def of(cls, numbers: ArrayLike) -> Numbers:
-        """Those of `numbers`, any shape, that are finite."""
+        """Return the sample of the finite values of `numbers`, any shape."""
         array = np.asarray(numbers, dtype=np.float64).reshape(-1)
         values, counts = np.unique(np.round(array[np.isfinite(array)], DIGITS) + 0.0, return_counts=True)
         return cls(tuple(values.tolist()), tuple(counts.tolist()))
 
     @property
     def size(self) -> int:
-        """Numbers in it."""
+        """Number of values."""
         return sum(self.counts)
 
     @property
     def each(self) -> NDArray[np.float64]:
-        """All of them, rising, [size]."""
+        """All values, rising, [size]."""
         return np.repeat(np.array(self.values, dtype=np.float64), np.array(self.counts, dtype=np.int64))
 
 
 @dataclass(frozen=True)
 class Kinds:
-    """A sample of which each is of one kind."""
+    """A sample of categorical values."""
 
     counts: Mapping[str, int]
-    """How many are of each kind, by name."""
+    """Kind -> count."""
 
     @classmethod
     def of(cls, kinds: Iterable[str]) -> Kinds:
-        """The sample of these."""
+        """Return the sample of these kinds."""
         return cls(dict(sorted(Counter(kinds).items())))
 
     @property
     def size(self) -> int:
-        """How many there are of all kinds."""
+        """Number of values of all kinds."""
         return sum(self.counts.values())
 
 
@@ -65,15 +65,15 @@ Sample = Numbers | Kinds
 
 
 def as_json(samples: Mapping[str, Sample]) -> str:
-    """Samples by name, as text that `from_json` reads."""
+    """Return samples by name as JSON that `from_json` reads."""
     return json.dumps({name: _plain(sample) for name, sample in samples.items()}, ensure_ascii=False)
 
 
 def from_json(text: str) -> dict[str, Sample]:
-    """What `as_json` wrote.
+    """Read the samples from the output of `as_json`.
 
     Raises:
-        UserError: it is something else.
+        UserError: the text has another format.
     """
     try:
         return {str(name): _sample(plain) for name, plain in json.loads(text).items()}

@@ -1,7 +1,7 @@
-"""Whether a policy answers worse than it did when it was judged: the same policy, measured twice.
+"""Test whether a policy answers worse than when it was judged: the same policy, measured twice.
 
-Over the problems that both evaluations have, paired, as the gate compares two policies. Where few are left in common,
-the two stand for problems of their own, and the interval is the wider, unpaired one.
+The comparison is paired over the problems that both evaluations have, as the gate compares two policies. If few
+problems are in common, the two are treated as having different problems, and the interval is the wider, unpaired one.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from models.evaluation.paired_change import MetricChange, metric_changes
 from models.evaluation.records import PromptRecord
 
 ENOUGH = 30
-"""Problems in common from which the comparison is paired; fewer are enough where an evaluation has no more."""
+"""Problems in common from which the comparison is paired; fewer are enough if an evaluation has no more."""
 LEAST = 5
-"""Problems of an evaluation below which resampling them says nothing."""
+"""Smallest number of problems of an evaluation for which resampling is informative."""
 
 
 def change_since_judged(
@@ -24,14 +24,14 @@ def change_since_judged(
     pairs: Sequence[tuple[PromptRecord, PromptRecord]],
     confidence: float,
 ) -> MetricChange | None:
-    """How a metric changed; None where there are too few problems to say.
+    """Return the change of a metric; None if there are too few problems.
 
     Args:
         metric: see `models.evaluation.metrics.prompt_values`.
         judged: the older evaluation.
         now: the newer one.
         pairs: older and newer record of each problem that is the same in both.
-        confidence: of the intervals, two-sided.
+        confidence: confidence of the intervals, two-sided.
 
     Raises:
         UserError: the metric is unknown, or a prompt has too few samples for it.
@@ -44,5 +44,5 @@ def change_since_judged(
 
 
 def is_worse(change: MetricChange | None) -> bool:
-    """Whether the whole interval of the change lies below zero."""
+    """Return whether the whole interval of the change is below zero."""
     return change is not None and change.change.high < 0.0

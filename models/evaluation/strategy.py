@@ -1,13 +1,14 @@
-"""Strategies of an evaluation: how each turn of a policy is made from several answers, none of which is trained on.
+"""Strategies of an evaluation: each turn of a policy is made from several answers, none of which is trained on.
 
-A strategy stands between whoever wants a turn (episodes, or an evaluation in one turn) and the engine, as an engine
-itself. So it works in every environment, turn by turn, and what it asks meanwhile is no part of the episode:
+A strategy is called between the caller that needs a turn (episodes, or an evaluation in one turn) and the engine, and
+is itself an engine. It therefore works in every environment, turn by turn, and its own requests are not part of the
+episode:
 
     history | turn 1 | environment | turn 2        what is measured
-    history | draft | "find problems" | ...        what the strategy asks for turn 1, and forgets
+    history | draft | "find problems" | ...        requests of the strategy for turn 1, which are discarded
 
-Which of the texts that were drawn becomes the turn is all that it decides; ids that were sampled are never encoded
-again. How many calls a turn takes at most is said before, and held.
+It only decides which of the sampled texts becomes the turn; sampled ids are never encoded again. The largest number of
+calls per turn is declared in advance and enforced.
 """
 
 from __future__ import annotations
@@ -28,70 +29,70 @@ from models.text.encoding import Codec
 
 
 class Source(NamedTuple):
-    """The paper that a strategy comes from."""
+    """The source paper of a strategy."""
 
     id: int | None
-    """Its number in the catalogue of source papers."""
+    """Number of the paper in the catalogue of source papers."""
     title: str
     family: str = "agents"
 
 
 class Strategy(Part):
-    """How a turn is made. Named by `rewardflow evaluate --strategy`; its settings stand under `strategy.`."""
+    """Method that makes a turn, selected by `rewardflow evaluate --strategy`; its settings are under `strategy.`."""
 
     slot = "strategy"
 
     @property
     def source(self) -> Source | None:
-        """The paper that it comes from; None: there is none."""
+        """Source paper; None if there is none."""
         return None
 
     @property
     def extra_tokens(self) -> int:
-        """Tokens beyond prompt and episode that it asks an engine to have room for."""
+        """Tokens beyond prompt and episode that the engine needs room for."""
         return 0
 
     @property
     def partners(self) -> tuple[str, ...]:
-        """Versions, NAME/VERSION, or model folders that the policy is measured beside, each in turn."""
+        """Versions, NAME/VERSION, or model folders that the policy is measured with, each in turn."""
         return ()
 
     @property
     @abstractmethod
     def most_calls(self) -> int:
-        """Completions and scores of given texts that one turn takes at most."""
+        """Largest number of completions and scorings of given texts per turn."""
 
     @abstractmethod
     def turns(self, policy: Consulted, asks: Sequence[Ask], drawing: Drawing) -> list[Generated]:
-        """The turn of each ask, [asks].
+        """Return the turn of each ask, [asks].
 
         Args:
-            policy: answers; what it is asked is counted.
-            asks: histories; what comes of each hangs on it alone, and its seed.
-            drawing: how a turn is drawn by a policy that uses no strategy.
+            policy: generates the answers and counts the requests.
+            asks: histories; the result for each depends only on the history and its seed.
+            drawing: how a policy without a strategy draws a turn.
 
         Raises:
-            UserError: the strategy is none for this environment.
+            UserError: the strategy does not support this environment.
         """
 
 
 @dataclass
 class Spent:
-    """What an evaluation took."""
+    """Calls and tokens that an evaluation used."""
 
     turns: int = 0
-    """Turns that were wanted."""
+    """Requested turns."""
     calls: int = 0
     """Completions and scores of given texts."""
     read: int = 0
-    """Tokens of what was asked, histories included, however often."""
+    """Tokens of the requests, histories included, counted for each request."""
     written: int = 0
     """Tokens of the completions."""
     no_room: int = 0
-    """Calls that were left out, as the engine has no room for what they ask."""
+    """Calls that were skipped because the engine has no room for them."""
 
     def metrics(self) -> dict[str, float]:
-        """By name, for a run."""
+        """Return the counts by name, for the run's metrics."""
         each = max(self.turns, 1)
         return {
             "strategy/turns": float(self.turns),
@@ -104,12 +105,12 @@ class Spent:
 
 
 class Consulted:
-    """A policy as a strategy asks it: what it is asked is counted, and refused beyond what the strategy may ask.
+    """A policy for use by a strategy: requests are counted, and refused beyond the strategy's limit.
 
     Args:
         engine: runs the policy.
         codec: the policy's tokenizer.
-        room: tokens that a question and its answer may have together.
+        room: largest number of tokens of a prompt and its answer together.
     """
 
     def __init__(self, engine: Engine, codec: Codec, room: int) -> None:
@@ -118,19 +119,19 @@ class Consulted:
         self._engine, self._codec, self._room, self._left = engine, codec, room, 0
 
     def begin(self, turns: int, calls: int) -> None:
-        """So many turns are wanted, for which so many calls may be made."""
+        """Start `turns` turns, for which `calls` calls may be made."""
         self.spent.turns += turns
         self._left = calls
 
     def draft(self, asks: Sequence[Ask], drawing: Drawing) -> list[Generated]:
-        """A completion of each ask as it stands, [asks]: what the policy says without a strategy."""
+        """Return a completion of each ask unchanged, [asks]: the policy's turn without a strategy."""
         self._count(len(asks), (ask.prompt for ask in asks))
         made = self._engine.each(asks, drawing)
         self.spent.written += sum(len(generated.tokens) for generated in made)
         return made
 
     def answer(self, asks: Sequence[Ask], drawing: Drawing) -> list[Generated | None]:
-        """A completion of each ask, [asks], cut where the room ends; None where there is none."""
+        """Return a completion of each ask, [asks], cut where the room ends; None without room."""
         fits = [self.fits(ask.prompt) for ask in asks]
         asked = [
             replace(ask, max_tokens=min(ask.max_tokens, self._room - len(ask.prompt)))
@@ -141,14 +142,14 @@ class Consulted:
         return [next(made) if fit else None for fit in fits]
 
     def fits(self, prompt: Sequence[int], tokens: int = 1) -> bool:
-        """Whether there is room for so many tokens behind a prompt; where there is not, that is counted."""
+        """Return whether `tokens` tokens fit after a prompt; a prompt without room is counted."""
         fits = len(prompt) + tokens <= self._room
         self.spent.no_room += not fits
         return fits
 
     def score(self, prompts: Sequence[Sequence[int]], given: Sequence[Sequence[int]]) -> list[float]:
-        """Log-prob of each given text behind its prompt at temperature 1, [texts], nats; minus infinity where there is
-        no room for it."""
+        """Return the log-prob of each given text after its prompt at temperature 1, [texts], nats; minus infinity for a
+        text without room."""
         rows = list(zip(prompts, given, strict=True))
         fits = [len(prompt) + len(ids) <= self._room for prompt, ids in rows]
         chosen = [row for row, fit in zip(rows, fits, strict=True) if fit]
@@ -160,12 +161,12 @@ class Consulted:
         return [sum(next(scored)) if fit else float("-inf") for fit in fits]
 
     def said(self, history: Sequence[int], reply: Sequence[int], words: str) -> tuple[int, ...]:
-        """Ids of a history in which the policy replied and somebody then says `words`, up to the next reply.
+        """Return the ids of a history after the policy's reply and a message with `words`, up to the next reply.
 
         Args:
-            history: up to where a reply begins.
-            reply: sampled ids; empty: the policy said nothing.
-            words: what it is told.
+            history: ids up to the beginning of a reply.
+            reply: sampled ids; empty: an empty reply.
+            words: text of the message to the policy.
 
         Raises:
             UserError: the chat template cannot be continued.
@@ -175,11 +176,12 @@ class Consulted:
         return (*history, *reply, *end, *ids)
 
     def ids(self, texts: Sequence[str]) -> list[tuple[int, ...]]:
-        """Whole turns that say `texts`, with the token that ends a turn, [texts]."""
+        """Return whole turns with the texts `texts`, including the token that ends a turn, [texts]."""
         return [tuple(ids) for ids in self._codec.completions(texts)]
 
     def texts(self, made: Sequence[Generated | None]) -> list[str]:
-        """What completions say, [completions]; empty for those that did not end: half an answer is nobody's word."""
+        """Return the texts of completions, [completions]; empty for those that did not end: half an answer is not
+        used."""
         whole = [generated.tokens if generated is not None and generated.finished else () for generated in made]
         return self._codec.text(whole)
 
@@ -196,12 +198,12 @@ class Consulted:
 
 
 def again(ask: Ask, call: int, prompt: Sequence[int] | None = None) -> Ask:
-    """The `call`-th completion that a turn takes, with a seed of its own; the turn's own at the first.
+    """Return the ask for the `call`-th completion of a turn, with a seed of its own; the first has the turn's seed.
 
     Args:
-        ask: the turn's.
-        call: from 0.
-        prompt: what is asked; None: as the turn's.
+        ask: the ask of the turn.
+        call: number of the call, from 0.
+        prompt: prompt of the call; None: the prompt of the turn.
     """
     return replace(ask, prompt=ask.prompt if prompt is None else prompt, seed=call_seed(ask.seed, call))
 
@@ -213,7 +215,7 @@ class Strategic(Engine):
         engine: runs the policy; not closed with this one.
         codec: the policy's tokenizer.
         strategy: makes the turns.
-        room: tokens that a question and its answer may have together.
+        room: largest number of tokens of a prompt and its answer together.
     """
 
     def __init__(self, engine: Engine, codec: Codec, strategy: Strategy, room: int) -> None:
@@ -222,14 +224,14 @@ class Strategic(Engine):
         self._engine, self._strategy = engine, strategy
 
     def each(self, asks: Sequence[Ask], drawing: Drawing) -> list[Generated]:
-        """See `Engine.each`; without log-probs, as what is said is chosen, not drawn token by token."""
+        """See `Engine.each`; log-probs are not available, because turns are selected, not drawn token by token."""
         if drawing.log_probs:
             raise ValueError("a strategy has no log-probs: nothing is trained on what it says")
         self.policy.begin(len(asks), self._strategy.most_calls * len(asks))
         return self._strategy.turns(self.policy, asks, drawing)
 
     def score(self, prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]]) -> list[list[float]]:
-        """See `Engine.score`: the policy's own."""
+        """See `Engine.score`; scores are the policy's own."""
         return self._engine.score(prompts, completions)
 
     def load(self, weights: Iterable[tuple[str, Tensor]], version: int = 0) -> None:
@@ -237,4 +239,4 @@ class Strategic(Engine):
         self._engine.load(weights, version)
 
     def close(self) -> None:
-        """Nothing: the engine behind it is another's."""
+        """Do nothing: the wrapped engine is closed by its owner."""

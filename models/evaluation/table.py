@@ -1,4 +1,4 @@
-"""An evaluation as a table on disk, one row a completion, and back."""
+"""An evaluation as a table on disk, one row per completion: writer and reader."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def write_records(records: Sequence[PromptRecord], file: Path) -> None:
 
 
 def read_records(file: Path) -> list[PromptRecord]:
-    """The records that `write_records` wrote, in the same order."""
+    """Read the records that `write_records` wrote, in the same order."""
     rows = pd.read_parquet(file).to_dict("records")
     records = []
     for identity, of_prompt in groupby(rows, key=lambda row: row["prompt_id"]):

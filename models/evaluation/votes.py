@@ -1,9 +1,8 @@
-"""maj@k: how often the most frequent answer of k samples is right, exactly (self-consistency, Wang et al. 2022).
+"""maj@k: probability that the most frequent answer of k samples is right, exact (self-consistency, Wang et al. 2022).
 
-The value is the expectation over all subsets of k of a prompt's n samples, counted and not drawn. Samples vote with
-the answer that they state; one without an answer, or cut before its end, has no vote but takes its place among the k.
-Where several answers lead with the same number of votes, one of them is taken at random: the value counts 1/(leaders)
-for each.
+The value is the expectation over all subsets of k of a prompt's n samples, counted and not drawn. A sample votes for
+its extracted answer. A sample without an answer, or cut before its end, has no vote but counts among the k. If several
+answers lead with the same number of votes, one of them is taken at random: the value counts 1/(leaders) for each.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ from models.text.answers import answer_key, extract_answer
 
 
 def majority(samples: tuple[Completion, ...], k: int) -> float:
-    """Probability that the majority answer of a random subset of `k` samples is right, 0 to 1.
+    """Return the probability that the majority answer of a random subset of `k` samples is right, 0 to 1.
 
-    An answer is as right as the share of its samples that the verifier accepts, all or none of them with an
+    The correctness of an answer is the share of its samples that the verifier accepts: all or none of them with an
     exact-answer verifier.
 
     Raises:
@@ -46,7 +45,7 @@ def majority(samples: tuple[Completion, ...], k: int) -> float:
 
 @lru_cache(maxsize=65536)
 def _leads(own: int, others: tuple[int, ...], silent: int, k: int) -> float:
-    """Probability that an answer with `own` of the samples is taken, against answers with `others` samples each."""
+    """Return the probability that an answer with `own` samples is taken, against answers with `others` samples each."""
     taken = 0.0
     for votes in range(1, min(own, k) + 1):
         # ways[drawn, tied]: ways to draw `drawn` samples of the other answers, none above `votes`, `tied` equal to it

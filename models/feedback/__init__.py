@@ -1,1 +1,1 @@
-"""Feedback: what is said of a completion in words, and which of its characters it is about."""
+"""Feedback: comments on a completion in words, and the characters that they refer to."""

@@ -1,8 +1,8 @@
-"""Whether an answer is right, in words, with the true answer beside it (Critique-GRPO, paper 11: indicative critiques).
+"""Verdict on an answer in words, with the true answer (Critique-GRPO, paper 11: indicative critiques).
 
     The solution is wrong, the answer is 42.
 
-All of an answer is praised, or all of it is blamed.
+The whole answer is praised, or the whole answer is blamed.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ class Verdict(Feedback):
 
     needs_answers = True
     right: str = "The solution is right, the answer is {answer}."
-    """What is said of a right answer; `{answer}` is replaced by the problem's, where it stands."""
+    """Feedback on a right answer; `{answer}` is replaced by the problem's, if it occurs."""
     wrong: str = "The solution is wrong, the answer is {answer}."
-    """What is said of any other, one that was cut too."""
+    """Feedback on any other answer, including one that was cut."""
 
     def __call__(self, attempts: Sequence[Attempt]) -> list[Remark]:
-        """What is said of each attempt, [attempts]."""
+        """Return feedback on each attempt, [attempts]."""
         return [
             Remark(
                 (self.right if sound else self.wrong).replace("{answer}", attempt.problem.answer),

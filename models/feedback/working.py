@@ -1,11 +1,11 @@
-"""Which step of a working of the built-in arithmetic is the first that is wrong, and what it should be.
+"""The first wrong step in a working of the built-in arithmetic, and the right one.
 
     Start with 7 . Add 5 . Take away 3 .      7 + 5 = 12 ; 12 - 3 = 8 ; #### 8
                                               -----+++++   ----------               12 - 3 = 9
 
-A critic by program, as Text2Grad (paper 3) has them beside human ones: it works the problem itself. Steps before the
-first that differs are praised, that one is blamed, and nothing is said of what follows from it. Where steps are missing
-the next of them is named and no character is blamed. A prompt that is none of these problems gets no word.
+A critic by program, as Text2Grad (paper 3) has them in addition to human ones: it works the problem itself. Steps
+before the first difference are praised, that one is blamed, and the steps after it get no feedback. If steps are
+missing, the next of them is named and no character is blamed. A prompt that is not one of these problems gets no words.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from models.loop.feedback import Feedback, Remark, Span
 from models.parts import part
 
 LONGEST = 100_000
-"""Characters of an answer that are looked at."""
+"""Characters of an answer that are read."""
 _STEP = re.compile(r"[^;]+")
 _PROMPT = re.compile(r"Start with (-?\d{1,9}) \.((?: (?:Add|Take away) \d{1,9} \.| Double it \.){1,64})")
 _OPERATION = re.compile(r"(Add|Take away) (\d{1,9})|Double it")
 
 
 def read_problem(prompt: str) -> Problem | None:
-    """The problem that a prompt asks; None: it is none of the built-in ones."""
+    """Parse the problem in a prompt; None: it is not one of the built-in ones."""
     read = _PROMPT.fullmatch(prompt.strip()) if len(prompt) <= LONGEST else None
     if read is None:
         return None
@@ -40,16 +40,16 @@ def read_problem(prompt: str) -> Problem | None:
 
 @part("working")
 class Working(Feedback):
-    """The first wrong step of a working, and how it goes."""
+    """The first wrong step of a working, and the right one."""
 
     sound: str = "Every step is right."
-    """What is said of a working without a fault."""
+    """Feedback on a working without a fault."""
     flawed: str = "Step {number} should be: {step}"
-    """What is said of any other; `{number}` and `{step}` are replaced by the place of the first wrong step, from 1, and
-    by what it should be."""
+    """Feedback on any other; `{number}` and `{step}` are replaced by the place of the first wrong step, from 1, and by
+    the right step."""
 
     def __call__(self, attempts: Sequence[Attempt]) -> list[Remark]:
-        """What is said of each attempt, [attempts]."""
+        """Return feedback on each attempt, [attempts]."""
         return [self._remark(attempt) for attempt in attempts]
 
     def _remark(self, attempt: Attempt) -> Remark:

@@ -9,18 +9,18 @@ from models.text.answers import answer_key, extract_answer
 
 
 def vote_of(text: str) -> str:
-    """What a text votes for: the answer that it states, in the form in which equal answers are equal; where it states
-    none, itself, but for white space."""
+    """Return the vote of a text: the answer that it states, in a form in which equal answers are equal; without an
+    answer the text itself, its white space normalised."""
     answer = extract_answer(text)
     return f"say {' '.join(text.split())}" if answer is None else f"answer {answer_key(answer)}"
 
 
 def winner(texts: Sequence[str]) -> int:
-    """Place of the first text that states what most of them state; of several that are stated as often, the one that
-    was stated first. Empty texts have no vote, unless there are no others.
+    """Return the place of the first text that states the most frequent answer; of several equally frequent answers, the
+    one that was stated first counts. Empty texts have no vote, unless all texts are empty.
 
     Args:
-        texts: of one question, not none.
+        texts: of one question, at least one.
     """
     votes = [vote_of(text) if text.strip() else "" for text in texts]
     counts = Counter(vote for vote in votes if vote)

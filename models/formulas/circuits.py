@@ -1,9 +1,9 @@
-"""Rules over what an agent does, as circuits of propositions: which hold is a truth table, and nothing of it is run.
+"""Rules over an agent's actions, as circuits of propositions: a truth table decides which hold, and no code is run.
 
     when: ^buy        requires: looked and (cheap or not dear)
 
-A proposition is a name, true where its pattern is found in what was said or heard before the turn; `when` is a pattern
-that singles out the turns which the rule is about.
+A proposition is a name, true if its pattern is found in the texts of both sides before the turn; `when` is a pattern
+that selects the turns that the rule is about.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from models.loop.turn import Turn
 
 
 def names_of(formula: str) -> set[str]:
-    """The propositions of a formula.
+    """Return the propositions of a formula.
 
     Raises:
-        ValueError: it is none of names with and, or, not and brackets.
+        ValueError: it is not a formula of names with and, or, not and brackets.
     """
     return {node.id for node in ast.walk(_tree(formula)) if isinstance(node, ast.Name)}
 
 
 def holds(formula: str, facts: Mapping[str, bool]) -> bool:
-    """What a formula is worth where its propositions are as `facts` say.
+    """Return the truth value of a formula, its propositions given by `facts`.
 
     Raises:
-        ValueError: it is none, or names a proposition that the facts lack.
+        ValueError: it is not a formula, or names a proposition that the facts lack.
     """
     if missing := sorted(names_of(formula) - set(facts)):
         raise ValueError(f"no proposition is called {missing[0]!r}")
@@ -65,7 +65,7 @@ def _value(node: ast.expr, facts: Mapping[str, bool]) -> bool:
 
 @dataclass(frozen=True)
 class Circuit:
-    """A rule whose patterns are compiled."""
+    """A rule with compiled patterns."""
 
     when: re.Pattern[str]
     requires: str
@@ -75,10 +75,10 @@ class Circuit:
 def violations(
     turns: Sequence[Turn], circuits: Sequence[Circuit], propositions: Mapping[str, re.Pattern[str]]
 ) -> list[float]:
-    """Weight of the rules that each turn violates, [turns]: those that are about it and whose formula does not hold.
+    """Return the weight of the rules that each turn violates, [turns]: those about it whose formula does not hold.
 
     Under a log-linear model of the rules, in which a world weighs exp(sum of the weights of the rules that hold in it),
-    it is what the log-odds of taking the action lose against not taking it: where it is not taken every rule holds.
+    this is the loss in log-odds of taking the action against not taking it: if it is not taken every rule holds.
     """
     before, weights = "", []
     for turn in turns:

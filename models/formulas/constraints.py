@@ -4,10 +4,10 @@
     contains red, twice at least | forbids blue | starts good morning | ends stop | lower | upper | no_commas | title
     json with keys a, b
 
-Words are what stands between white space; they are looked for without regard to case and to the signs around them.
-A title is written in double angle brackets. JSON may be inside a Markdown code block.
+Words are separated by white space; they are compared without regard to case and to the punctuation around them. A title
+is written in double angle brackets. JSON may be inside a Markdown code block.
 
-Every check takes any text whatever, never raises on it, and takes time linear in its length.
+Every check takes any text, never raises on it, and takes time linear in its length.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Kind = Literal[
 COUNTED = ("words", "sentences", "paragraphs", "bullets", "contains")
 ABOUT = ("contains", "forbids", "starts", "ends")
 LONGEST_JSON = 100_000
-"""Characters beyond which a text counts as no JSON."""
+"""Length in characters beyond which a text does not count as JSON."""
 
 _SENTENCE = re.compile(r"[^.!?\s][^.!?]*")
 _PARAGRAPH = re.compile(r"\S[^\n]*(?:\n(?!\s*\n)[^\n]*)*")
@@ -38,15 +38,15 @@ _FENCED = re.compile(r"```(?:json)?\n(.*)\n```", re.DOTALL | re.IGNORECASE)
 
 
 class Constraint(Hidden):
-    """One of them."""
+    """A single constraint."""
 
     kind: Kind
     text: str = ""
-    """What is contained, forbidden, or stands at the start or end."""
+    """Text that is contained, forbidden, or required at the start or end."""
     least: Annotated[int, Field(ge=0)] = 0
-    """Fewest, of what is counted."""
+    """Smallest count."""
     most: Annotated[int, Field(ge=0)] | None = None
-    """Most; None: any number."""
+    """Largest count; None: any number."""
     keys: tuple[str, ...] = ()
     """Keys that the JSON object must have, others allowed; empty: any JSON value."""
 
@@ -64,13 +64,13 @@ class Constraint(Hidden):
 
 
 class Constraints(Hidden):
-    """What a text must meet."""
+    """Constraints that a text must meet."""
 
     constraints: Annotated[tuple[Constraint, ...], Field(min_length=1)]
 
 
 def met(text: str, constraints: Constraints) -> list[bool]:
-    """Which constraints a text meets, [constraints]. A text without a word meets none."""
+    """Return which constraints a text meets, [constraints]. A text without a word meets none."""
     words = _words(text)
     if not any(words):
         return [False] * len(constraints.constraints)

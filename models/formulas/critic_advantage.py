@@ -1,4 +1,4 @@
-"""What advantages with a learned critic share: the critic beside the policy, its values, its fit, its time alone."""
+"""Common base of advantages with a learned critic: the critic next to the policy, its values, fit and pretraining."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from models.loop.world import World
 
 @dataclass(frozen=True)
 class ValuedSignal(Signal):
-    """A signal that remembers what the critic said."""
+    """A signal that keeps the critic's values."""
 
     values: Sequence[Tensor] = ()
     """Value before each token when the round began, [completions] tensors of [tokens of it]."""
@@ -28,7 +28,7 @@ class ValuedSignal(Signal):
 
 @dataclass(frozen=True, kw_only=True)
 class CriticAdvantage(Advantage):
-    """Settings of advantages that a critic is part of. Stand under `advantage:`."""
+    """Settings of advantages with a critic. Set under `advantage:`."""
 
     learns_from_flat_groups = True
     companion = "critic"
@@ -37,27 +37,27 @@ class CriticAdvantage(Advantage):
 
     @property
     def critic_pretraining(self) -> int:
-        """The critic's own setting."""
+        """Pretraining of the critic, from its own settings."""
         return self.critic.pretraining
 
     def accompany(self, policy: nn.Module) -> Companion:
-        """The critic as it begins: the policy's backbone with a fresh head."""
+        """Return the critic as it begins: the policy's backbone with a fresh head."""
         return new_critic(policy, self.critic)
 
     def _values(self, world: World, scored: Scored) -> list[Tensor]:
-        """Value before each token as the critic says, [completions] tensors of [tokens of it]."""
+        """Return the critic's value before each token, [completions] tensors of [tokens of it]."""
         critic = critic_of(world.learner.companions[self.companion])
         values = read_values(critic, scored.sequences, autocast=world.learner.autocast, token_budget=world.token_budget)
         return rows_of_wholes(values, scored.rollouts)
 
     def _alone(self, world: World) -> bool:
-        """Whether the critic still learns alone, and the policy is to stay."""
+        """Return whether the critic still learns alone, so that the policy must not change."""
         return world.learner.companions[self.companion].updates < self.critic.pretraining
 
     def _fit(
         self, world: World, scored: Scored, signal: Signal, counted: Sequence[Tensor] | None = None
     ) -> dict[str, float]:
-        """Fit the critic to the round's returns, at the tokens that are `counted`. Returns what is worth watching."""
+        """Fit the critic to the round's returns, at the tokens that are `counted`. Returns its metrics."""
         assert isinstance(signal, ValuedSignal) and signal.returns is not None, "the signal is this part's own"
         return fit_critic(
             world.learner.companions[self.companion],

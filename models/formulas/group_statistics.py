@@ -7,10 +7,10 @@ from torch import Tensor
 
 
 def group_mean(values: Tensor, groups: Tensor) -> Tensor:
-    """Mean of `values` [completions] over each group, given back at every completion, [completions].
+    """Return the mean of `values` [completions] over each group, repeated at every completion, [completions].
 
-    Summed in float64: in float32 seven values of 0.1 have a mean that is not 0.1, and what is divided by their spread
-    makes an advantage of that rounding.
+    Summed in float64: in float32 seven values of 0.1 have a mean that is not 0.1, and a division by their spread would
+    turn that rounding error into an advantage.
 
     Args:
         values: one a completion, [completions].
@@ -21,13 +21,14 @@ def group_mean(values: Tensor, groups: Tensor) -> Tensor:
 
 
 def group_sum(values: Tensor, groups: Tensor) -> Tensor:
-    """Sum of `values` [completions] over each group, given back at every completion, [completions]."""
+    """Return the sum of `values` [completions] over each group, repeated at every completion, [completions]."""
     count = int(groups.max()) + 1 if groups.numel() else 0
     return torch.zeros(count, dtype=values.dtype).index_add_(0, groups, values)[groups]
 
 
 def group_spread(values: Tensor, groups: Tensor) -> Tensor:
-    """Largest less smallest of `values` [completions] over each group, given back at all its members, [completions]."""
+    """Return the largest less the smallest of `values` [completions] over each group, repeated at all its members,
+    [completions]."""
     count = int(groups.max()) + 1 if groups.numel() else 0
     highest = torch.full((count,), -torch.inf, dtype=values.dtype).scatter_reduce_(0, groups, values, "amax")
     lowest = torch.full((count,), torch.inf, dtype=values.dtype).scatter_reduce_(0, groups, values, "amin")

@@ -1,4 +1,4 @@
-"""Weights that correct what an engine has sampled to the policy that learns, held so that no single one decides a step.
+"""Weights that correct an engine's samples to the learner's policy, bounded so that no single one decides a step.
 
     w_t = pi_old(y_t) / mu(y_t)                  of a token (truncated: TIS; Yao et al. 2025, "Your Efficient RL
                                                  Framework Secretly Brings You Off-Policy RL Training")
@@ -6,10 +6,10 @@
                                                  2025, "When Speed Kills Stability")
     w   = (pi_old(y) / mu(y)) ^ (1 / |y|)        of a completion by geometric mean, in one range for all lengths
 
-pi_old is the learner's policy as the round began, mu the policy that sampled as the engine says it, which differs by
-precision and, with `schedule.async`, by a round. Only a completion's own weight makes the expected gradient exact; it
-varies the more, the longer the completion is. A token's weight leaves out what came before it, so it is biased and
-calm. What lies out of bounds is held to the bound (truncated) or has no part in the loss at all (masked): with two
+pi_old is the learner's policy as the round began, mu the policy that sampled, as reported by the engine, which differs
+by precision and, with `schedule.async`, by a round. Only a completion's own weight makes the expected gradient exact;
+its variance grows with the length of the completion. A token's weight leaves out the tokens before it, so it is biased
+and of low variance. A weight out of bounds is set to the bound (truncated) or removed from the loss (masked): with two
 bounds and by token that is IcePop (arXiv 2510.18855), by completion masked importance sampling.
 """
 
@@ -27,7 +27,7 @@ from models.loop.slots import Objective
 
 
 def truncated_importance(log_prob: Tensor, behaviour: Tensor, ceiling: float) -> Tensor:
-    """Weight min(pi / mu, ceiling), no gradient, any shape.
+    """Compute the weight min(pi / mu, ceiling), no gradient, any shape.
 
     Args:
         log_prob: log pi of what was sampled, of tokens, of completions or of pairs, nats.
@@ -39,13 +39,13 @@ def truncated_importance(log_prob: Tensor, behaviour: Tensor, ceiling: float) ->
 
 @dataclass(frozen=True, kw_only=True)
 class Corrected(Objective):
-    """Settings of policy gradients that correct the engine's log-probs to the learner's. Stand under `objective:`."""
+    """Settings of policy gradients that correct the engine's log-probs to the learner's. Set under `objective:`."""
 
     importance_level: Literal["token", "completion", "geometric"] = "token"
-    """What has a weight of its own: each token, or each completion by the product of its tokens' ratios or by their
-    geometric mean."""
+    """Level of the weights: each token, or each completion by the product or the geometric mean of its tokens'
+    ratios."""
     importance_rule: Literal["truncated", "masked"] = "truncated"
-    """What becomes of a weight that is out of bounds: truncated is held to the bound, masked counts as zero."""
+    """Treatment of a weight that is out of bounds: truncated sets it to the bound, masked to zero."""
     importance_floor: NonNegativeFloat | None = None
     """Smallest weight that corrects the engine's log-probs to the learner's; null: any."""
     importance_ceiling: PositiveFloat | None = 2.0
@@ -57,7 +57,7 @@ class Corrected(Objective):
             raise ValueError(f"importance_floor is {floor}, above importance_ceiling, {ceiling}")
 
     def _importance(self, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
-        """Weight of each token, [tokens], no gradient, and what is worth watching, [tokens] each.
+        """Compute the weight of each token, [tokens], no gradient, and its metrics, [tokens] each.
 
         Args:
             batch: log-probs under the policy as the round began and under the engine, [tokens] each.

@@ -1,4 +1,5 @@
-"""Who judges the policy's tokens in distillation: a teacher, or the reference or the policy, which then read more."""
+"""Choice of the model that judges the policy's tokens in distillation: a teacher, or the reference or the policy, which
+then read more."""
 
 from __future__ import annotations
 
@@ -11,26 +12,26 @@ from models.loop.rollout import Extra
 
 @dataclass(frozen=True, kw_only=True)
 class Judged:
-    """The setting of parts that draw the policy to a judge, and what follows from it for the run."""
+    """Setting of parts that draw the policy to a judge, and its requirements for the run."""
 
     judge: Judge = "teacher"
-    """Who judges: the teacher, or the reference or the policy itself, which then read what the rollouts give them in
-    place of the prompt."""
+    """Model that judges: the teacher, or the reference or the policy itself, which then read the text given by the
+    rollouts instead of the prompt."""
 
     _asks_of_teacher: ClassVar[TeacherUse]
-    """What is asked of the teacher, where it is the judge."""
+    """Use of the teacher, if it is the judge."""
 
     @property
     def needs_teacher(self) -> TeacherUse | None:
-        """Where it is the judge."""
+        """Use of the teacher; None if it is not the judge."""
         return self._asks_of_teacher if self.judge == "teacher" else None
 
     @property
     def needs_reference(self) -> bool:
-        """Where it is the judge."""
+        """Whether the reference is the judge."""
         return self.judge == "reference"
 
     @property
     def asks_for(self) -> Extra | None:
-        """What a judge reads that would say what the policy says if it read the same."""
+        """Extra text for a judge that would agree with the policy if both read the same; None for a teacher."""
         return None if self.judge == "teacher" else "privileged"

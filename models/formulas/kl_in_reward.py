@@ -4,15 +4,15 @@
     k1(d) = d,   k2(d) = d^2 / 2,   k3(d) = exp(-d) - 1 + d        the estimators of Schulman (2020)
 
 k1 over a whole completion is the plain estimator of KL(pi || reference). As a part of the reward its gradient is that
-of the KL itself, grad E[r - kl * log pi/ref], and the group's baseline takes its noise away, as "Back to Basics" does
-before it leaves one out (RLOO, arXiv 2402.14740). The others are calmer numbers, but a reward's gradient is taken
-through the samples' choice alone, so that the expected gradient of theirs is
+of the KL itself, grad E[r - kl * log pi/ref], and the group's baseline reduces its variance, as "Back to Basics" does
+with its leave-one-out baseline (RLOO, arXiv 2402.14740). The others have a lower variance, but a reward's gradient is
+taken only through the choice of the samples, so that the expected gradient of theirs is
 
     k3    grad KL(pi || reference) - grad KL(reference || pi), which near the reference is next to nothing
     k2    the mean of d^2 / 2 * grad log pi, of second order there as well
 
 so neither holds a policy that is near its reference: "A Comedy of Estimators" (arXiv 2512.21852) saw runs with k3 in
-the reward become unstable. They are here to be compared. The term k3 in the loss is another thing
+the reward become unstable. They are here for comparison. The term k3 in the loss is a different method
 (`models.formulas.kl_term`).
 """
 
@@ -41,7 +41,7 @@ ESTIMATORS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 def log_ratios(world: World, rollouts: Sequence[Rollout], weight: float) -> list[Tensor]:
-    """log pi_old / reference of each token, [completions] tensors of [tokens of it], nats, on the CPU.
+    """Compute log pi_old / reference of each token, [completions] tensors of [tokens of it], nats, on the CPU.
 
     Raises:
         UserError: the recipe has no reference; the line names `advantage.kl_in_reward`, which is `weight`.
@@ -55,22 +55,22 @@ def log_ratios(world: World, rollouts: Sequence[Rollout], weight: float) -> list
 
 @dataclass(frozen=True, kw_only=True)
 class KlInReward(Advantage):
-    """Setting of advantages that can take the KL off the reward. Stands under `advantage:`."""
+    """Setting of advantages that can subtract the KL from the reward. Set under `advantage:`."""
 
     kl_in_reward: NonNegativeFloat = 0.0
     """Reward that a completion loses for each nat of its KL, log pi/ref, before the baseline; needs a reference."""
 
     kl_in_reward_estimator: Literal["k1", "k2", "k3"] = "k1"
-    """What counts as the KL of a token. Only k1 has the gradient of KL(policy || reference); the others vanish near the
+    """Estimator of the KL of a token. Only k1 has the gradient of KL(policy || reference); the others vanish near the
     reference."""
 
     @property
     def learns_from_flat_groups(self) -> bool:
-        """With the penalty completions of equal reward differ."""
+        """Whether the penalty is on, by which completions of equal reward differ."""
         return self.kl_in_reward > 0
 
     def _token_kls(self, world: World, scored: Scored) -> tuple[list[int], list[Tensor]]:
-        """The completions that pay for their KL, and what counts as that of each of their tokens.
+        """Return the completions that pay for their KL, and the estimate at each of their tokens.
 
         Returns:
             Indices, [sampled]; none where nothing is taken off.
@@ -87,13 +87,13 @@ class KlInReward(Advantage):
         return own, [estimate(row) for row in rows]
 
     def _penalised(self, world: World, scored: Scored) -> Scored:
-        """`scored` with the penalty taken off the rewards of what the policy has sampled.
+        """Return `scored` with the penalty subtracted from the rewards of the policy's samples.
 
-        Answers of the data, opponents and greedy baselines keep theirs: they are no samples that the mean over the
-        policy would be estimated from. Of a completion that others have begun only the policy's own tokens count.
+        Answers of the data, opponents and greedy baselines keep theirs: they are not samples from which the mean over
+        the policy could be estimated. In a completion that others have begun only the policy's own tokens count.
 
         Raises:
-            UserError: a penalty is wanted, but the recipe has no reference.
+            UserError: a penalty is set, but the recipe has no reference.
         """
         own, kls = self._token_kls(world, scored)
         if not own:

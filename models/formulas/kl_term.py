@@ -3,15 +3,15 @@
     k2 = d^2 / 2,   k3 = exp(d) - 1 - d,   d = log(reference / pi)
 
 Both are estimators of KL(pi || reference) that are never negative (Schulman 2020); k3 is unbiased, k2 is not. As terms
-of a loss another thing counts, for the gradient is taken through the samples' own log-probs: over samples of pi
+of a loss their gradients matter, and these are taken through the samples' own log-probs: over samples of pi
 
     E[grad k2] = grad KL(pi || reference)     the KL's own
     E[grad k3] = grad KL(reference || pi)     of the other direction (GRPO, arXiv 2402.03300, takes this one)
     E[grad k1] = E[grad log pi] = 0           for k1 = -d, which is refused: it would only add noise
 
-(arXiv 2510.01555 and 2512.21852 say so too.) k1 has its place in the reward: `models.formulas.kl_in_reward`.
+(arXiv 2510.01555 and 2512.21852 agree.) k1 has its place in the reward: `models.formulas.kl_in_reward`.
 
-Of episodes every turn can have a weight of its own, for the whole run or the first part of it: SCoRe (paper 121, arXiv
+For episodes every turn can have its own weight, for the whole run or the first part of it: SCoRe (paper 121, arXiv
 2409.12917) holds the first of two attempts near the reference while the second learns.
 """
 
@@ -31,12 +31,12 @@ from models.loop.slots import Objective
 
 
 def k2(log_prob: Tensor, reference: Tensor) -> Tensor:
-    """Half the squared log-ratio of policy and reference at each sampled token, [tokens], nats^2, >= 0."""
+    """Compute half the squared log-ratio of policy and reference at each sampled token, [tokens], nats^2, >= 0."""
     return 0.5 * (log_prob - reference) ** 2
 
 
 def k3(log_prob: Tensor, reference: Tensor) -> Tensor:
-    """KL(policy || reference) estimated at each sampled token, [tokens], nats, >= 0."""
+    """Estimate KL(policy || reference) at each sampled token, [tokens], nats, >= 0."""
     difference = reference - log_prob
     return torch.exp(difference) - 1.0 - difference
 
@@ -51,25 +51,25 @@ def _no_k1(name: object) -> object:
 
 @dataclass(frozen=True, kw_only=True)
 class KlInLoss(Objective):
-    """Settings of objectives with a KL to the reference as a term of each token's loss. Stand under `objective:`."""
+    """Settings of objectives with a KL to the reference as a term of each token's loss. Set under `objective:`."""
 
     kl: NonNegativeFloat = 0.0
-    """Weight of the KL term (beta); needs a reference. Zero only watches the KL."""
+    """Weight of the KL term (beta); needs a reference. With zero the KL is only reported."""
     kl_estimator: Annotated[Literal["k2", "k3"], BeforeValidator(_no_k1)] = "k3"
-    """How the term is estimated. k2 has the gradient of KL(policy || reference), k3 that of KL(reference || policy)."""
+    """Estimator of the term. k2 has the gradient of KL(policy || reference), k3 that of KL(reference || policy)."""
 
     kl_by_turn: tuple[NonNegativeFloat, ...] = ()
-    """Weights at the tokens of each turn of an episode, the last of them also for all later turns; empty: kl at all."""
+    """Weights at the tokens of each turn of an episode, the last also for all later turns; empty: kl at all turns."""
     kl_by_turn_until: Share = 1.0
-    """Share of the run's rounds after which kl holds at all turns."""
+    """Share of the run's rounds after which kl applies to all turns."""
 
     @property
     def needs_reference(self) -> bool:
-        """Where turns have weights of their own."""
+        """Whether turns have their own weights."""
         return any(self.kl_by_turn)
 
     def _kl_weights(self, batch: TokenBatch) -> float | Tensor:
-        """Weight of the KL at each token, [tokens], or of all of them."""
+        """Return the weight of the KL at each token, [tokens], or one for all of them."""
         if not self.kl_by_turn or batch.progress >= self.kl_by_turn_until:
             return self.kl
         weights = torch.tensor(self.kl_by_turn, dtype=batch.old.dtype)
@@ -80,13 +80,13 @@ class KlInLoss(Objective):
     def _add_kl(
         self, loss: Tensor, watch: dict[str, Tensor], log_prob: Tensor, batch: TokenBatch
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """The loss with its KL term and what is watched with the KL; both as they are where there is no reference.
+        """Add the KL term to the loss and the KL to the metrics; both are unchanged without a reference.
 
-        A term of weight zero is watched and not added: far from the reference exp overflows, and 0 * inf is no number.
+        A term of weight zero is only reported, not added: far from the reference exp overflows, and 0 * inf is NaN.
 
         Args:
             loss: of each token, [tokens].
-            watch: what is watched already, [tokens] each.
+            watch: metrics so far, [tokens] each.
             log_prob: log pi of each token, [tokens], nats; gradient flows.
             batch: the reference's log-probs, [tokens].
         """

@@ -1,14 +1,14 @@
-"""How alike a text and references are, in [0, 1]: metrics of translation as sacrebleu has them, and two of summaries.
+"""Similarity of a text and references, in [0, 1]: metrics of translation as in sacrebleu, and two of summaries.
 
     bleu      clipped precisions of one to four words, smoothed, times a penalty of brevity (Papineni et al. 2002)
     chrf      F of the runs of one to six characters, recall counting twice (Popovic 2015)
     rouge_l   F of the longest common subsequence of words (Lin 2004); of several references the best counts
     gestalt   characters in the matching blocks of both, over all characters: 2 M / T (Ratcliff and Metzener 1988)
-    support   share of the text's runs of up to two words that stand in a reference: precision without any recall
-    jaccard   of two sets, what both hold over what either holds; no metric of texts
+    support   share of the text's runs of up to two words that occur in a reference: precision without any recall
+    jaccard   of two sets, the size of the intersection over that of the union; not a metric of texts
 
-ROUGE's words are in lower case, signs left out, and nothing is stemmed; so the package rouge-score, which is built on
-nltk and absl, is not needed for one dynamic programme. Both compare `LONGEST` words at most. gestalt is difflib's
+ROUGE's words are in lower case, without punctuation, and not stemmed; so the package rouge-score, which depends on nltk
+and absl, is not needed for one dynamic programme. Both compare `LONGEST` words at most. gestalt is difflib's
 `SequenceMatcher.ratio` without its heuristic for long texts; it compares `LONGEST` characters at most.
 """
 
@@ -29,17 +29,17 @@ Metric = Literal["bleu", "chrf", "rouge_l", "gestalt", "support"]
 Item = TypeVar("Item", bound=Hashable)
 
 LONGEST = 1024
-"""Words of a text that rouge_l reads, and characters that gestalt does: their time is the product of two lengths."""
+"""Words that rouge_l reads at most, and characters for gestalt: their time is the product of two lengths."""
 _WORD = re.compile(r"\w+")
 
 
 def likeness(text: str, reference: str, metric: Metric) -> float:
-    """How alike two texts are, in [0, 1]."""
+    """Compute the similarity of two texts, in [0, 1]."""
     return likeness_to_any(text, [reference], metric)
 
 
 def likeness_to_any(text: str, references: Sequence[str], metric: Metric) -> float:
-    """How alike a text and a set of references are, in [0, 1]; zero where there are none."""
+    """Compute the similarity of a text and a set of references, in [0, 1]; zero if there are none."""
     if not references:
         return 0.0
     if metric in ("bleu", "chrf"):
@@ -56,12 +56,12 @@ def gestalt(text: str, reference: str) -> float:
 
 
 def rouge_l(words: Sequence[str], reference: Sequence[str]) -> float:
-    """2 P R / (P + R) with P = LCS / words and R = LCS / words of the reference; zero where nothing is common."""
+    """Compute 2 P R / (P + R) with P = LCS / words and R = LCS / words of the reference; zero if nothing is common."""
     return 2 * common_subsequence(words, reference) / max(1, len(words) + len(reference))
 
 
 def common_subsequence(first: Sequence[str], second: Sequence[str]) -> int:
-    """Length of the longest sequence of words that both hold in its order, gaps allowed."""
+    """Return the length of the longest sequence of words that both contain in its order, gaps allowed."""
     before = [0] * (len(second) + 1)
     for word in first:
         row = [0]
@@ -72,8 +72,8 @@ def common_subsequence(first: Sequence[str], second: Sequence[str]) -> int:
 
 
 def support(words: Sequence[str], reference: Sequence[str]) -> float:
-    """Mean over runs of one and of two words of the share that the reference holds as often (clipped); zero of no
-    words."""
+    """Compute the mean over runs of one and of two words of the share that the reference contains as often (clipped);
+    zero for no words."""
     shares = []
     for size in (1, 2) if len(words) > 1 else (1,):
         said, known = _runs(words, size), _runs(reference, size)
@@ -82,13 +82,13 @@ def support(words: Sequence[str], reference: Sequence[str]) -> float:
 
 
 def jaccard(some: AbstractSet[Hashable], others: AbstractSet[Hashable]) -> float:
-    """Share of the elements of either set that both hold, in [0, 1]; of two empty sets 1."""
+    """Compute the share of the elements of either set that both contain, in [0, 1]; of two empty sets 1."""
     either = len(some | others)
     return len(some & others) / either if either else 1.0
 
 
 def runs_of(items: Sequence[Item], length: int) -> frozenset[tuple[Item, ...]]:
-    """The different runs of so many items; of fewer items the one run that they are, of none none."""
+    """Return the different runs of so many items; fewer items are one run, no items give none."""
     if 0 < len(items) < length:
         return frozenset([tuple(items)])
     return frozenset(zip(*(items[first:] for first in range(length)), strict=False))

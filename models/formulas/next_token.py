@@ -1,4 +1,4 @@
-"""A number of the policy's whole next-token distribution, at every token that it wrote."""
+"""A number computed from the policy's whole next-token distribution, at every token that it wrote."""
 
 from __future__ import annotations
 
@@ -16,14 +16,13 @@ from models.loop.rollout import Rollout
 from models.loop.world import World
 
 BLOCK = 1024
-"""Tokens whose whole distributions are held at a time."""
+"""Tokens whose whole distributions are in memory at a time."""
 
 
 def at_written_tokens(
     world: World, rollouts: Sequence[Rollout], distribution: Distribution, number: Callable[[Tensor], Tensor]
 ) -> list[Tensor]:
-    """What `number` makes of the policy's distribution before each token that it wrote, [completions] tensors of
-    [written of it].
+    """Apply `number` to the policy's distribution before each written token, [completions] tensors of [written of it].
 
     Args:
         distribution: temperature, top-p and top-k that the probabilities are read with.

@@ -1,4 +1,5 @@
-"""Episodes turn by turn: what each turn earned, what was still to come, and one value a turn at all of its tokens."""
+"""Episodes turn by turn: the reward of each turn, the return from each turn, and a turn's value at all of its
+tokens."""
 
 from __future__ import annotations
 
@@ -14,12 +15,12 @@ from models.loop.turn import Turn
 
 
 def turns_of(rollout: Rollout) -> tuple[Turn, ...]:
-    """The policy's turns; a completion of which nobody says any is one turn."""
+    """Return the policy's turns; a completion without recorded turns is one turn."""
     return rollout.turns or (Turn(0, len(rollout.completion)),)
 
 
 def state_of(rollout: Rollout, turn: Turn) -> str:
-    """What a turn was taken in: what the environment calls it, or else all that the policy was asked behind."""
+    """Return the state in which a turn was taken: the environment's name for it, or else all tokens before the turn."""
     if turn.state:
         return turn.state
     part, start = rollout, turn.start
@@ -31,10 +32,10 @@ def state_of(rollout: Rollout, turn: Turn) -> str:
 
 
 def earned_by_turn(scored: Scored) -> list[Tensor]:
-    """Reward of each turn, [completions] tensors of [turns of it]; together those of the completion.
+    """Return the reward of each turn, [completions] tensors of [turns of it]; their sum is that of the completion.
 
-    What is given token by token belongs to the turn that the token stands in, or that was last before it; what is given
-    to the whole completion to its last turn.
+    A reward given token by token belongs to the turn that contains the token, or to the last turn before it; a reward
+    of the whole completion belongs to its last turn.
     """
     earned = []
     for row, rollout in zip(scored.rewards_by_token(), scored.rollouts, strict=True):
@@ -45,13 +46,13 @@ def earned_by_turn(scored: Scored) -> list[Tensor]:
 
 
 def returns_to_go(earned: Sequence[Tensor], gamma: float) -> list[Tensor]:
-    """What was still to come at each turn, a turn later worth `gamma` of it, [completions] tensors of [turns]."""
+    """Compute the return from each turn, a turn later discounted by `gamma`, [completions] tensors of [turns]."""
     return [discounted_to_go(row, gamma) for row in earned]
 
 
 def at_tokens(values: Sequence[Tensor], rollouts: Sequence[Rollout]) -> list[Tensor]:
-    """A value of each turn at all tokens of the turn, zero where the environment wrote, [completions] tensors of
-    [turns of it] -> of [tokens of it]."""
+    """Spread a value of each turn over all tokens of the turn, zero at the environment's tokens, [completions] tensors
+    of [turns of it] -> of [tokens of it]."""
     rows = []
     for row, rollout in zip(values, rollouts, strict=True):
         tokens = row.new_zeros(len(rollout.completion))
@@ -62,15 +63,15 @@ def at_tokens(values: Sequence[Tensor], rollouts: Sequence[Rollout]) -> list[Ten
 
 
 def less_the_others(values: Sequence[Tensor], labels: Sequence[Sequence[Hashable]], groups: Tensor) -> list[Tensor]:
-    """`values` less the mean of what the group's other episodes have under the same label, [completions] tensors of
+    """Subtract from `values` the mean of the group's other episodes under the same label, [completions] tensors of
     [turns].
 
-    A turn whose label no other episode of the group has keeps its value: with zero in its place the gradient would be
-    biased, for whether others have the label does not hang on what this turn did, but zero in place of the value does.
+    A turn whose label no other episode of the group has keeps its value. This is unbiased, because whether others have
+    the label does not depend on the action of this turn. Setting such values to zero would make the gradient biased.
 
     Args:
         values: of the turns, [completions] tensors of [turns of it].
-        labels: what tells which turns are alike, [completions][turns of it].
+        labels: keys that are equal for alike turns, [completions][turns of it].
         groups: of each episode, [completions].
     """
     counts = [len(row) for row in values]
@@ -86,12 +87,12 @@ def less_the_others(values: Sequence[Tensor], labels: Sequence[Sequence[Hashable
 
 
 def _numbers(names: Sequence[Hashable]) -> Tensor:
-    """Equal names get equal numbers, [names], int64."""
+    """Give equal names equal numbers, [names], int64."""
     numbers: dict[Hashable, int] = {}
     return torch.tensor([numbers.setdefault(name, len(numbers)) for name in names], dtype=torch.long)
 
 
 def _sums(values: Tensor, numbers: Tensor) -> Tensor:
-    """Sum of `values` over each number, given back at all of its places, [values]."""
+    """Return the sum of `values` over each number, repeated at all of its places, [values]."""
     total = torch.zeros(len(values), dtype=values.dtype).index_add_(0, numbers, values)
     return total[numbers]

@@ -1,4 +1,4 @@
-"""Rankings drawn in turn from what is left, each by its score: the Plackett-Luce model, and what a ranking is worth.
+"""Rankings drawn place by place from the remaining items by score: the Plackett-Luce model; and the worth of a ranking.
 
     P(ranking) = prod_k  exp(s of the k-th) / sum of exp(s) over the k-th and all behind it
     d log P / d s_i = 1 - sum over the places k up to that of i of  exp(s_i) / sum of exp(s) over the k-th and behind
@@ -16,12 +16,12 @@ from torch import Tensor
 
 
 def draw_rankings(scores: Tensor, count: int, generator: torch.Generator) -> Tensor:
-    """Rankings of some things, the first place first, [count, things], int64.
+    """Draw rankings of some things, the first place first, [count, things], int64.
 
     Args:
         scores: of the things, [things].
         count: of the rankings.
-        generator: what they are drawn with.
+        generator: random generator of the draws.
     """
     uniform = torch.rand(count, len(scores), generator=generator, dtype=torch.float64)
     gumbel = -(-uniform.clamp(min=1e-300).log()).clamp(min=1e-300).log()
@@ -29,7 +29,7 @@ def draw_rankings(scores: Tensor, count: int, generator: torch.Generator) -> Ten
 
 
 def score_gradient(scores: Tensor, rankings: Tensor) -> Tensor:
-    """d log P(ranking) / d scores, [rankings, things], float64; each row adds up to zero.
+    """Compute d log P(ranking) / d scores, [rankings, things], float64; each row adds up to zero.
 
     Args:
         scores: of the things, [things].
@@ -44,7 +44,7 @@ def score_gradient(scores: Tensor, rankings: Tensor) -> Tensor:
 
 
 def discounted_gain(gains: Tensor, rankings: Tensor, first: int) -> Tensor:
-    """nDCG of the first places of each ranking, [rankings], float64 in [0, 1]; 0 where nothing is worth anything.
+    """Compute nDCG of the first places of each ranking, [rankings], float64 in [0, 1]; 0 if all gains are zero.
 
     Args:
         gains: of the things, [things], >= 0.

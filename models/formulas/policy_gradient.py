@@ -1,4 +1,4 @@
-"""What all policy gradients by token have in common: the engine's correction around the surrogate, the KL beside it.
+"""Common base of policy gradients by token: the engine's correction around the surrogate, and the KL added to it.
 
     loss = -w * surrogate + beta * KL
 
@@ -19,16 +19,16 @@ from models.loop.rollout import TokenBatch
 
 @dataclass(frozen=True, kw_only=True)
 class PolicyGradient(KlInLoss, Corrected):
-    """A surrogate for each token, corrected for who sampled it, with a KL to the reference."""
+    """A surrogate for each token, corrected for its sampler, with a KL to the reference."""
 
     level = "token"
 
     @abstractmethod
     def _surrogate(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
-        """What is to rise at each token, [tokens], gradient flows, and what is worth watching, [tokens] each."""
+        """Compute the quantity to maximise at each token, [tokens], gradient flows, and the metrics, [tokens] each."""
 
     def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
-        """Loss of each token, [tokens].
+        """Compute the loss of each token, [tokens].
 
         Args:
             log_prob: log pi of each token, [tokens], nats; gradient flows.

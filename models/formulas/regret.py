@@ -1,9 +1,9 @@
-"""Regret: what was lost against the best that could have been chosen all along, and how it grows.
+"""Regret: the loss relative to the best fixed choice in hindsight, and how it grows.
 
     R_T = sum over t of <p_t, l_t>  -  min over a of sum over t of l_t(a)
 
-p_t is what was played at step t, l_t the loss of each action there. Differentiable in p, so that whoever plays can be
-trained on the regret alone, without labels (regret-loss; paper 79, arXiv 2403.16843).
+p_t is the distribution played at step t, l_t the loss of each action there. It is differentiable in p, so that the
+player can be trained on the regret alone, without labels (regret-loss; paper 79, arXiv 2403.16843).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from torch import Tensor
 
 
 def regret(played: Tensor, losses: Tensor) -> Tensor:
-    """Regret against the best fixed action in hindsight, [...]; gradient flows to `played`.
+    """Compute the regret against the best fixed action in hindsight, [...]; gradient flows to `played`.
 
     Args:
         played: probability of each action at each step, [..., steps, actions].
@@ -24,7 +24,7 @@ def regret(played: Tensor, losses: Tensor) -> Tensor:
 
 
 def growth(cumulated: Tensor) -> Tensor:
-    """Coefficients of 1, log t and t in the least-squares fit of regret after t = 1 ... T steps, [3], float64.
+    """Fit coefficients of 1, log t and t to the regret after t = 1 ... T steps by least squares, [3], float64.
 
     An explorer of logarithmic regret has a last one near zero, one that never learns has all in it (BanditBench fits
     regret by such terms; EVOLvE, paper 52). The fit is linear in `cumulated`: that of a mean is the mean of the fits.

@@ -1,6 +1,7 @@
-"""Damages to a word and what undoes each: the small models of a composed plan, every one of which does one thing.
+"""Damages to a word and their repairs: the small models of a composed plan, each of which does one thing.
 
-A plan that undoes them in the opposite order gives the word back; a part of it, or another order, may give some of it.
+A plan that undoes the damages in the opposite order restores the word; a part of it, or another order, may restore some
+of it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ DAMAGES: Mapping[str, Callable[[str], str]] = {
     "dotted": lambda text: ".".join(text),
     "boxed": lambda text: f"x{text}x",
 }
-"""What was done to a word."""
+"""Damages to a word."""
 
 REPAIRS: Mapping[str, Callable[[str], str]] = {
     "turn": lambda text: text[::-1],
@@ -31,4 +32,4 @@ REPAIRS: Mapping[str, Callable[[str], str]] = {
     "undot": lambda text: text.replace(".", ""),
     "unbox": lambda text: text[1:-1],
 }
-"""What undoes it, in the same order."""
+"""Repairs, in the order of the damages."""

@@ -15,14 +15,14 @@ Table = Sequence[tuple[re.Pattern[str], float]]
 
 
 def severity_table(weights: Mapping[str, float], where: str) -> Table:
-    """Patterns with their weights.
+    """Compile patterns with their weights.
 
     Args:
-        weights: regular expression -> weight of a turn in which it is found, regardless of case; it may lie below zero.
+        weights: regular expression -> weight of a turn in which it is found, regardless of case; it may be below zero.
         where: key of the recipe, for the message.
 
     Raises:
-        UserError: a pattern is no regular expression.
+        UserError: a pattern is not a valid regular expression.
     """
     table = []
     for pattern, weight in weights.items():
@@ -34,5 +34,5 @@ def severity_table(weights: Mapping[str, float], where: str) -> Table:
 
 
 def severity_of(turns: Sequence[str], table: Table) -> list[float]:
-    """The largest weight among the patterns that are found in each turn, zero where none is, [turns]."""
+    """Return the largest weight among the patterns that are found in each turn, zero if none is, [turns]."""
     return [max([weight for pattern, weight in table if pattern.search(turn)], default=0.0) for turn in turns]

@@ -8,7 +8,7 @@ from torch.nn import functional
 
 
 def soft_loss(margin: Tensor, label: Tensor | float) -> Tensor:
-    """Cross-entropy of sigmoid(margin) against a label in [0, 1], nats, same shape; gradient flows through the margin.
+    """Compute the cross-entropy of sigmoid(margin) against a label in [0, 1], nats, same shape; gradient to the margin.
 
     It does not depend on which of the two is called the better one: (margin, label) and (-margin, 1 - label) cost the
     same.
@@ -17,7 +17,7 @@ def soft_loss(margin: Tensor, label: Tensor | float) -> Tensor:
 
 
 def uncertainty(log_odds: Tensor) -> Tensor:
-    """Entropy in bits of a chance with these log-odds, in [0, 1], same shape: 1 at zero, 0 far from it."""
+    """Compute the entropy in bits of a probability with these log-odds, in [0, 1], same shape: 1 at zero, 0 far off."""
     chance = torch.sigmoid(log_odds)
     surprise = chance * functional.logsigmoid(log_odds) + (1.0 - chance) * functional.logsigmoid(-log_odds)
     return -surprise / torch.log(torch.full_like(chance, 2.0))

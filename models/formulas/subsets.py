@@ -11,7 +11,7 @@ from models.loop.rollout import Scored
 
 
 def groups_of_at_least(k: int, scored: Scored) -> Iterator[Tensor]:
-    """The completions of each prompt in turn, indices, [of the group].
+    """Yield the completions of each prompt in turn, indices, [of the group].
 
     Raises:
         UserError: a group holds fewer than k.

@@ -1,4 +1,4 @@
-"""Sums of what is still to come, and whitening over a round's tokens: shared by advantages that are given by token."""
+"""Sums of future values, and whitening over a round's tokens: shared by advantages that are given by token."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 EPSILON = 1e-4
-"""Keeps divisions by a deviation finite where hardly anything spreads."""
+"""Added to deviations, so that divisions stay finite where the spread is nearly zero."""
 
 
 def discounted_to_go(values: Tensor, discount: float = 1.0) -> Tensor:
-    """Sum of what is still to come at each place, discounted by how far it is, [tokens] -> [tokens]."""
+    """Compute the sum of this and all later values at each place, discounted by distance, [tokens] -> [tokens]."""
     if discount == 1.0:
         return values.flip(0).cumsum(0).flip(0)
     returns, ahead = torch.empty_like(values), 0.0
@@ -23,7 +23,7 @@ def discounted_to_go(values: Tensor, discount: float = 1.0) -> Tensor:
 
 
 def whitened(tokens: Sequence[Tensor], counted: Sequence[Tensor], epsilon: float = EPSILON) -> list[Tensor]:
-    """`tokens` less their mean and divided by their deviation over all tokens that count, [completions] tensors each.
+    """Subtract the mean from `tokens` and divide by the deviation over all counted tokens, [completions] tensors each.
 
     Args:
         tokens: advantages, [completions] tensors of [tokens of it].

@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def same_group(group: Tensor) -> Tensor:
-    """Whether the row and the column answer the same prompt, [completions, completions], bool.
+    """Return whether the row and the column answer the same prompt, [completions, completions], bool.
 
     Args:
         group: number of each completion's group, [completions].
@@ -16,7 +16,7 @@ def same_group(group: Tensor) -> Tensor:
 
 
 def pairs_within(group: Tensor) -> Tensor:
-    """Places of both completions of every pair within a group, each pair once, [pairs, 2], int64.
+    """Return the places of both completions of every pair within a group, each pair once, [pairs, 2], int64.
 
     Args:
         group: number of each completion's group, [completions].
@@ -25,7 +25,7 @@ def pairs_within(group: Tensor) -> Tensor:
 
 
 def mean_over_pairs(values: Tensor, pairs: Tensor, group: Tensor) -> Tensor:
-    """Mean of `values` [pairs] over the pairs of each group, [groups]; zero for a completion that is alone.
+    """Compute the mean of `values` [pairs] over the pairs of each group, [groups]; zero for a group of one completion.
 
     Gradient flows. `pairs` and `group` are those of `pairs_within`.
     """

@@ -1,6 +1,6 @@
-"""Tokens that the policy wrote, out of episodes: what is summed, averaged or discounted goes over these alone.
+"""Tokens of an episode that the policy wrote: sums, means and discounts run over these alone.
 
-Between two turns the environment speaks; time does not pass there, nothing is earned and nothing is to be explained.
+Between two turns the environment writes; these tokens count neither as time nor for rewards or explanations.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from models.loop.rollout import Rollout
 
 
 def written_rows(rows: Sequence[Tensor], rollouts: Sequence[Rollout]) -> list[Tensor]:
-    """Values at the tokens that the policy wrote, [completions] tensors of [tokens of it] -> of [written of it]."""
+    """Return the values at the policy's own tokens, [completions] tensors of [tokens of it] -> of [written of it]."""
     return [
         row[torch.tensor(rollout.written, device=row.device)] if rollout.turns else row
         for row, rollout in zip(rows, rollouts, strict=True)
@@ -22,8 +22,8 @@ def written_rows(rows: Sequence[Tensor], rollouts: Sequence[Rollout]) -> list[Te
 
 
 def spread_rows(rows: Sequence[Tensor], rollouts: Sequence[Rollout]) -> list[Tensor]:
-    """Values of the tokens that the policy wrote in their places, zero elsewhere, [completions] tensors of [written of
-    it] -> of [tokens of it]."""
+    """Put the values of the tokens that the policy wrote in their places, zero elsewhere, [completions] tensors of
+    [written of it] -> of [tokens of it]."""
     spread = []
     for row, rollout in zip(rows, rollouts, strict=True):
         if rollout.turns:

@@ -1,10 +1,10 @@
-"""Episodes of agent programs, which ask the policy as often as they want, over OpenAI's protocol, and give a result.
+"""Episodes of agent programs, which call the policy as often as they want, over OpenAI's protocol, and give a result.
 
     wave     every program that runs asks, or ends; then the engine draws for all that asked
 
-Nothing of a program is rewritten. Its calls are recorded as ids and become chains (`models.gateway.calls`). What a call
-is drawn with hangs on the run, the round, the problem and its own ids, so a program that does the same again draws the
-same. A program that crashes or hangs ends its own episode, and no other.
+A program is used without changes. Its calls are recorded as ids and become chains (`models.gateway.calls`). The seed of
+a call depends on the run, the round, the problem and its own ids, so a program that repeats its requests draws the same
+completions. A program that crashes or hangs ends its own episode only.
 """
 
 from __future__ import annotations
@@ -40,32 +40,32 @@ from models.user_code.contain import restored
 _LOG = logging.getLogger("rewardflow.episodes")
 
 MOST_CHOICES = 64
-"""Completions that a call may ask for (`n`)."""
+"""Maximum number of completions that a call may request (`n`)."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ProgramEpisode(Episode):
-    """What a program asked and what came of it; `tokens` and `turns` are those of its chains, one after the other."""
+    """The episode of a program; `tokens` and `turns` are those of its chains, one after the other."""
 
     chains: tuple[Chain, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class AgentPrograms(Environment):
-    """A program of a person's own for each episode."""
+    """A user's own program for each episode."""
 
     name = "program"
     command: tuple[str, ...]
-    """The program and its arguments; empty where it is a function."""
+    """The program and its arguments; empty if it is a function."""
     source: SourceCode | None = None
-    """The file of the function `run`, where the program is one."""
+    """The file of the function `run`, if the program is one."""
     side_by_side: int
-    """Programs that run at a time."""
+    """Number of programs that run concurrently."""
     tells_answer: bool
-    """Whether a program is told the problem's answer, to say what its episode is worth."""
+    """Whether a program is given the problem's answer, so that it can compute its reward."""
 
     def open(self, problem: Problem) -> Opened:
-        """A program takes no turns: it asks for them."""
+        """Raise a TypeError: a program takes no turns, but requests them."""
         raise TypeError("a program asks the policy itself")
 
     def drive(
@@ -85,7 +85,7 @@ class AgentPrograms(Environment):
         return [made[at : at + sampling.samples] for at in range(0, len(made), sampling.samples)]
 
     def start(self, gateway: Gateway, session: str, task: Task) -> Running:
-        """Let a program begin."""
+        """Start a program."""
 
         def ended(result: Any) -> None:
             gateway.events.put(Ended(session, result))
@@ -98,7 +98,7 @@ class AgentPrograms(Environment):
 
 @dataclass(eq=False)
 class _Session:
-    """An episode that goes on."""
+    """An open episode."""
 
     key: str
     problem: Problem
@@ -112,16 +112,16 @@ class _Session:
     cut: Cut = ""
     outcome: Outcome = field(default_factory=Outcome)
     due: float = 0.0
-    """When a program that neither asks nor ends counts as stuck; of the clock."""
+    """Monotonic time after which a program that neither sends a request nor ends counts as stuck, seconds."""
     asked: int = 0
-    """Completions that were asked for and not refused."""
+    """Completions that were requested and not refused."""
 
     def heard(self) -> None:
-        """It was started or answered, and has its time again."""
+        """Restart the time limit, after a start or an answer."""
         self.due = time.monotonic() + self.limits.seconds
 
     def end(self, cut: Cut = "") -> None:
-        """No more is drawn for it."""
+        """End the episode and refuse its waiting requests; nothing more is drawn for it."""
         self.over, self.cut = True, cut or self.cut
         for asked in self.waiting:
             asked.answer(Refused(403, "the episode is over", "episode_over"))
@@ -130,13 +130,13 @@ class _Session:
             self.running.stop()
 
     def refuse(self, asked: Asked, error: Refused, cut: Cut = "") -> None:
-        """Answer a request that cannot be had; it may do without."""
+        """Refuse a request; the program may continue without it."""
         self.cut = self.cut or cut
         asked.answer(error)
         self.heard()
 
     def episode(self) -> ProgramEpisode:
-        """What it has become."""
+        """Return the finished episode."""
         made = chains(self.calls)
         if made:
             last = made[-1].turns[-1]._replace(reward=self.outcome.reward)
@@ -172,10 +172,10 @@ class _Wanted:
     count: int
     room: int
     own_limit: bool
-    """Whether the room is what the program itself wanted at most."""
+    """Whether the limit of tokens is the program's own."""
 
     def asks(self) -> list[Ask]:
-        """Its completions; equal requests of an episode draw others each time."""
+        """Return its completions as asks; a repeated prompt of an episode gets another seed each time."""
         made = []
         for number in range(self.count):
             again = sum(call.prompt == self.prompt for call in self.session.calls) + number
@@ -195,7 +195,7 @@ class _Round:
         self._engine, self._codec, self._sampling = engine, codec, sampling
 
     def run(self, sessions: Sequence[_Session]) -> None:
-        """Until all are over."""
+        """Run all sessions until they are over."""
         by_key, left, running = {session.key: session for session in sessions}, deque(sessions), list[_Session]()
         try:
             while left or running:
@@ -222,7 +222,7 @@ class _Round:
         return session
 
     def _listen(self, by_key: Mapping[str, _Session], running: Sequence[_Session]) -> None:
-        """Take what a program asks or gives; end those that have taken too long."""
+        """Take a request or a result of a program; end those that have taken too long."""
         silent = [session for session in running if not session.over and not session.waiting]
         try:
             event = self._gateway.events.get(timeout=max(0.0, min(s.due for s in silent) - time.monotonic()))
@@ -252,7 +252,7 @@ class _Round:
         session.end("error")
 
     def _draw(self, running: Sequence[_Session]) -> None:
-        """Answer all that waits."""
+        """Answer all waiting requests."""
         wanted: list[_Wanted] = []
         for session in running:
             waiting, session.waiting = session.waiting, []

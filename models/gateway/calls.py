@@ -1,13 +1,13 @@
-"""Calls of an agent program as they were drawn, and how they hang together.
+"""Calls of an agent program as they were drawn, and how they form a tree.
 
     call 1   prompt            -> ids 1
-    call 2   prompt ids 1 heard  -> ids 2          goes on from call 1
-    call 3   prompt ids 1 other  -> ids 3          goes on from call 1 too: a branch
+    call 2   prompt ids 1 heard  -> ids 2          continues call 1
+    call 3   prompt ids 1 other  -> ids 3          continues call 1 too: a branch
     call 4   another prompt    -> ids 4            begins by itself
 
-A call whose prompt begins with all ids of an earlier one has its history, so the calls of an episode are a tree. It is
-cut into chains, each from where it parts from those before it: every call is trained on once, and the learner reads
-what chains share once (`models.learner.histories`). Only ids are compared; nothing is encoded again.
+A call whose prompt begins with all ids of an earlier one has its history, so the calls of an episode are a tree. The
+tree is cut into chains, each from the point at which it leaves the earlier ones: every call is trained on once, and the
+learner reads shared histories once (`models.learner.histories`). Only ids are compared; nothing is encoded again.
 """
 
 from __future__ import annotations
@@ -26,44 +26,44 @@ Message = tuple[str, str]
 
 @dataclass(frozen=True, eq=False)
 class Recorded:
-    """A call: what was asked with, as ids and as the program said it, and what was drawn."""
+    """A call: its prompt, as ids and as the program's messages, and the completion."""
 
     prompt: tuple[int, ...]
     """Token ids, [tokens]."""
     tokens: tuple[int, ...]
-    """Token ids that were drawn, the end token included where it was reached, [tokens]."""
+    """Token ids that were drawn, including the end token if it was reached, [tokens]."""
     log_probs: Tensor | None
-    """Of each drawn token, [tokens], nats; None where not wanted."""
+    """Log-prob of each drawn token, [tokens], nats; None if not requested."""
     text: str
     finished: bool
-    """Whether it ended by itself; one that was cut is not gone on from, as its end token is missing."""
+    """Whether it ended by itself; a call that was cut is not continued, because its end token is missing."""
     asked: tuple[Message, ...]
-    """The conversation; of a plain completion one message of the role `text`, empty where the prompt was ids."""
+    """The conversation; for a plain completion one message of the role `text`, empty if the prompt was ids."""
 
     @property
     def whole(self) -> tuple[int, ...]:
-        """Prompt and what was drawn, [tokens]."""
+        """Prompt and completion, [tokens]."""
         return (*self.prompt, *self.tokens)
 
 
 @dataclass(frozen=True, eq=False)
 class Chain:
-    """Calls that go on from one another, behind what other chains hold already."""
+    """Calls that continue one another, without the part that other chains hold already."""
 
     prompt: tuple[int, ...]
-    """What is read before the first of them, [tokens]."""
+    """Tokens before the first of them, [tokens]."""
     history: int
-    """Tokens at the prompt's end that another chain holds, calls among them; 0 where it begins by itself."""
+    """Tokens at the prompt's end that another chain holds, calls included; 0 if it begins by itself."""
     tokens: tuple[int, ...]
-    """Everything behind the prompt, [tokens]; the last is the policy's."""
+    """All tokens after the prompt, [tokens]; the last is the policy's."""
     log_probs: Tensor | None
-    """Zero where the program wrote, [tokens], nats; None where not wanted."""
+    """Log-probs, zero for the program's tokens, [tokens], nats; None if not requested."""
     turns: tuple[Turn, ...]
     """The calls."""
 
 
 def parents(calls: Sequence[Recorded]) -> list[int | None]:
-    """The call that each goes on from, the longest of those before it; None where it begins by itself, [calls]."""
+    """Return the call that each continues, the longest of those before it; None if it begins by itself, [calls]."""
     behind: list[int | None] = []
     for number, call in enumerate(calls):
         earlier = [
@@ -74,8 +74,8 @@ def parents(calls: Sequence[Recorded]) -> list[int | None]:
 
 
 def chains(calls: Sequence[Recorded]) -> list[Chain]:
-    """The calls of an episode in chains, each call in one of them; the first that goes on from a call goes on with its
-    chain, and any other parts from it there.
+    """Return the calls of an episode in chains, each call in one of them; the first call that continues another extends
+    its chain, and any other begins a branch there.
 
     Args:
         calls: in the order in which they were made.

@@ -1,7 +1,8 @@
-"""JSON asked of an HTTP server of OpenAI's protocol: some tries, a time limit for each, a key from the environment.
+"""A JSON client for HTTP servers of OpenAI's protocol, with retries, a time limit per request, and a key from the
+environment.
 
-The key is the value of an environment variable that the caller names; it stands in no recipe, log or error. Redirects
-are refused: they would carry the key to another server.
+The key is the value of an environment variable that the caller names; it appears in no recipe, log or error. Redirects
+are refused, because they would send the key to another server.
 """
 
 from __future__ import annotations
@@ -16,15 +17,16 @@ from typing import Any
 from models.http_answers import NO_ANSWER, STRAIGHT, refusal
 
 TRIES = 3
-"""Requests that are made before a server counts as away."""
+"""Requests that are made before a server counts as unavailable."""
 WAIT = 2.0
-"""Seconds before the second try; twice as many before each further one."""
+"""Seconds before the second try; doubled before each further one."""
 LARGEST = 64 * 1024 * 1024
-"""Bytes of an answer."""
+"""Maximum size of an answer, bytes."""
 
 
 class NoAnswer(Exception):
-    """A server that does not answer after some tries, refuses, or answers with something else. Says which and why."""
+    """Error for a server that does not answer after all tries, refuses, or sends an invalid answer; names server and
+    reason."""
 
 
 def ask_json(
@@ -36,22 +38,22 @@ def ask_json(
     tries: int = TRIES,
     optional: bool = False,
 ) -> Any:
-    """The JSON that a server answers; a GET where there is no body.
+    """Return the JSON that a server answers; a GET request without a body.
 
     Args:
-        url: where.
-        body: is sent as JSON.
-        key_variable: environment variable whose value is sent as the bearer token; none is, where it is not set.
-        seconds: that one request may take.
-        tries: requests that are made, as long as it is away or overloaded.
+        url: address of the request.
+        body: sent as JSON.
+        key_variable: environment variable whose value is sent as the bearer token; no token is sent if it is not set.
+        seconds: time limit of one request.
+        tries: maximum number of requests while the server is unavailable or overloaded.
         optional: whether the server may not know the address: None then.
 
     Raises:
-        NoAnswer: it does not answer after all tries, refuses, or answers with something else; or the key is none.
+        NoAnswer: it does not answer after all tries, refuses, or sends an invalid answer; or the key is invalid.
     """
     headers = {"Content-Type": "application/json"}
     if key := os.environ.get(key_variable):
-        if not (key.isascii() and key.isprintable()):  # http.client would say so itself, and show the key
+        if not (key.isascii() and key.isprintable()):  # http.client would reject it too, but show the key
             raise NoAnswer(f"{url} is not asked: {key_variable} holds a line break or another character of no header")
         headers["Authorization"] = f"Bearer {key}"
     data = None if body is None else json.dumps(body).encode()
@@ -75,7 +77,7 @@ def ask_json(
 
 
 def names_of(listed: Any) -> list[str]:
-    """Names of the models that a server lists (`/models`); none where it is no such list."""
+    """Return the names of the models that a server lists (`/models`); none if it is not such a list."""
     entries = listed.get("data") if isinstance(listed, dict) else None
     names = [entry.get("id") for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
     return [name for name in names if isinstance(name, str)]

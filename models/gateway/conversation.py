@@ -1,8 +1,8 @@
-"""From what a program asks to the ids that the policy reads: token in, token out.
+"""Conversion of a program's request to the ids that the policy reads: token in, token out.
 
-A conversation that begins as an earlier call of the episode did, its reply included, goes on from that call's ids, and
-only what has been said since is encoded (`models.text.bridge`). Everything else is a beginning: it is encoded whole,
-and what the policy said in it, if anything, is part of the prompt and is not trained on.
+A conversation that begins like an earlier call of the episode, its reply included, continues from that call's ids, and
+only the messages since then are encoded (`models.text.bridge`). Any other conversation is a new beginning: it is
+encoded whole, and earlier words of the policy in it, if any, are part of the prompt and are not trained on.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from models.text.encoding import Codec
 
 
 class BadRequest(Exception):
-    """A request that cannot be answered; its text is for whoever wrote the program."""
+    """A request that cannot be answered; its text is for the author of the program."""
 
 
 def prompt_of(
     codec: Codec, body: Mapping[str, Any], calls: Sequence[Recorded]
 ) -> tuple[list[int], tuple[Message, ...]]:
-    """Ids that a completion is asked with, and the conversation as the program said it.
+    """Return the ids of a completion's prompt, and the conversation as the program sent it.
 
     Args:
         codec: the policy's tokenizer.
-        body: of a request to `/v1/chat/completions` (`messages`) or `/v1/completions` (`prompt`).
-        calls: earlier ones of the episode.
+        body: body of a request to `/v1/chat/completions` (`messages`) or `/v1/completions` (`prompt`).
+        calls: earlier calls of the episode.
 
     Raises:
-        BadRequest: it holds no conversation that the policy can go on from.
+        BadRequest: it holds no conversation that the policy can continue.
     """
     _refuse(body)
     if "messages" in body:
@@ -65,7 +65,7 @@ def _messages(given: Any) -> tuple[Message, ...]:
 
 def _message(entry: Any) -> Message:
     role, content = (entry.get("role"), entry.get("content")) if isinstance(entry, dict) else (None, None)
-    if isinstance(content, list):  # parts, of which only text is known
+    if isinstance(content, list):  # parts, of which only text is supported
         parts = [part.get("text") if isinstance(part, dict) else None for part in content]
         content = "".join(part for part in parts if part) if all(isinstance(part, str) for part in parts) else None
     if role not in ("system", "developer", "user", "assistant", "tool") or not isinstance(content, str):
@@ -97,7 +97,7 @@ def _begins(messages: tuple[Message, ...], call: Recorded) -> bool:
 
 
 def _between(codec: Codec, said: Sequence[Message]) -> list[int] | None:
-    """Ids of what was said since a reply; None where the chat template cannot write it behind one."""
+    """Return the ids of the messages since a reply; None if the chat template cannot write them after one."""
     if not codec.chat:
         return bridge_of(codec).ids(["\n".join(text for _, text in said)])[0]
     ((role, text), *more) = said

@@ -1,12 +1,12 @@
-"""How an agent program runs: a process of its own for each episode, or a function in a thread.
+"""Runners of an agent program: a process of its own for each episode, or a function in a thread.
 
-Either is a person's own code, trusted as the recipe is. It is given the task, and where it asks the policy; a process
-by these and by one line of JSON on its standard input:
+Either is the user's own code, trusted like the recipe. It is given the task and the address of the policy; a process
+gets them through these variables and one line of JSON on its standard input:
 
     OPENAI_BASE_URL, OPENAI_API_KEY, OPENAI_MODEL
-    {"id": ..., "prompt": ..., "level": ..., "answer": only where the recipe tells it}
+    {"id": ..., "prompt": ..., "level": ..., "answer": only if the recipe reveals it}
 
-What it gives is a JSON object on the last line that it prints, or what the function returns: `reward`, `answer`,
+Its result is a JSON object on the last line that it prints, or the function's return value: `reward`, `answer`,
 `solved`, all of them optional.
 """
 
@@ -29,18 +29,18 @@ from models.http_answers import loopback_direct
 from models.user_code.contain import leaving
 
 LONGEST_LINE = 65_536
-"""Bytes at the end of what a program prints in which its result is looked for."""
+"""Number of bytes at the end of a program's output in which its result is searched."""
 
 Task = Mapping[str, Any]
 
 
 class ProgramFailed(Exception):
-    """A program that gave no result; says why."""
+    """Error for a program without a result; the message gives the reason."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a program says of its episode."""
+    """A program's report on its episode."""
 
     reward: float = 0.0
     answer: str | None = None
@@ -48,7 +48,7 @@ class Outcome:
 
 
 class Running(Protocol):
-    """A program under way."""
+    """A running program."""
 
     def stop(self) -> None:
         """End it, if it has not ended."""
@@ -56,16 +56,16 @@ class Running(Protocol):
 
 
 def outcome_of(result: Any) -> Outcome:
-    """A result as it was given.
+    """Parse the result of a program.
 
     Raises:
-        ProgramFailed: it is none.
+        ProgramFailed: it is not a valid result.
     """
     try:
         return _outcome(result)
     except ProgramFailed:
         raise
-    except Exception as error:  # a function may give anything, such as what cannot be written
+    except Exception as error:  # a function may return anything, such as an object that cannot be printed
         raise ProgramFailed(f"its result cannot be read ({type(error).__name__}: {error})") from None
 
 
@@ -88,14 +88,14 @@ class Process:
     def __init__(
         self, command: Sequence[str], task: Task, address: str, key: str, ended: Callable[[Any], None]
     ) -> None:
-        """Start it.
+        """Start the program.
 
         Args:
             command: the program and its arguments.
-            task: what it is told on its standard input.
-            address: base address of the server that it asks.
-            key: what it authenticates itself with.
-            ended: called once with its result or with why there is none, in another thread.
+            task: task on its standard input.
+            address: base address of the policy's server.
+            key: key for the server.
+            ended: called once in another thread, with its result or with the reason that there is none.
         """
         self._task, self._ended = json.dumps(task).encode(), ended
         given = {"OPENAI_BASE_URL": address, "OPENAI_API_KEY": key, "OPENAI_MODEL": MODEL}
@@ -107,7 +107,7 @@ class Process:
         threading.Thread(target=self._wait, daemon=True).start()
 
     def stop(self) -> None:
-        """End it and what it has started."""
+        """End it and all processes that it has started."""
         try:
             os.killpg(self._process.pid, signal.SIGKILL)
         except ProcessLookupError:
@@ -142,22 +142,22 @@ def _end_of(file: Any) -> str:
 
 
 class Function:
-    """A function in a thread; one that never returns is left behind, and what it asks is refused."""
+    """A function in a thread; one that never returns is abandoned, and its requests are refused."""
 
     def __init__(
         self, function: Callable[..., Any], task: Task, address: str, key: str, ended: Callable[[Any], None], file: str
     ) -> None:
-        """Start it: `function(task, base_url, api_key)`, from `file`. See `Process`."""
+        """Start the thread: `function(task, base_url, api_key)`, from `file`. See `Process`."""
 
         def run() -> None:
             try:
                 with leaving(file):
                     result = function(dict(task), address, key)
-            except Exception as error:  # whatever a person's own code raises
+            except Exception as error:  # the user's code may raise any exception
                 result = ProgramFailed(f"{type(error).__name__}: {error}")
             ended(result)
 
         threading.Thread(target=run, daemon=True).start()
 
     def stop(self) -> None:
-        """Nothing ends a thread from outside."""
+        """Do nothing: a thread cannot be ended from outside."""

@@ -1,11 +1,11 @@
-"""An HTTP server on loopback that speaks OpenAI's protocol; what is asked waits for whoever owns the engine.
+"""An HTTP server on loopback that speaks OpenAI's protocol; requests wait for the owner of the engine.
 
     POST /v1/chat/completions    messages -> choices
     POST /v1/completions         prompt, as text or as token ids -> choices
     GET  /v1/models              the policy
 
-The key of a request is `TOKEN.SESSION`: a random token that this server alone has, and whose episode the call is part
-of. Nothing is logged here, least of all a key. A request that waits is answered, or refused when the server closes.
+The key of a request is `TOKEN.SESSION`: a random token of this server, and the episode that the call belongs to.
+Nothing is logged here, least of all a key. A waiting request is answered, or refused when the server closes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Any, Self
 HOST = "127.0.0.1"
 MODEL = "policy"
 LARGEST = 16 * 1024 * 1024
-"""Bytes of a request."""
+"""Maximum size of a request, bytes."""
 _PATHS = ("/v1/chat/completions", "/v1/completions")
 
 
@@ -33,11 +33,11 @@ class Refused(Exception):
     """An answer that is an error."""
 
     def __init__(self, status: int, message: str, code: str = "") -> None:
-        """Say why.
+        """Create the error.
 
         Args:
-            status: of HTTP. Clients try again after 408, 409, 429 and from 500 on, and after no other.
-            message: for whoever reads the program's output.
+            status: HTTP status. Clients retry after 408, 409, 429 and from 500 on, and after no other.
+            message: text for the reader of the program's output.
             code: the reason in a word.
         """
         super().__init__(message)
@@ -46,7 +46,7 @@ class Refused(Exception):
 
 @dataclass(eq=False)
 class Asked:
-    """A request that waits."""
+    """A waiting request."""
 
     session: str
     chat: bool
@@ -54,11 +54,11 @@ class Asked:
     _given: SimpleQueue[Mapping[str, Any] | Refused] = field(default_factory=SimpleQueue)
 
     def answer(self, given: Mapping[str, Any] | Refused) -> None:
-        """Answer it, once."""
+        """Answer the request, once."""
         self._given.put(given)
 
     def wait(self) -> Mapping[str, Any]:
-        """What was answered.
+        """Wait for the answer and return it.
 
         Raises:
             Refused: the answer is an error.
@@ -71,11 +71,11 @@ class Asked:
 
 @dataclass(frozen=True)
 class Ended:
-    """A program that came to its end."""
+    """A program that has ended."""
 
     session: str
     result: Any
-    """What it gave; an exception where it failed."""
+    """Its result; an exception if it failed."""
 
 
 class Gateway:
@@ -83,7 +83,7 @@ class Gateway:
 
     def __init__(self) -> None:
         self.events: SimpleQueue[Asked | Ended] = SimpleQueue()
-        """What programs ask, and that they ended."""
+        """Requests of programs, and their ends."""
         self._token = secrets.token_urlsafe(32)
         self._open = threading.Lock()
         self._waiting: set[Asked] | None = set()
@@ -93,15 +93,15 @@ class Gateway:
 
     @property
     def address(self) -> str:
-        """Its base address, as clients of OpenAI's protocol want it."""
+        """Its base address, in the form that clients of OpenAI's protocol expect."""
         return f"http://{HOST}:{self._server.server_port}/v1"
 
     def key(self, session: str) -> str:
-        """What a program of that session authenticates itself with."""
+        """Return the key with which a program of that session authenticates itself."""
         return f"{self._token}.{session}"
 
     def hidden(self, text: str) -> str:
-        """A text without the token, for logs."""
+        """Return a text without the token, for logs."""
         return text.replace(self._token, "...")
 
     def __enter__(self) -> Self:
@@ -118,10 +118,10 @@ class Gateway:
         self._thread.join()
 
     def session_of(self, authorization: str) -> str:
-        """Whose a request is.
+        """Return the session of a request.
 
         Raises:
-            Refused: it does not know the token.
+            Refused: the token is invalid.
         """
         kind, _, key = authorization.partition(" ")
         token, _, session = key.strip().rpartition(".")
@@ -130,7 +130,7 @@ class Gateway:
         return session
 
     def ask(self, asked: Asked) -> Mapping[str, Any]:
-        """What is answered to a request, once it is.
+        """Wait for the answer to a request and return it.
 
         Raises:
             Refused: it is refused, or the server closes.
@@ -149,11 +149,11 @@ class Gateway:
 
 
 def completion(chat: bool, texts: list[tuple[str, bool]], prompt_tokens: int, drawn_tokens: int) -> dict[str, Any]:
-    """An answer as OpenAI's protocol has it.
+    """Return an answer in the form of OpenAI's protocol.
 
     Args:
-        chat: of a conversation, else a plain completion.
-        texts: of each choice, and whether it ended by itself.
+        chat: whether it answers a conversation, else a plain completion.
+        texts: text of each choice, and whether it ended by itself.
         prompt_tokens: ids of the prompt.
         drawn_tokens: ids of all choices.
     """
@@ -178,11 +178,12 @@ def completion(chat: bool, texts: list[tuple[str, bool]], prompt_tokens: int, dr
 
 
 def streamed(answer: Mapping[str, Any], usage: bool) -> bytes:
-    """An answer of `completion` as server-sent events, for clients that want a stream: each choice in one piece.
+    """Return an answer of `completion` as server-sent events, for clients that request a stream: each choice in one
+    piece.
 
     Args:
-        answer: as it is without a stream.
-        usage: whether the last event says how many tokens there were.
+        answer: the answer without a stream.
+        usage: whether the last event reports the number of tokens.
     """
     chat = answer["object"] == "chat.completion"
     head = {**answer, "object": "chat.completion.chunk" if chat else "text_completion"}
@@ -250,7 +251,7 @@ def _handler_of(gateway: Gateway) -> type[BaseHTTPRequestHandler]:
                 self.send_header("Content-Length", str(len(content)))
                 self.end_headers()
                 self.wfile.write(content)
-            except OSError:  # whoever asked is gone
+            except OSError:  # the client is gone
                 self.close_connection = True
 
     return Handler

@@ -1,4 +1,4 @@
-"""What a judge is: it answers questions in text, as often as votes are wanted."""
+"""Interface of a judge: it answers questions in text, with as many votes as requested."""
 
 from __future__ import annotations
 
@@ -13,86 +13,90 @@ from torch import Tensor
 from models.errors import UserError
 
 LONGEST = 1_000_000
-"""Characters of a question; a longer one is not asked."""
+"""Maximum length of a question, characters; a longer one is not asked."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a judge wrote to one question, in one vote."""
+    """The answer of a judge to one question, in one vote."""
 
     text: str
     """Critique and verdict."""
     finished: bool
-    """Whether it ended by itself; one that was cut, or could not be asked, is no verdict."""
+    """Whether the answer ended by itself. An answer that was cut, or a question that could not be asked, has no
+    verdict."""
     log_probs: tuple[float, ...] | None = None
-    """Log-prob of each of its tokens under the distribution it was drawn from, nats; None where nobody tells."""
+    """Log-prob of each token of the answer under the distribution it was drawn from, nats; None if not known."""
     asked: tuple[int, ...] = ()
-    """The question in the judge's own tokens; empty where nobody tells."""
+    """Token ids of the question under the judge's tokenizer; empty if not known."""
     tokens: tuple[int, ...] = ()
-    """The answer in the judge's own tokens, the end token included where it was reached; empty where nobody tells."""
+    """Token ids of the answer under the judge's tokenizer, with the end token if it was reached; empty if not known."""
 
 
 MISSING = Answer("", False)
-"""Of a question that got no answer."""
+"""The answer recorded for a question that got none."""
 
 
 class GenerativeJudge(Protocol):
-    """Somebody who reads and writes."""
+    """Interface of a generative judge."""
 
     @abstractmethod
     def ask(self, questions: Sequence[str], votes: int = 1, *, greedy: bool = False) -> list[list[Answer]]:
-        """`votes` answers to each question, [questions][votes]. They hang on the run's seed, the question and the
-        number of the vote, whatever else is asked; `greedy`: the likeliest answer. A question that got no answer has
-        `MISSING`.
+        """Return `votes` answers to each question, [questions][votes].
+
+        The answers depend on the run's seed, the question and the number of the vote, and not on the other questions.
+        With `greedy`, the most likely answer is returned. A question that got no answer has `MISSING`.
 
         Raises:
-            models.gateway.client.NoAnswer: nobody answers at all.
+            models.gateway.client.NoAnswer: no question got an answer.
         """
         ...
 
     def likelihoods(self, questions: Sequence[str], texts: Sequence[str]) -> list[list[float] | None]:
-        """Log-likelihood of each text as the answer to each question, the mean over its tokens and its end, nats,
-        [questions][texts]; None where question and answer are too long.
+        """Return the log-likelihood of each text as the answer to each question, [questions][texts].
+
+        It is the mean over the tokens of the text and its end token, in nats; None if question and answer together are
+        too long.
 
         Raises:
-            UserError: whoever this is writes and tells no likelihoods.
+            UserError: this judge does not provide likelihoods.
         """
         raise UserError("the judge tells no likelihoods of given texts: set judge.path or judge.recipe")
 
     @property
     def temperature(self) -> float:
-        """How its answers are drawn; 0: the likeliest."""
+        """Sampling temperature of the answers; 0: greedy."""
         return 1.0
 
     def load(self, weights: Mapping[str, Tensor], version: int) -> None:
-        """Answer with other weights of the same model from now on.
+        """Replace the weights of the judge's model; later answers use the new ones.
 
         Args:
-            weights: by name, all of them; their values are copied.
-            version: of these weights: with another one other answers are drawn.
+            weights: all weights of the same model, by name; their values are copied.
+            version: of these weights; another version draws other answers.
 
         Raises:
-            UserError: its weights are not on this machine.
+            UserError: the judge's weights are not on this machine.
         """
         raise UserError("the judge's weights are not on this machine: set judge.path or judge.recipe")
 
     def close(self) -> None:
-        """Free what it holds."""
+        """Free the judge's resources."""
         return None
 
 
 def askable(questions: Sequence[str]) -> list[str]:
-    """The distinct questions that are asked: none that is empty or too long."""
+    """Return the distinct questions, without those that are empty or too long."""
     return [text for text in dict.fromkeys(questions) if text.strip() and len(text) <= LONGEST]
 
 
 def encodable(text: str) -> str:
-    """A text that every tokenizer and every server takes: a half of a character becomes a question mark."""
+    """Return the text with each unpaired surrogate replaced by a question mark, so that it can be encoded as UTF-8."""
     return text.encode(errors="replace").decode()
 
 
 def vote_seed(seed: int, question: str, vote: int, version: int = 0) -> int:
-    """Of the random points of a vote, in [0, 2^63); `version`: of the judge's weights, 0: those it was opened with."""
+    """Return the random seed of a vote, in [0, 2^63); `version`: of the judge's weights, 0: the initial weights."""
     whose = f"{seed} version {version}" if version else f"{seed}"
     digest = hashlib.sha256(f"{whose} vote {vote} {question}".encode(errors="replace")).digest()
     return int.from_bytes(digest[:8], "big") >> 1

@@ -1,4 +1,4 @@
-"""A judge on this machine: a model folder, written to by the engine that policies are written by."""
+"""A judge on this machine: a model folder that is run by the engine that also samples from policies."""
 
 from __future__ import annotations
 
@@ -22,11 +22,10 @@ from models.text.end_ids import ends_of_folder
 
 
 class LocalJudge(GenerativeJudge):
-    """A model with its own tokenizer, which may be another than the policy's; it stays as it is unless somebody hands
-    it other weights."""
+    """A local model with its own tokenizer, which may differ from the policy's; its weights change only by `load`."""
 
     def __init__(self, folder: Path, settings: JudgeSettings, seed: int) -> None:
-        """Open it.
+        """Open the judge.
 
         Raises:
             UserError: the folder holds no model.
@@ -49,7 +48,7 @@ class LocalJudge(GenerativeJudge):
         self.__dict__.pop("_reader", None)
 
     def ask(self, questions: Sequence[str], votes: int = 1, *, greedy: bool = False) -> list[list[Answer]]:
-        """See `GenerativeJudge.ask`. A question that leaves no room for an answer has none."""
+        """See `GenerativeJudge.ask`. A question that leaves no room for an answer gets `MISSING`."""
         wanted: list[tuple[str, Ask]] = []
         for text, ids in self._in_tokens(questions):
             room = self._settings.max_tokens
@@ -72,7 +71,7 @@ class LocalJudge(GenerativeJudge):
         return [answers.get(text, [MISSING] * votes) for text in questions]
 
     def likelihoods(self, questions: Sequence[str], texts: Sequence[str]) -> list[list[float] | None]:
-        """See `GenerativeJudge.likelihoods`. What is common to the answers is read once."""
+        """See `GenerativeJudge.likelihoods`. Prefixes that the answers share are read once."""
         answers = self._codec.completions(list(texts))
         room = None if self._longest is None else self._longest - max(map(len, answers))
         read = [(text, ids) for text, ids in self._in_tokens(questions) if room is None or len(ids) <= room]
@@ -83,18 +82,19 @@ class LocalJudge(GenerativeJudge):
         return [known.get(text) for text in questions]
 
     def _in_tokens(self, questions: Sequence[str]) -> list[tuple[str, list[int]]]:
-        """The distinct questions that can be asked, with their token ids."""
+        """Return the distinct questions that can be asked, with their token ids."""
         distinct = askable(questions)
         return list(zip(distinct, self._codec.prompts([self._plain(text) for text in distinct]), strict=True))
 
     def _plain(self, text: str) -> str:
-        """A question that every tokenizer takes. A completion that stands in a chat must not answer for the judge."""
+        """Return a question that can be encoded. In a chat, special tokens are spelt out, so that a completion cannot
+        answer for the judge."""
         text = encodable(text)
         return self._codec.spelt_out(text) if self._settings.chat else text
 
     @cached_property
     def _reader(self) -> nn.Module:
-        """The model as it reads what is written already; the engine's own writes, and is left as it is."""
+        """A second copy of the model, which scores given texts. The engine's own copy samples, and is not changed."""
         model: nn.Module = load_causal_model(self._folder, torch.float32)
         model.load_state_dict(self._engine.model.state_dict())
         return model.eval()

@@ -1,4 +1,4 @@
-"""The judge of a recipe, opened for a run."""
+"""Opening of a recipe's judge for a run."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from models.judges.settings import JudgeSettings
 def opened_judge(
     settings: JudgeSettings | None, folder: Path | None, start: Path, seed: int
 ) -> Iterator[GenerativeJudge | None]:
-    """Who judges; None where the recipe has no judge.
+    """Yield the judge of the recipe, and close it afterwards; None if the recipe has no judge.
 
     Args:
         settings: the recipe's section `judge`.
-        folder: of the model that the section names or has made; None where it names none.
-        start: model folder of the policy that the run begins with, the judge where nobody else is named.
+        folder: of the model that the section names or has made; None if it names none.
+        start: model folder of the policy that the run begins with; it is the judge by default.
         seed: of the run.
 
     Raises:
-        UserError: there is no model in the folder, or the server does not answer.
+        UserError: the folder holds no model, or the server does not answer.
     """
     if settings is None:
         yield None

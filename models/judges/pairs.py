@@ -1,11 +1,11 @@
-"""Two completions compared by a judge, in both orders: what a place alone is worth cancels.
+"""Pairwise comparison of completions by a judge, in both orders, so that position bias cancels.
 
-    preference = mean over both orders and their votes of 1 (the one), 1/2 (neither), 0 (the other)
-    place      = the same of whichever stands first: 1/2 without position bias, 1 where the first always wins
+    preference = mean over both orders and their votes of 1 (this one), 1/2 (neither), 0 (the other)
+    place      = the same for the completion shown first: 1/2 without position bias, 1 if the first always wins
 
 Position bias of judges, and the swap against it: "Judging LLM-as-a-Judge" (arXiv 2306.05685), section 3.3.
 
-A verdict may count by how sure of its words the judge is, the inverse of their perplexity (paper 278):
+A verdict may be weighted by the judge's confidence in its own words, the inverse of their perplexity (paper 278):
 
     1/2 + (verdict - 1/2) * exp(mean log-prob of the answer's tokens)
 """
@@ -21,7 +21,7 @@ from models.judges.question import fill
 from models.judges.verdict import choice
 
 WORDS = ("first", "second", "neither")
-"""Verdicts of a comparison."""
+"""Possible verdicts of a comparison."""
 _WORTH = (1.0, 0.0, 0.5)
 
 
@@ -33,26 +33,26 @@ class Pair:
     mine: str
     other: str
     said: Mapping[str, str]
-    """What else the template's places hold."""
+    """Values of the template's other places."""
 
 
 @dataclass(frozen=True)
 class Compared:
-    """What a judge makes of a pair."""
+    """The result of comparing a pair."""
 
     forward: tuple[float, ...]
-    """Worth of the verdicts where `mine` stands first, for the first: 1, 1/2 or 0 each, or by how sure they are nearer
-    to 1/2; those that could be read."""
+    """Values of the readable verdicts for the completion shown first, with `mine` first: 1, 1/2 or 0 each, moved
+    towards 1/2 if they are weighted by confidence."""
     backward: tuple[float, ...]
-    """Likewise where `other` stands first, for the first."""
+    """The same with `other` first, again for the completion shown first."""
     answers: tuple[Answer, ...]
-    """All of both orders."""
+    """All answers of both orders."""
     asked_both: bool = True
     """Whether both orders were asked."""
 
     @property
     def preference(self) -> float | None:
-        """How far `mine` is better, in [0, 1]; None where no verdict could be read in an order that was asked."""
+        """Preference for `mine`, in [0, 1]; None if an order that was asked has no readable verdict."""
         if not self.forward or (self.asked_both and not self.backward):
             return None
         if not self.asked_both:
@@ -61,7 +61,7 @@ class Compared:
 
     @property
     def place(self) -> float | None:
-        """How far the first place is better, in [0, 1]; None unless both orders have a verdict."""
+        """Preference for the first place, in [0, 1]; None unless both orders have a verdict."""
         return (_mean(self.forward) + _mean(self.backward)) / 2.0 if self.forward and self.backward else None
 
     @property
@@ -73,7 +73,7 @@ class Compared:
 
     @property
     def unread(self) -> int:
-        """Answers without a verdict."""
+        """Number of answers without a verdict."""
         return len(self.answers) - len(self.forward) - len(self.backward)
 
 
@@ -86,16 +86,16 @@ def compare(
     swap: bool = True,
     by_likelihood: bool = False,
 ) -> list[Compared]:
-    """What the judge says of each pair, [pairs].
+    """Compare each pair by the judge's verdicts, [pairs].
 
     Args:
         template: with the places {prompt}, {first} and {second}, and those of `Pair.said`.
         votes: answers in each order.
         swap: ask in both orders.
-        by_likelihood: a verdict counts by how sure of its words the judge is; fully where it does not tell.
+        by_likelihood: weight a verdict by the judge's confidence in its words; weight 1 if log-probs are not known.
 
     Raises:
-        models.gateway.client.NoAnswer: nobody answers at all.
+        models.gateway.client.NoAnswer: no question got an answer.
     """
     questions = [
         fill(template, {**pair.said, "prompt": pair.prompt, "first": first, "second": second})
@@ -118,8 +118,8 @@ def _worth(answers: Sequence[Answer], by_likelihood: bool) -> tuple[float, ...]:
 
 
 def certainty(answer: Answer) -> float:
-    """How sure of its words a judge is, in [0, 1]: the geometric mean of their probabilities; 1 where it does not
-    tell."""
+    """Return the judge's confidence in its words, in [0, 1]: the geometric mean of the token probabilities; 1 if they
+    are not known."""
     return math.exp(min(0.0, _mean(answer.log_probs))) if answer.log_probs else 1.0
 
 

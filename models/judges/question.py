@@ -1,7 +1,7 @@
-"""What judges are asked: templates with places that are filled once, so that nothing which is filled in is read anew.
+"""Question templates for judges. Their places are filled once, so that inserted text is never parsed again.
 
-The templates that stand here are those that the built-in data sets `judging`, `checking` and `comparing` train small
-judges on. A judge of a real size is told in its own words what is wanted, with the same places, in the recipe.
+The templates in this file are those that the built-in data sets `judging`, `checking` and `comparing` train small
+judges on. For a judge of a real size, the recipe describes the task in its own words, with the same places.
 """
 
 from __future__ import annotations
@@ -12,58 +12,58 @@ from collections.abc import Mapping, Sequence
 from models.errors import UserError
 
 SCORE = "judge {prompt} solution {completion}"
-"""A score for one completion."""
+"""Score one completion."""
 COMPARE = "compare {prompt} first {first} second {second}"
-"""The better of two."""
+"""Choose the better of two completions."""
 LIST = "list {prompt}"
-"""What a prompt asks for, item by item."""
+"""List the items that a prompt asks for."""
 TICK = "tick {item} in {completion}"
-"""Whether a completion has an item."""
+"""Decide whether a completion has an item."""
 STEP = "step {prompt} so far {before} now {step}"
-"""Whether a step is right, worked first."""
+"""Decide whether a step is right, after working it."""
 PLAIN = "plain {prompt} so far {before} now {step}"
-"""Likewise, with the verdict alone."""
+"""Decide whether a step is right, with the verdict alone."""
 PROGRAM = "program {prompt} so far {before} now {step}"
-"""A program that works a step."""
+"""Write a program that works a step."""
 OUTPUT = "output {output} step {step}"
-"""Whether a step is right by what such a program printed."""
+"""Decide whether a step is right from the output of such a program."""
 REVERSE = "reverse {prompt} answer {answer} so far {before} now {step}"
-"""Whether a step leads to an answer."""
+"""Decide whether a step leads to an answer."""
 SOLVE = "solve {prompt}"
-"""An answer of the judge's own."""
+"""Answer the prompt."""
 REFER = "refer {prompt} reference {reference} first {first} second {second}"
-"""The better of two beside such an answer."""
+"""Choose the better of two completions, given the judge's own answer as a reference."""
 RANK = "rank {principles} {prompt} {completions}"
-"""Several from the best on, as a principle says."""
+"""Rank several completions from best to worst under a principle."""
 NOTHING = "none"
-"""Stands in a place that would be empty."""
+"""Text that fills an otherwise empty place."""
 
 _PLACE = re.compile(r"\{([a-z_]+)\}")
 _NUMBER = re.compile(r"(\banswer\s{0,9}\d{1,9})\s{0,9}:[\s:]*", re.IGNORECASE)
 
 
 def numbered(completions: Sequence[str]) -> str:
-    """Completions under their numbers from 1, as a question holds them. What a completion says itself is no number of
-    another: it loses the colon."""
+    """Format completions under their numbers from 1, for a question. A numbering that a completion writes itself loses
+    its colon, so that it cannot pass for another completion."""
     texts = (_NUMBER.sub(r"\1 ", text) for text in completions)
     return "\n".join(f"answer {number} : {text}" for number, text in enumerate(texts, 1))
 
 
 def fill(template: str, said: Mapping[str, str]) -> str:
-    """The template with every known place filled; braces in what is filled in are left as they are."""
+    """Return the template with every known place filled; braces in the inserted text are left unchanged."""
     return _PLACE.sub(lambda match: said.get(match[1], match[0]), template)
 
 
 def check_template(template: str, needed: set[str], where: str, allowed: frozenset[str] = frozenset()) -> None:
-    """Make sure that a template has its places.
+    """Check the places of a template.
 
     Args:
-        needed: places that must be there.
-        where: key of the recipe.
-        allowed: places that may be there.
+        needed: required places.
+        where: key of the recipe, for the error message.
+        allowed: optional places.
 
     Raises:
-        UserError: one is missing, or is none.
+        UserError: a required place is missing, or a place is unknown.
     """
     places = set(_PLACE.findall(template))
     if missing := sorted(needed - places):

@@ -1,9 +1,10 @@
-"""A judge's own reinforcement learning: GRPO on what its answers were worth, by the code that policies are trained by.
+"""Reinforcement learning of a judge: GRPO on the rewards of its answers, by the code that also trains policies.
 
     A_i   = (w_i - mean of the question) / (deviation of the question + epsilon), times the question's weight
     loss  = -min(rho A, clip(rho) A), the mean over the tokens of all answers        rho: one on the first step
 
-The answers to a question are its group. Questions whose answers are all worth the same teach nothing and are left out.
+The answers to a question are its group. Questions whose answers all have the same reward give no gradient and are
+dropped.
 """
 
 from __future__ import annotations
@@ -26,19 +27,19 @@ from models.objective.grpo import Grpo
 from models.select.drop_flat import DropFlat
 
 WATCHED = ("loss", "entropy", "gradient_norm")
-"""What is told of a fit."""
+"""Metrics of a fit that are reported."""
 
 
 @dataclass(frozen=True)
 class Answered:
-    """A question with the answers of a judge, and what these are worth."""
+    """A question with a judge's answers and their rewards."""
 
     question: str
     answers: Sequence[Answer]
     worth: Sequence[float]
-    """Of each answer, [answers]."""
+    """Reward of each answer, [answers]."""
     weight: float = 1.0
-    """What the advantages of its answers count."""
+    """Factor of the advantages of its answers."""
 
 
 def reinforce(
@@ -51,17 +52,18 @@ def reinforce(
     optimiser: OptimiserSettings,
     key: str,
 ) -> dict[str, float]:
-    """Optimiser steps of the judge on its own answers. Returns what is worth watching: of the fit, where one was made,
-    and the share of the questions that it was trained on.
+    """Train the judge on its own answers.
+
+    Returns metrics: those of the fit, if there was one, and the share of the questions that it was trained on.
 
     Args:
-        world: how rows are read.
-        companion: the judge and its optimiser, moved in place.
-        answered: in the judge's own tokens; answers without any are passed over.
-        temperature: that the answers were drawn at.
+        world: gives the token budget and the data type of autocast.
+        companion: the judge and its optimiser, updated in place.
+        answered: in the judge's own tokens; answers without tokens are skipped.
+        temperature: at which the answers were drawn.
         passes: optimiser steps, each on all answers.
-        optimiser: how it moves.
-        key: of the recipe that the settings stand under, for an error's line.
+        optimiser: its settings.
+        key: of the recipe's settings, for error messages.
 
     Raises:
         NotFinite: the loss or a gradient is not finite.

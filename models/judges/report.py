@@ -1,8 +1,8 @@
-"""Whether a judge can be trusted with comparisons: pairs of a right and a wrong answer, asked about in both orders.
+"""Accuracy of a judge on comparisons: pairs of a right and a wrong answer, asked in both orders.
 
-    accuracy      mean preference for the right one, 1/2 knows nothing; what is owed to the place cancels
-    first_place   mean worth of whichever stands first: 1/2 without position bias, 1 where the first always wins
-    agreed        share of the pairs of which both orders prefer the same answer
+    accuracy      mean preference for the right one, 1/2 is chance; position bias cancels
+    first_place   mean value of the answer shown first: 1/2 without position bias, 1 if the first always wins
+    agreed        share of the pairs for which both orders prefer the same answer
 
 Position bias of judges: "Judging LLM-as-a-Judge" (arXiv 2306.05685), section 3.3, whose consistency is `agreed`.
 """
@@ -22,19 +22,19 @@ from models.judges.pairs import Pair, compare
 
 @dataclass(frozen=True)
 class JudgeReport:
-    """What a judge makes of pairs whose truth is known."""
+    """Accuracy and position bias of a judge on pairs with known labels."""
 
     pairs: int
     accuracy: Interval | None
-    """None where no pair has a verdict in both orders; likewise `first_place`."""
+    """None if no pair has a verdict in both orders; the same holds for `first_place`."""
     first_place: Interval | None
     agreed: float
-    """NaN where no pair has a verdict in both orders."""
+    """NaN if no pair has a verdict in both orders."""
     unread: float
     """Share of the answers without a verdict."""
 
     def metrics(self) -> dict[str, float]:
-        """The numbers by name, those that are defined."""
+        """Return the defined metrics by name."""
         named = {"unread": self.unread, "agreed": self.agreed}
         for name, interval in (("accuracy", self.accuracy), ("first_place", self.first_place)):
             if interval is not None:
@@ -43,12 +43,12 @@ class JudgeReport:
 
 
 def right_and_wrong(prompts: Sequence[str], records: Sequence[PromptRecord], most: int) -> list[Pair]:
-    """A right and a wrong sample of each prompt that has both, the right one as `mine`, at most `most` pairs.
+    """Return a right and a wrong sample of each prompt that has both, the right one as `mine`, at most `most` pairs.
 
     Args:
-        prompts: as they are told to a judge, [prompts].
+        prompts: as the judge reads them, [prompts].
         records: samples of each, [prompts].
-        most: pairs.
+        most: maximum number of pairs.
     """
     pairs = []
     for prompt, record in zip(prompts, records, strict=True):
@@ -61,10 +61,10 @@ def right_and_wrong(prompts: Sequence[str], records: Sequence[PromptRecord], mos
 
 
 def judge_report(judge: GenerativeJudge, template: str, pairs: Sequence[Pair]) -> JudgeReport:
-    """Ask about pairs, [pairs], of which `mine` is the right answer, in both orders.
+    """Measure the judge on pairs, [pairs], of which `mine` is the right answer, in both orders.
 
     Raises:
-        models.gateway.client.NoAnswer: nobody answers at all.
+        models.gateway.client.NoAnswer: no question got an answer.
     """
     made = compare(judge, template, pairs)
     answers = sum(len(each.answers) for each in made)
@@ -79,6 +79,6 @@ def judge_report(judge: GenerativeJudge, template: str, pairs: Sequence[Pair]) -
 
 
 def _mean(values: Iterable[float | None]) -> Interval | None:
-    """Mean of those that are known, with its interval."""
+    """Return the mean of the known values, with its confidence interval."""
     known = [value for value in values if value is not None]
     return bootstrap_mean(np.array(known)) if known else None

@@ -1,9 +1,9 @@
-"""A judge behind an OpenAI-compatible address: questions go out as chats, several at a time.
+"""A judge behind an OpenAI-compatible address: questions are sent as chats, several at a time.
 
-Each vote is a request of its own with a seed of its own, for servers that go by seeds: what a server has loaded and how
-it draws cannot be known, and a run that learned from one cannot be made again by anybody else. Nor are its special
-tokens known: what has the form of one in a question (`<|im_end|>`, `</s>`, `[INST]`) gets a space, so that a completion
-in it neither ends its turn nor begins the judge's.
+Each vote is a request of its own with its own seed, for servers that use seeds. The model that a server has loaded and
+its sampler are not known, so a run that learned from a server cannot be reproduced by others. The server's special
+tokens are not known either: a space breaks any text in a question that has the form of one (`<|im_end|>`, `</s>`,
+`[INST]`), so that a completion cannot end its own turn or begin the judge's.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ class ServedJudge(GenerativeJudge):
     """A model behind an address."""
 
     def __init__(self, settings: JudgeSettings, seed: int) -> None:
-        """Look whether it is there.
+        """Check that the server and its model are available.
 
         Raises:
-            UserError: the server does not answer, or has no such model.
+            UserError: the server does not answer, or does not have the model.
         """
         assert settings.address is not None, "the settings name an address"
         self._settings, self._seed, self._address = settings, seed, settings.address.rstrip("/")
@@ -52,9 +52,9 @@ class ServedJudge(GenerativeJudge):
         """See `GenerativeJudge.ask`. A vote that got no answer after all tries is `MISSING`.
 
         Raises:
-            NoAnswer: no vote got one.
+            NoAnswer: no vote got an answer.
         """
-        # no `with`: a caller whose time is over must not wait for requests that hang
+        # no `with`: a caller that timed out must not wait for requests that hang
         pool = ThreadPoolExecutor(self._settings.side_by_side, "judge")
         try:
             places = [(text, vote) for text in askable(questions) for vote in range(votes)]
@@ -69,10 +69,10 @@ class ServedJudge(GenerativeJudge):
         return [[answers.get((text, vote), MISSING) for vote in range(votes)] for text in questions]
 
     def _answer(self, question: str, vote: int, greedy: bool) -> Answer:
-        """One vote.
+        """Request one vote.
 
         Raises:
-            NoAnswer: the server gives none.
+            NoAnswer: the server gives no answer.
         """
         body = {
             "model": self._model,
@@ -97,12 +97,12 @@ class ServedJudge(GenerativeJudge):
 
 
 def spelt_out(question: str) -> str:
-    """A question that every server takes, whose special tokens are words."""
+    """Return a question that every server accepts, with its special tokens broken up into plain text."""
     return _SPECIAL.sub(lambda match: f"{match[0]} ", encodable(question))
 
 
 def answer_of(answer: Any) -> Answer:
-    """The first choice of what a server answered; `MISSING` where it is none."""
+    """Return the first choice of a server's response; `MISSING` if the response is malformed."""
     choices = answer.get("choices") if isinstance(answer, dict) else None
     choice = choices[0] if isinstance(choices, list) and choices else None
     message = choice.get("message") if isinstance(choice, dict) else None

@@ -1,4 +1,4 @@
-"""Steps of completions as a judge is asked about them: the prompt, what stands before a step, and the step."""
+"""Questions to a judge about the steps of a completion: the prompt, the text before a step, and the step."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ STEP_PLACES = frozenset({"prompt", "before", "step"})
 def said_of_steps(
     codec: Codec, prompt: str, completion: Sequence[int], ends: Sequence[int], marks: Sequence[str]
 ) -> list[dict[str, str]]:
-    """What fills the places of a template, for each step, [steps].
+    """Return the values of a template's places for each step, [steps].
 
     Args:
         codec: the policy's.
         prompt: of the completion.
         completion: token ids, [tokens].
-        ends: place of the last token of each step, [steps].
-        marks: what ends a step; it is left out where a step or what stands before it ends with one.
+        ends: index of the last token of each step, [steps].
+        marks: separators that end a step; they are stripped from the end of a step and of the text before it.
     """
     steps = step_texts(codec, completion, ends)
     before = codec.text([completion[:begin] for begin in step_begins(ends)])
@@ -37,12 +37,12 @@ def said_of_steps(
 def ask_of_steps(
     judge: GenerativeJudge, template: str, said: Sequence[Mapping[str, str]], votes: int
 ) -> list[float | None]:
-    """Share of the votes that say yes about each step, [steps]; None where none can be read."""
+    """Return the share of yes votes about each step, [steps]; None if no vote is readable."""
     return [holds(answers) for answers in judge.ask([fill(template, places) for places in said], votes)]
 
 
 def _bare(text: str, marks: Sequence[str]) -> str:
-    """The text without white space around it, or a mark at its end."""
+    """Return the text without surrounding white space and without marks at its end."""
     text = text.strip()
     while mark := next((mark for mark in marks if mark.strip() and text.endswith(mark)), ""):
         text = text[: -len(mark)].rstrip()

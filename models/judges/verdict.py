@@ -1,12 +1,12 @@
-"""What a judge's answer says, read strictly: a critique, and behind it the verdict as a final answer is stated.
+"""Strict parsing of a judge's answer: a critique, followed by the verdict in the form of a final answer.
 
     7 + 5 = 12 , 12 12 right ; 12 - 3 = 9 , 8 9 wrong ; #### 1        the score 1
     ... Therefore the better answer is \\boxed{first}    a choice
 
-The verdict is read as the answer of a solution is (`models.text.answers`: `#### V`, a box, `the answer is V`): the last
+The verdict is read like the answer of a solution (`models.text.answers`: `#### V`, a box, `the answer is V`): the last
 plausible mark counts, so a critique may quote how a completion states its answer. A score is a plain decimal number
-within its bounds, a choice one of the words that were offered; anything else, and an answer that was cut, is no
-verdict. Never raises, whatever the text.
+within its bounds, a choice is one of the offered words. Anything else, and an answer that was cut, has no verdict. The
+functions never raise, whatever the text.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from models.text.answers import extract_answer
 from models.text.signs import plain_signs
 
 YES, NO = "yes", "no"
-"""Words of a verdict on whether something is so."""
+"""Verdicts of a yes-or-no question."""
 RIGHT, WRONG = ("right", "correct"), ("wrong", "incorrect")
-"""Last words of what is said of a step."""
+"""Last words of a judgement of a step."""
 ITEM = 500
-"""Most characters of an item of a list."""
+"""Maximum length of an item of a list, characters."""
 
 _NUMBER = re.compile(r"[-+]?[0-9]{1,9}(?:\.[0-9]{1,9})?")
 _SAID = re.compile(r"[;\n]")
@@ -31,7 +31,7 @@ _RANK = re.compile(r"\s*(?:>|,|\s)\s*")
 
 
 def verdict(answer: Answer) -> str | None:
-    """The verdict as it is written, or None where there is none."""
+    """Return the verdict as written, or None if there is none."""
     if not answer.finished:
         return None
     stated = extract_answer(answer.text)
@@ -39,7 +39,7 @@ def verdict(answer: Answer) -> str | None:
 
 
 def score(answer: Answer, lowest: float, highest: float) -> float | None:
-    """The score as a share of the range, in [0, 1]; None where there is none."""
+    """Return the score as a share of the range, in [0, 1]; None if there is none."""
     said = verdict(answer)
     if said is None or not _NUMBER.fullmatch(said):
         return None
@@ -48,16 +48,18 @@ def score(answer: Answer, lowest: float, highest: float) -> float | None:
 
 
 def choice(answer: Answer, words: Sequence[str]) -> int | None:
-    """Which of `words` is chosen, without regard to case; None where none is."""
+    """Return the index of the chosen one of `words`, ignoring case; None if none is chosen."""
     said = verdict(answer)
     plain = None if said is None else said.casefold()
     return next((place for place, word in enumerate(words) if word.casefold() == plain), None)
 
 
 def judged_steps(answer: Answer) -> list[bool]:
-    """Whether steps are right, as far as a critique says so, in their order, [judged]: between semicolons or line
-    breaks, whatever ends with one of the words for it. The steps behind these are not judged; an answer that was cut
-    judges none."""
+    """Return whether each judged step is right, in order, [judged].
+
+    A judgement is a part between semicolons or line breaks that ends with one of the words for it. Later steps are not
+    judged; an answer that was cut judges none.
+    """
     if not answer.finished:
         return []
     said = (part.split()[-1:] for part in _SAID.split(answer.text))
@@ -66,15 +68,15 @@ def judged_steps(answer: Answer) -> list[bool]:
 
 
 def holds(answers: Sequence[Answer]) -> float | None:
-    """Share of the answers that say yes, of those that say yes or no; None where none does."""
+    """Return the share of yes among the answers that are yes or no; None if none is."""
     chosen = [place for answer in answers if (place := choice(answer, (YES, NO))) is not None]
     return chosen.count(0) / len(chosen) if chosen else None
 
 
 def listed(answer: Answer, most: int) -> list[str] | None:
-    """The items of a list, distinct, at most `most`; None where it is none.
+    """Return the distinct items of a list, at most `most`; None if there are none, or if one is too long.
 
-    Written in a line with semicolons between: `#### it is polite ; it names a date`.
+    They are written on one line with semicolons between: `#### it is polite ; it names a date`.
     """
     said = verdict(answer)
     listed = list(dict.fromkeys(item for part in (said or "").split(";") if (item := part.strip())))
@@ -82,9 +84,10 @@ def listed(answer: Answer, most: int) -> list[str] | None:
 
 
 def ranking(answer: Answer, count: int) -> list[int] | None:
-    """Places of `count` completions from the best on, from 0; None where it is no ranking of them all.
+    """Return the indices of `count` completions from best to worst, from 0; None if the verdict does not rank all of
+    them.
 
-    Written as their numbers from 1, in order: `2 1 3`, `2 > 1 > 3` or `2, 1, 3`.
+    They are written as their numbers from 1, in order: `2 1 3`, `2 > 1 > 3` or `2, 1, 3`.
     """
     said = verdict(answer)
     if said is None or len(said) > 16 * count:

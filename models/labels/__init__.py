@@ -1,1 +1,1 @@
-"""Labels of the steps of solutions, from which a process reward model is fitted."""
+"""Labels of the steps of solutions, for fitting a process reward model."""

@@ -1,11 +1,12 @@
 """Monte-Carlo labels that a judge confirms: the others are left out (The Lessons of Developing PRMs, paper 279).
 
     kept where the first wrong step by hard Monte-Carlo labels is the first wrong step by the judge, or neither has one
-    y_k = 1 before that step, 0 at it, none behind it
+    y_k = 1 before that step, 0 at it, none after it
 
-Continuations may end right from a wrong step, by chance or by a second error, and wrong from a right one; a judge errs
-elsewhere. Where both name the same step, both errors would have had to coincide. The source's judge is a large language
-model; here it is the comparison with a right solution (labels reference), of which a share may be replaced by chance.
+Continuations of a wrong step may end right, by chance or by a second error, and those of a right step may end wrong; a
+judge errs elsewhere. If both name the same step wrongly, both errors must coincide. The source's judge is a large
+language model; here it is the comparison with a right solution (labels reference), of which a share may be replaced at
+random.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ class Consensus(Labels):
 
     needs_references = True
     continuations: Positive = 8
-    """Of each step, for the Monte-Carlo labels; one that ends right makes a step right."""
+    """Continuations per step, for the Monte-Carlo labels; a step is right if one of them ends right."""
     judge_noise: Share = 0.0
-    """Share of the solutions of which the judge names a step by chance, or none."""
+    """Share of the solutions for which the judge names a random step, or none."""
 
     def label(self, bench: Bench, solutions: Sequence[Solution]) -> list[Tensor]:
-        """One, zero or NaN for each step, [solutions] tensors of [steps]; NaN everywhere where the two do not agree."""
+        """Return one, zero or NaN for each step, [solutions] tensors of [steps]; all NaN if the two do not agree."""
         estimated = MonteCarlo(continuations=self.continuations, kind="hard").label(bench, solutions)
         chance = Random(seed_of(bench.seed, "judge"))
         rows = []
@@ -50,7 +51,7 @@ class Consensus(Labels):
 
 
 def first_wrong(labels: Tensor) -> int:
-    """Number of the first step that is labelled wrong, from 0; the number of steps where none is."""
+    """Return the number of the first step that is labelled wrong, from 0; the number of steps if none is."""
     wrong = (labels <= 0.5).nonzero().flatten()
     return int(wrong[0]) if len(wrong) else len(labels)
 

@@ -1,11 +1,11 @@
-"""Labels of steps by a judge that is asked in several ways, and checked by the right answer (AURORA, paper 343).
+"""Labels of steps by a judge that answers several wordings and is checked with the right answer (AURORA, paper 343).
 
-    forward    share of yes over all wordings and votes, which do not know the answer              right above one half
-    reverse    share of yes of a wording that knows the answer: does the step lead there?          right above one half
-    y_k        1 or 0 where the two say the same, up to the first 0; else nobody knows
+    forward    share of yes over all wordings and votes, without the answer                        right above one half
+    reverse    share of yes of a wording with the answer: does the step lead there?                right above one half
+    y_k        1 or 0 if the two agree, up to the first 0; else unknown
 
-Wordings err in different places, so that their majority errs less than each of them; who knows where a solution must
-end errs in other places still. Behind a wrong step nothing is labelled.
+Wordings err in different places, so the majority errs less than each of them. A judge that knows the right answer errs
+in other places again. No step after a wrong one is labelled.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ _LEAST: frozenset[str] = frozenset({"prompt", "step"})
 
 @part("judged")
 class Judged(Labels):
-    """What a judge says of each step in several wordings, where it says the same once it knows the answer."""
+    """A judge's verdict on each step in several wordings, if the judge agrees with it given the answer."""
 
     needs_judge = True
     templates: Annotated[tuple[str, ...], Field(min_length=1)] = (STEP, PLAIN)
-    """Wordings of the question, with the places {prompt}, {step} and, where wanted, {before}. The judge answers yes or
-    no."""
+    """Wordings of the question, with the placeholders {prompt}, {step} and, optionally, {before}. The judge answers yes
+    or no."""
     reverse: str = REVERSE
-    """The question that knows the right {answer}, with the same places; empty: nobody checks."""
+    """Question that contains the right {answer}, with the same placeholders; empty: not checked."""
     votes: Annotated[int, Field(ge=1, le=64)] = 1
-    """Answers to each question."""
+    """Answers per question."""
     unread: Share | None = None
-    """Label of a step about which no verdict can be read in any wording; null: none."""
+    """Label of a step without a readable verdict in any wording; null: none."""
 
     def __post_init__(self) -> None:
         where, optional = "reward_model.process.labels", frozenset({"before"})
@@ -53,7 +53,7 @@ class Judged(Labels):
             check_template(self.reverse, {*_LEAST, "answer"}, f"{where}.reverse", optional)
 
     def label(self, bench: Bench, solutions: Sequence[Solution]) -> list[Tensor]:
-        """One, zero or NaN for each step, [solutions] tensors of [steps]."""
+        """Return one, zero or NaN for each step, [solutions] tensors of [steps]."""
         said: list[Mapping[str, str]] = []
         for each in solutions:
             steps = said_of_steps(bench.codec, each.problem.prompt, each.completion, each.ends, bench.marks)
@@ -73,13 +73,13 @@ class Judged(Labels):
 
 
 def _majority(shares: Sequence[float | None]) -> float:
-    """One where the mean of the shares that are known is above one half, zero where it is below, else NaN."""
+    """Return one if the mean of the known shares is above one half, zero if it is below, else NaN."""
     known = [share for share in shares if share is not None]
     mean = sum(known) / len(known) if known else 0.5
     return math.nan if mean == 0.5 else float(mean > 0.5)
 
 
 def up_to_first_wrong(labels: Sequence[float]) -> list[float]:
-    """The labels up to the first zero, NaN behind it, [steps]."""
+    """Keep the labels up to the first zero; NaN after it, [steps]."""
     first = next((step for step, label in enumerate(labels) if label == 0.0), len(labels))
     return [label if step <= first else math.nan for step, label in enumerate(labels)]

@@ -1,15 +1,15 @@
 """Monte-Carlo labels of steps: a step is worth the share of continuations from it that end right.
 
 Sources: Math-Shepherd (arXiv 2312.08935), whose estimates are these; used by papers 86, 279 and 113. Relative progress
-is GenPRM's (paper 336): a step of a hard problem is right though few continuations are, where they are no fewer than
+is GenPRM's (paper 336): a step of a hard problem is right although few continuations are, if they are not fewer than
 before it.
 
     soft       y_k = (1/K) sum_j [continuation j of (prompt, steps 1 .. k) is right]
     hard       y_k = 1 where any of them is, else 0
-    progress   y_k = 1 where M_k / M_{k-1} >= least_progress, else 0    M_k is the share behind step k, M_0 the prompt's
+    progress   y_k = 1 where M_k / M_{k-1} >= least_progress, else 0    M_k is the share after step k, M_0 the prompt's
 
-The last step of a solution that ended is worth the verdict on the solution. Prefixes that several solutions of a prompt
-share are gone on from once.
+The last step of a finished solution is worth the verdict on the solution. Prefixes that several solutions of a prompt
+share are continued once.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ class MonteCarlo(Labels):
     """The share of continuations from a step that end right."""
 
     continuations: Positive = 8
-    """Of each step (K)."""
+    """Continuations per step (K)."""
     kind: Literal["soft", "hard", "progress"] = "soft"
-    """soft: the share; hard: 1 where any continuation is right; progress: 1 where the share is not much below that
-    before the step, 0 where there was none."""
+    """soft: the share; hard: 1 if any continuation is right; progress: 1 if the share is not much below that before the
+    step, 0 if that was zero."""
     least_progress: NonNegativeFloat = 0.8
-    """Least ratio of the shares behind and before a step that is right (progress)."""
+    """Least ratio of the shares after and before a right step (progress)."""
 
     def label(self, bench: Bench, solutions: Sequence[Solution]) -> list[Tensor]:
-        """Share of right continuations behind each step, or what the kind makes of it, [solutions] tensors of
-        [steps]."""
+        """Return the share of right continuations after each step, converted according to `kind`, [solutions] tensors
+        of [steps]."""
         first = -1 if self.kind == "progress" else 0
         wanted = [(solution, step) for solution in solutions for step in range(first, len(solution.ends))]
         worth = iter(success_rates(bench, wanted, self.continuations))
@@ -55,22 +55,22 @@ class MonteCarlo(Labels):
 
 
 def progress(worth: Tensor, least: float) -> Tensor:
-    """Which steps keep up the share of right continuations, [steps + 1] -> [steps], one or zero.
+    """Mark the steps that keep up the share of right continuations, [steps + 1] -> [steps], one or zero.
 
     Args:
-        worth: share behind the prompt and behind each step.
-        least: ratio of the shares behind and before a step that is right; behind none nothing is.
+        worth: share after the prompt and after each step.
+        least: ratio of the shares after and before a right step; a step after a share of zero is not right.
     """
     before, behind = worth[:-1], worth[1:]
     return ((before > 0) & (behind >= least * before)).float()
 
 
 def success_rates(bench: Bench, wanted: Sequence[tuple[Solution, int]], count: int) -> list[float]:
-    """Share of `count` continuations that end right, behind each step of a solution, [wanted].
+    """Estimate the share of `count` continuations that end right, after each step of a solution, [wanted].
 
     Args:
-        bench: goes on and decides.
-        wanted: solution and number of the step, from 0; -1: the whole solution anew.
+        bench: draws continuations and verifies them.
+        wanted: solution and number of the step, from 0; -1: the whole solution from its prompt.
         count: continuations of each.
     """
     known: dict[Prefix, float] = {}

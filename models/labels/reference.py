@@ -3,9 +3,9 @@
     y_k = 1 while every step so far reaches a result that the right solution reaches too, in its order; else 0
 
 The source has a language model align each step with one or more steps of the reference and explain the label. Here a
-step is what it states last, a number: it is aligned with the next step of the reference that states the same, or with
-the one that the step before it was aligned with. Steps of the reference may be passed over. A step without a number
-has no label, nor has any step of a problem for which the data hold no right solution.
+step is represented by the last number that it states. It is aligned with the next step of the reference that states the
+same number, or with the step that its predecessor was aligned with. Steps of the reference may be skipped. A step
+without a number has no label, nor has any step of a problem for which the data hold no right solution.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _NUMBER = re.compile(r"(?a:-?\d+(?:\.\d+)?)")
 
 @part("reference")
 class Reference(Labels):
-    """Whether a step agrees with a right solution of the data, and all before it did."""
+    """Agreement of a step, and of all before it, with a right solution of the data."""
 
     needs_references = True
 
     def label(self, bench: Bench, solutions: Sequence[Solution]) -> list[Tensor]:
-        """One, zero or NaN for each step, [solutions] tensors of [steps]."""
+        """Return one, zero or NaN for each step, [solutions] tensors of [steps]."""
         steps = [(each.problem.prompt, each.completion, each.ends) for each in solutions]
         return [torch.tensor(row) for row in held_against(bench.codec, bench.marks, steps, bench.references)]
 
@@ -43,12 +43,12 @@ def held_against(
     solutions: Sequence[tuple[str, Sequence[int], Sequence[int]]],
     references: Mapping[str, str],
 ) -> list[list[float]]:
-    """Labels of the steps of solutions, [solutions] of [steps]: one, zero, or NaN where nobody knows.
+    """Label the steps of solutions, [solutions] of [steps]: one, zero, or NaN if unknown.
 
     Args:
         codec: of the tokens.
-        marks: what ends a step.
-        solutions: prompt, token ids, and place of the last token of each step.
+        marks: texts that end a step.
+        solutions: prompt, token ids, and index of the last token of each step.
         references: a right solution by its prompt.
     """
     known: dict[str, list[str]] = {}
@@ -64,13 +64,13 @@ def held_against(
 
 
 def results(codec: Codec, ids: Sequence[int], ends: Sequence[int]) -> list[str]:
-    """The number that each step states last, empty where it states none, [steps]."""
+    """Return the last number that each step states, empty if it states none, [steps]."""
     return [numbers[-1] if (numbers := _NUMBER.findall(text)) else "" for text in step_texts(codec, ids, ends)]
 
 
 def aligned(said: Sequence[str], reference: Sequence[str]) -> list[float]:
-    """One while the results keep to those of the reference in their order, zero from the first that does not, NaN where
-    a step states none, [steps]."""
+    """Return one while the results follow those of the reference in their order, zero from the first that does not, NaN
+    if a step states none, [steps]."""
     labels, place, right = [], 0, True
     for result in said:
         if not result:

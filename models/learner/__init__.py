@@ -1,1 +1,1 @@
-"""How a model learns from batches: batching, log-probs, reduction, optimisers, supervised fitting."""
+"""Training of a model on batches: batching, log-probs, reduction, optimisers, supervised fitting."""

@@ -1,4 +1,4 @@
-"""What a model says of many completions: read in packed rows, without gradient and dropout."""
+"""A model's values for many completions: read in packed rows, without gradient and dropout."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ def read_each(
     token_budget: int = 16384,
     setting: str = "token_budget",
 ) -> list[Tensor]:
-    """What `read` says of every completion's tokens, row by packed row, [completions] tensors of [tokens of it, ...].
+    """Compute `read` for every completion's tokens, row by packed row, [completions] tensors of [tokens of it, ...].
 
     No gradient, no dropout.
 
     Args:
-        model: what is read.
+        model: the model to read.
         sequences: [completions].
         read: sequences of a row and their indices -> a value for each completion token, completion after completion.
         token_budget: tokens of one packed row; memory only.
-        setting: what the recipe calls it.
+        setting: its key in the recipe.
 
     Raises:
         UserError: the budget is smaller than a row.
@@ -61,13 +61,13 @@ def all_log_probs(
     masked: Callable[[Sequence[int]], Mask | None] = lambda cut: None,
     kept: Callable[[Sequence[int]], Tensor | None] = lambda cut: None,
 ) -> list[Tensor]:
-    """Log-probs of every completion, [completions] tensors of [tokens of it], nats; no gradient, no dropout.
+    """Compute log-probs of every completion, [completions] tensors of [tokens of it], nats; no gradient, no dropout.
 
     Args:
         token_budget: tokens of one packed row; memory only.
-        setting: what the recipe calls it.
-        masked: the mask of the completions at some indices; None where there is none.
-        kept: of the completions at some indices the places of the tokens that are wanted (`completion_log_probs`); the
+        setting: its key in the recipe.
+        masked: the mask of the completions at some indices; None if there is none.
+        kept: of the completions at some indices the places of the requested tokens (`completion_log_probs`); the
             others are zero.
 
     Raises:
@@ -91,14 +91,14 @@ def all_log_probs(
 def all_states(
     model: nn.Module, sequences: Sequences, *, autocast: torch.dtype | None, token_budget: int, setting: str
 ) -> list[Tensor]:
-    """Hidden states that predict every completion's tokens, [completions] tensors of [tokens of it, hidden]; no
+    """Compute hidden states that predict every completion's tokens, [completions] tensors of [tokens of it, hidden]; no
     gradient, no dropout.
 
     Args:
-        model: what is read.
+        model: the model to read.
         autocast: dtype of the matrix products, None for that of the weights.
         token_budget: tokens of one packed row; memory only.
-        setting: what the recipe calls it.
+        setting: its key in the recipe.
 
     Raises:
         UserError: the budget is smaller than a row, or the model cannot read packed rows.

@@ -1,13 +1,13 @@
-"""Softmax attention of rectangles, forward and backward, as matrix products in blocks that stay in a processor's cache.
+"""Softmax attention of rectangles, forward and backward, as matrix products in blocks that stay in a CPU's cache.
 
-The kernel behind `models.learner.two_part_attention`. On a CPU it beats the fused kernel of torch (bf16, 384 tokens,
-causal: forward and backward 1.4 times as fast). It returns the log-sum-exp of every query's scores, so that two of them
-can be merged, and takes the merged one back.
+The kernel of `models.learner.two_part_attention`. On a CPU it is faster than the fused kernel of torch (bf16, 384
+tokens, causal: forward and backward 1.4 times as fast). It returns the log-sum-exp of every query's scores, so that two
+of them can be merged, and takes the merged one back.
 
-Three things make the speed. Exponentials and logarithms are to the base 2, the change of base is part of the scores'
-scale: torch's exp2 is vectorised everywhere, its exp costs three times as much on some processors. A half-precision
-product is made float32 before anything else meets it: torch's mixed arithmetic costs ten times a cast. And causal
-queries are taken in stretches short enough that little is computed ahead of them.
+It is fast for three reasons. Exponentials and logarithms are to the base 2, and the change of base is part of the
+scores' scale: torch's exp2 is vectorised everywhere, its exp costs three times as much on some CPUs. A half-precision
+product is converted to float32 before any other operation: torch's mixed arithmetic costs ten times a cast. And causal
+queries are taken in blocks short enough that little is computed ahead of them.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ import torch
 from torch import Tensor
 
 BLOCK_ELEMENTS = 2**20
-"""Scores of one block: 4 MiB in float32; smaller ones cost more calls than the cache gives back."""
+"""Scores of one block: 4 MiB in float32; smaller blocks cost more in calls than the cache saves."""
 CAUSAL_ROWS = 128
-"""Queries of a causal block, whose keys end with its last query: half a square of this side is computed for nothing."""
+"""Queries of a causal block, whose keys end with its last query: half a square of this side is computed in vain."""
 LOG2_E = math.log2(math.e)
 
 
 def attend(query: Tensor, key: Tensor, value: Tensor, scale: float, *, causal: bool) -> tuple[Tensor, Tensor]:
-    """Attention outputs, [batch, queries, size], and log2-sum-exps of the scores, [batch, queries], at least float32.
+    """Compute outputs, [batch, queries, size], and log2-sum-exps of the scores, [batch, queries], at least float32.
 
     Args:
         query: [batch, queries, size].
-        key, value: [batch, keys, size]; at least as many keys as queries where `causal`.
+        key, value: [batch, keys, size]; at least as many keys as queries if `causal`.
         scale: of the scores before the softmax.
         causal: whether the last query sees all keys, and every query before it one less.
     """
@@ -54,7 +54,7 @@ def attend(query: Tensor, key: Tensor, value: Tensor, scale: float, *, causal: b
 def attend_backward(
     grad: Tensor, query: Tensor, key: Tensor, value: Tensor, delta: Tensor, lse: Tensor, scale: float, *, causal: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients of query, key and value, shaped as they are.
+    """Compute gradients of query, key and value, with their shapes.
 
     Args:
         grad: of the outputs, [batch, queries, size].
@@ -75,7 +75,7 @@ def attend_backward(
         d_scores = d_scores.sub_(delta[batch, rows, None]).mul_(weights).to(query.dtype)
         of_value = torch.bmm(weights.to(query.dtype).transpose(1, 2), grads).to(lse.dtype)
         of_key = torch.bmm(d_scores.transpose(1, 2), queries).to(lse.dtype).mul_(scale)
-        if rows.stop == query.shape[1]:  # the first of a stretch of the batch, which sees every key
+        if rows.stop == query.shape[1]:  # the first block of its part of the batch, which sees every key
             d_value[batch], d_key[batch] = of_value, of_key
         else:
             d_value[batch, keys] += of_value
@@ -85,8 +85,8 @@ def attend_backward(
 
 
 def _scores(query: Tensor, key: Tensor, scale: float, first: int | None) -> Tensor:
-    """Scaled scores of a block to the base 2, at least float32; with `first`, the key at its first query's place, what
-    lies ahead of a query is -inf."""
+    """Compute scaled scores of a block to the base 2, at least float32; with `first`, the place of its first query
+    among the keys, scores of keys ahead of a query are -inf."""
     nothing = query.new_empty(1, 1, 1)
     scores = torch.baddbmm(nothing, query, key.transpose(1, 2), beta=0, alpha=scale * LOG2_E)
     scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
@@ -97,12 +97,12 @@ def _scores(query: Tensor, key: Tensor, scale: float, first: int | None) -> Tens
 
 @lru_cache(maxsize=64)
 def _ahead(rows: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """-inf where a key lies ahead of a query, 0 elsewhere, [rows, rows]."""
+    """Build a mask with -inf for each key ahead of a query, 0 elsewhere, [rows, rows]."""
     return torch.full((rows, rows), float("-inf"), dtype=dtype, device=device).triu_(1)
 
 
 def _blocks(query: Tensor, key: Tensor, causal: bool) -> Iterator[tuple[slice, slice]]:
-    """Stretches of the batch and of the queries whose scores make up one block; of the queries the last come first."""
+    """Iterate over slices of the batch and the queries whose scores make up one block; the last queries come first."""
     batch, queries, keys = query.shape[0], query.shape[1], key.shape[1]
     least = min(batch, torch.get_num_threads())  # the matrix products are shared out by the batch
     most = min(queries, CAUSAL_ROWS) if causal else queries

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 MODELS: WeakSet[nn.Module] = WeakSet()
-"""Models whose layers are compiled, and with them the blocks of their output projection."""
+"""Models whose layers and blocks of the output projection are compiled."""
 
 
 def block_sums(
@@ -26,13 +26,13 @@ def block_sums(
 
     Args:
         product: states times projection, [tokens, columns].
-        place: column of each token's target, [tokens]; outside of the block where the target is in another one.
-        softcap: logits are bent to c * tanh(logit / c); None: they are not.
+        place: column of each token's target, [tokens]; outside of the block if the target is in another one.
+        softcap: logits are capped to c * tanh(logit / c); None: they are not.
         temperature: divides the logits.
         wide: dtype of the sums.
 
     Returns:
-        z of the target (zero where the block does not hold it), the largest z, the sum of exp(z - largest), and the
+        z of the target (zero if it is not in the block), the largest z, the sum of exp(z - largest), and the
         sum of exp(z - largest) * (z - largest).
     """
     z = _logits(product, softcap, temperature, wide)
@@ -87,5 +87,5 @@ def _logits(product: Tensor, softcap: float | None, temperature: float, wide: to
 
 
 def _is_target(product: Tensor, place: Tensor) -> Tensor:
-    """Where the block holds a token's target, [tokens, columns]."""
+    """Return whether each column is a token's target, [tokens, columns], bool."""
     return torch.arange(product.shape[1], device=product.device) == place[:, None]

@@ -25,7 +25,7 @@ LEAST_PARAMETERS = 300_000_000
 
 LEAST_ROW = 16384
 """Tokens of a row below which `auto` leaves layers eager: the host's work for a compiled row is the same for any length
-(Qwen3-0.6B on an H200: about 150 ms), and the device waits for it where rows are short."""
+(Qwen3-0.6B on an H200: about 150 ms), and the device waits for it if rows are short."""
 
 
 def should_compile(setting: bool | Literal["auto"], model: nn.Module, row_tokens: int) -> bool:
@@ -55,7 +55,7 @@ def compile_layers(model: nn.Module, backend: str = "inductor") -> None:
         backend: of torch.compile; `aot_eager` traces and differentiates without making kernels.
 
     Raises:
-        UserError: the model is cut over several learners, transformers does not name its layers, or it cannot read
+        UserError: the model is sharded over several learners, transformers does not name its layers, or it cannot read
             packed rows.
     """
     if ranks_of(model).count > 1:
@@ -72,5 +72,5 @@ def compile_layers(model: nn.Module, backend: str = "inductor") -> None:
 
 
 def are_compiled(model: nn.Module) -> bool:
-    """Whether `compile_layers` was called on the model."""
+    """Return whether `compile_layers` was called on the model."""
     return plain_inner(model) in MODELS

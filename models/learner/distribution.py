@@ -1,4 +1,4 @@
-"""Which distribution over the next token is meant: the model's own, or one that is cut as the engine cuts it."""
+"""The distribution over the next token: the model's own, or one that is cut as the engine cuts it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 @dataclass(frozen=True, kw_only=True)
 class Distribution:
-    """Which distribution over the next token is meant: the one that the engine draws from."""
+    """The distribution over the next token, which the engine draws from."""
 
     temperature: float = 1.0
     """Divides the logits."""
@@ -31,18 +31,18 @@ AS_IT_IS = Distribution()
 
 
 class Mask(Protocol):
-    """What another model leaves of the vocabulary after each of the hidden states that are read."""
+    """The mask of the vocabulary by another model after each of the hidden states that are read."""
 
     def outside(self, rows: slice) -> Tensor:
-        """Tokens that cannot be drawn after the states of `rows`, [rows, vocabulary], bool."""
+        """Return whether each token cannot be drawn after the states of `rows`, [rows, vocabulary], bool."""
         ...
 
 
 def least_kept(z: Tensor, distribution: Distribution) -> Tensor:
-    """The smallest logit that top-k and then top-p leave, [tokens, vocabulary] -> [tokens].
+    """Return the smallest logit that top-k and then top-p leave, [tokens, vocabulary] -> [tokens].
 
-    Top-k keeps every logit as large as the k-th. Top-p, on what is left, drops the unlikeliest tokens as long as
-    their probabilities together stay within 1 - top_p, and keeps the likeliest always: the rule of vLLM's sampler.
+    Top-k keeps every logit as large as the k-th. Top-p, on the rest, drops the unlikeliest tokens as long as their
+    probabilities together stay within 1 - top_p, and always keeps the likeliest: the rule of vLLM's sampler.
     """
     rising = z.sort(dim=1).values
     least = rising[:, 0]

@@ -1,7 +1,7 @@
 """AdamW with its two running means in 8 bits: a quarter of their memory (Dettmers et al. 2021, arXiv 2110.02861).
 
-By torchao: every 256 numbers share a scale, and a number is one of 256 levels that lie closer the smaller they are.
-What is small (below 4,096 numbers, or no multiple of 256) stays float32, as in bitsandbytes.
+It uses torchao: every 256 numbers share a scale, and a number is one of 256 levels that are closer together the smaller
+they are. Small tensors (below 4,096 numbers, or not a multiple of 256) stay float32, as in bitsandbytes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LEAST = 4096
 
 
 def eight_bit_adamw(groups: list[dict[str, Any]], rate: float, betas: tuple[float, float]) -> torch.optim.Optimizer:
-    """The optimiser over `groups` of parameters.
+    """Build the optimiser over `groups` of parameters.
 
     Its step is compiled on a GPU; on a CPU, where a compiler may be missing and takes minutes, it is not.
 
@@ -46,12 +46,12 @@ def eight_bit_adamw(groups: list[dict[str, Any]], rate: float, betas: tuple[floa
 
 
 def in_float(optimiser: torch.optim.Optimizer) -> bool:
-    """Whether all its running means are float32."""
+    """Return whether all its running means are float32."""
     return isinstance(optimiser, torch.optim.AdamW)
 
 
 def moment_bytes(weights: Iterable[Tensor]) -> int:
-    """What both running means of `weights` take, with their scales and tables of levels."""
+    """Return the bytes of both running means of `weights`, with their scales and tables of levels."""
     total = 0
     for weight in weights:
         count = weight.numel()
@@ -61,7 +61,7 @@ def moment_bytes(weights: Iterable[Tensor]) -> int:
 
 
 def plain_parts(name: str, moment: Any) -> Iterator[tuple[str, Tensor]]:
-    """A moment as plain tensors that can be written: as it is, or what an 8-bit one is made of."""
+    """Yield a moment as plain tensors that can be written: itself, or the parts of an 8-bit one."""
     if hasattr(moment, "codes"):
         yield f"{name}.codes", moment.codes
         yield f"{name}.scale", moment.scale
@@ -70,7 +70,7 @@ def plain_parts(name: str, moment: Any) -> Iterator[tuple[str, Tensor]]:
 
 
 def put_together(parts: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The moments of one weight by name, from their `plain_parts`."""
+    """Build the moments of one weight by name, from their `plain_parts`."""
     moments = {name: part for name, part in parts.items() if not name.endswith((".codes", ".scale"))}
     for name in [name.removesuffix(".codes") for name in parts if name.endswith(".codes")]:
         from torchao.optim.subclass_8bit import OptimState8bit

@@ -1,4 +1,4 @@
-"""A model is read without dropout: inside it is in eval mode, afterwards as it was."""
+"""A context in which models are in eval mode, without dropout; afterwards they are in their former mode."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from torch import nn
 
 @contextmanager
 def in_eval_mode(*models: nn.Module) -> Iterator[None]:
-    """Inside, `models` are in eval mode; afterwards every module of theirs is in its own mode again, after an
-    exception too.
+    """Put `models` in eval mode inside the context; afterwards every module of theirs is in its own mode again, after
+    an exception too.
 
-    Each module is restored by itself: a model may hold parts that stay in eval mode while the rest trains, which
-    `model.train(True)` would wake.
+    Each module is restored by itself: a model may have parts that stay in eval mode while the rest trains, which
+    `model.train(True)` would change.
     """
     before = [(module, module.training) for model in models for module in model.modules()]
     for model in models:

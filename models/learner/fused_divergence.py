@@ -26,20 +26,20 @@ from models.learner.fused_log_probs import Head
 from models.learner.logit_blocks import BLOCK_ELEMENTS, GPU_BLOCK_ELEMENTS, Blocks
 
 BUFFERS = 4
-"""Blocks of one size that stand beside one another: both distributions, their mixture and the slope."""
+"""Number of blocks of one size in memory at the same time: both distributions, their mixture and the slope."""
 
 
 class Target(Protocol):
-    """Whose distribution the policy's is held against."""
+    """The distribution that the policy's is compared with."""
 
     @property
     def vocabulary(self) -> int:
-        """Rows of its output projection."""
+        """Number of rows of its output projection."""
         ...
 
     def log_probs(self, rows: slice, width: int) -> Tensor:
-        """Its distribution over the first `width` tokens of the vocabulary after the states of `rows`, [rows, width],
-        nats."""
+        """Return its distribution over the first `width` tokens of the vocabulary after the states of `rows`, [rows,
+        width], nats."""
         ...
 
 
@@ -54,7 +54,7 @@ class Logits:
 
     @property
     def vocabulary(self) -> int:
-        """Rows that all of the projections have."""
+        """Smallest number of rows of the projections."""
         return min(head.weight.shape[0] for _, head, _ in self.terms)
 
     def log_probs(self, rows: slice, width: int) -> Tensor:
@@ -69,7 +69,7 @@ class Logits:
 
 
 def logits_of(states: Tensor, head: Head, width: int, temperature: float = 1.0) -> Tensor:
-    """Logits / temperature of the first `width` tokens, [rows, hidden] -> [rows, width], float32 or wider."""
+    """Compute logits / temperature of the first `width` tokens, [rows, hidden] -> [rows, width], float32 or wider."""
     wide = torch.promote_types(states.dtype, torch.float32)
     scaled = states if head.scale == 1.0 else states * head.scale
     matrix = head.weight.to(states.dtype)
@@ -79,7 +79,7 @@ def logits_of(states: Tensor, head: Head, width: int, temperature: float = 1.0) 
 
 
 def token_blocks(tokens: int, width: int, device: torch.device, block_elements: int | None = None) -> list[slice]:
-    """Blocks of tokens such that `BUFFERS` of them with whole rows of the vocabulary have the usual size."""
+    """Cut the tokens into blocks such that `BUFFERS` of them with whole rows of the vocabulary have the usual size."""
     size = block_elements or (BLOCK_ELEMENTS if device.type == "cpu" else GPU_BLOCK_ELEMENTS)
     step = max(1, size // (BUFFERS * width))
     return [slice(start, min(tokens, start + step)) for start in range(0, tokens, step)]
@@ -87,7 +87,7 @@ def token_blocks(tokens: int, width: int, device: torch.device, block_elements: 
 
 @torch.no_grad()
 def absolute_gap(first: Target, other: Target, tokens: int, device: torch.device) -> Tensor:
-    """Sum over the vocabulary of |first - other| at each token, twice the total variation distance, [tokens]."""
+    """Sum |first - other| over the vocabulary at each token, twice the total variation distance, [tokens]."""
     width = min(first.vocabulary, other.vocabulary)
     gaps = [
         (first.log_probs(rows, width).exp() - other.log_probs(rows, width).exp()).abs().sum(-1)
@@ -106,19 +106,19 @@ def fused_divergence(
     compute: torch.dtype | None = None,
     block_elements: int | None = None,
 ) -> Tensor:
-    """Divergence of the distribution after each state from the target's, [tokens], nats; gradient flows.
+    """Compute the divergence of the distribution after each state from the target's, [tokens], nats; gradient flows.
 
     Both are distributions over the tokens that both projections have rows for: models of one tokenizer differ in how
-    many rows they keep for tokens that there are none of.
+    many rows they have for tokens that do not exist.
 
     Args:
         hidden: the policy's states, [tokens, hidden].
         head: its output projection.
-        target: whose distribution is approached; frozen.
+        target: the target distribution; frozen.
         beta: in [0, 1]; 0 is forward KL, 1 reverse KL, between them the generalised Jensen-Shannon divergence.
-        temperature: divides the policy's logits; the target brings its own.
+        temperature: divides the policy's logits; the target has its own.
         compute: dtype of the matrix products, None for that of `hidden`; all sums are at least float32.
-        block_elements: largest tokens x vocabulary of all buffers of a block; None for what suits the device.
+        block_elements: largest tokens x vocabulary of all buffers of a block; None: chosen for the device.
     """
     width = min(head.weight.shape[0], target.vocabulary)
     values: Tensor = _Fused.apply(  # type: ignore[no-untyped-call]
@@ -135,7 +135,8 @@ def fused_divergence(
 
 
 def divergence_at(log_p: Tensor, log_q: Tensor, beta: float) -> tuple[Tensor, Tensor]:
-    """Divergence of p from q and its slope at p's logits, [rows, vocabulary] each -> [rows] and [rows, vocabulary]."""
+    """Compute the divergence of p from q and its slope at p's logits, [rows, vocabulary] each -> [rows] and [rows,
+    vocabulary]."""
     p = log_p.exp()
     if beta == 0.0:
         q = log_q.exp()
@@ -181,7 +182,7 @@ class _Fused(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        """Gradients of hidden, weight and bias, each block made again."""
+        """Compute gradients of hidden, weight and bias; each block is computed again."""
         (outer,) = gradients
         states, weight, bias = ctx.saved_tensors
         beta, temperature, width = ctx.formula

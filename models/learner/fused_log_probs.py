@@ -28,7 +28,7 @@ from models.learner.distribution import AS_IT_IS, Distribution, Mask, least_kept
 from models.learner.logit_blocks import BLOCK_ELEMENTS, GPU_BLOCK_ELEMENTS, Blocks
 
 KEPT_BYTES = 2**26
-"""Most that all products of a batch may take on a CPU to be kept for the backward pass: 64 MiB. On a GPU none are."""
+"""Largest size of all products of a batch that a CPU keeps for the backward pass: 64 MiB. A GPU keeps none."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Head:
     bias: Tensor | None = None
     """[vocabulary]."""
     softcap: float | None = None
-    """Logits are bent to c * tanh(logit / c) (Gemma)."""
+    """Logits are capped to c * tanh(logit / c) (Gemma)."""
     scale: float = 1.0
     """Multiplies the hidden states (Cohere, Granite)."""
     compiled: bool = False
@@ -57,7 +57,7 @@ def fused_log_probs(
     block_elements: int | None = None,
     mask: Mask | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Log-prob of `targets` and entropy of each distribution; gradient flows through both.
+    """Compute the log-prob of `targets` and the entropy of each distribution; gradient flows through both.
 
     Args:
         hidden: states that predict the targets, [tokens, hidden].
@@ -65,8 +65,8 @@ def fused_log_probs(
         targets: token ids, [tokens].
         distribution: temperature and cut.
         compute: dtype of the matrix products, None for that of `hidden`; all sums are at least float32.
-        block_elements: largest tokens x vocabulary of a block; None for what suits the device.
-        mask: what else is left out before the distribution is normalised; None: nothing.
+        block_elements: largest tokens x vocabulary of a block; None: chosen for the device.
+        mask: further tokens that are left out before the distribution is normalised; None: none.
 
     Returns:
         Log-probs and entropies in nats, [tokens] each, float32 or the dtype of `hidden` if wider.
@@ -116,12 +116,12 @@ class _Fused(torch.autograd.Function):
         ctx.save_for_backward(states, weight, bias, targets, lse, entropy, least, *(kept or ()))
         ctx.softcap, ctx.distribution, ctx.compute, ctx.size = softcap, distribution, compute, size
         ctx.dtype, ctx.mask, ctx.compile_blocks = hidden.dtype, mask, compile_blocks
-        ctx.set_materialize_grads(False)  # an entropy that nobody uses has no gradient; zeros would have to be read
+        ctx.set_materialize_grads(False)  # an unused entropy has no gradient; zeros would have to be read
         return chosen - lse, entropy
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
-        """Gradients of hidden, weight and bias, each block's products made again where they were not kept."""
+        """Compute gradients of hidden, weight and bias; a block's products are computed again if they were not kept."""
         of_log_prob, of_entropy = gradients
         states, weight, bias, targets, lse, entropy, least, *kept = ctx.saved_tensors
         products = iter(kept)
@@ -168,7 +168,7 @@ class _Fused(torch.autograd.Function):
 
 
 def kept_bytes(tokens: int, vocabulary: int, compute: torch.dtype, device: str) -> int:
-    """Bytes of the products that are kept for the backward pass; zero where they are too many.
+    """Return the bytes of the products that are kept for the backward pass; zero if they are too many.
 
     Args:
         tokens: whose log-probs are read together.
@@ -181,7 +181,7 @@ def kept_bytes(tokens: int, vocabulary: int, compute: torch.dtype, device: str) 
 
 
 def next_token_log_probs(hidden: Tensor, head: Head, distribution: Distribution) -> Tensor:
-    """The whole distribution after each state, [rows, hidden] -> [rows, vocabulary], nats, float32 or wider.
+    """Compute the whole distribution after each state, [rows, hidden] -> [rows, vocabulary], nats, float32 or wider.
 
     For drawing the next token of a few rows; `fused_log_probs` gives the same numbers for the tokens that were drawn.
     """

@@ -1,12 +1,11 @@
-"""Sequences that share their histories, at any depth: branches of an episode, turns that are each a sample of its own.
+"""Sequences that share their histories, at any depth: branches of an episode, or turns that are each a separate sample.
 
     prompt - turn 1 - heard - turn 2 a          every token of the trie once, in depth-first order
                             \\ turn 2 b - ...
 
-A causal model's state at a token hangs on what stands before it and on nothing else, so a history that several
-sequences begin with is read once, whether it is prompt to all of them, or was written in one and is read in another.
-Which tokens may see which is the layout's: a node of the trie is a span, and one that parts is a prefix of all that
-comes after it.
+A causal model's state at a token depends only on the tokens before it. So a history that several sequences begin with
+is read once, whether it is the prompt of all of them, or was written in one and is read in another. The layout defines
+which tokens may see which: a node of the trie is a span, and a node that branches is a prefix of all nodes after it.
 """
 
 from __future__ import annotations
@@ -22,9 +21,10 @@ Whole = tuple[int, ...]
 
 
 def families(prompts: Sequence[Sequence[int]]) -> list[list[int]]:
-    """Indices of the prompts that begin with the same one of them, families by their first prompt, [families][members].
+    """Return indices of prompts that begin with the same prompt, families by their first prompt, [families][members].
 
-    Prompts that only begin alike, as all of a data set may, are none: they would make one tree of everything.
+    Prompts that only share a beginning, as all of a data set may, are not a family: they would make one tree of
+    everything.
     """
     ordered = sorted(range(len(prompts)), key=lambda index: (tuple(prompts[index]), index))
     made: list[list[int]] = []
@@ -39,7 +39,7 @@ def families(prompts: Sequence[Sequence[int]]) -> list[list[int]]:
 
 
 def joined(groups: Sequence[Sequence[int]], together: Sequence[Hashable]) -> list[list[int]]:
-    """Groups of indices that hold the same label as one group, [groups][members], in the order of `groups`.
+    """Join groups of indices with a common label into one group, [groups][members], in the order of `groups`.
 
     Args:
         groups: disjoint.
@@ -56,7 +56,7 @@ def joined(groups: Sequence[Sequence[int]], together: Sequence[Hashable]) -> lis
 
 
 def laid_tokens(prompts: Sequence[Sequence[int]], wholes: Sequence[Whole]) -> int:
-    """Tokens of the tries of sequences, one for each of their families."""
+    """Count the tokens of the tries of sequences, one for each of their families."""
     return sum(unique_tokens([wholes[index] for index in members]) for members in families(prompts))
 
 
@@ -70,14 +70,14 @@ class Trie:
     prefixes: list[Prefix] = field(default_factory=list)
 
     def lay(self, wholes: Sequence[Whole]) -> list[list[int]]:
-        """Lay out sequences that begin alike. Returns the place of each of their tokens, [sequences] lists of [tokens
-        of it]."""
+        """Lay out sequences that share a beginning. Returns the place of each of their tokens, [sequences] lists of
+        [tokens of it]."""
         places: list[list[int]] = [[] for _ in wholes]
         self._node(wholes, list(range(len(wholes))), 0, places)
         return places
 
     def _node(self, wholes: Sequence[Whole], members: list[int], depth: int, places: list[list[int]]) -> None:
-        """The node that begins behind `depth` tokens, which `members` share, and all that comes after it."""
+        """Lay out the node that begins after `depth` tokens, which `members` share, and all nodes after it."""
         start, end, going = len(self.ids), depth, members
         while True:
             going = [member for member in going if len(wholes[member]) > end]
@@ -103,17 +103,17 @@ class Trie:
 
 
 def unique_tokens(wholes: Sequence[Whole]) -> int:
-    """Tokens of the trie of sequences."""
+    """Count the tokens of the trie of sequences."""
     return sum(len(whole) - shared for whole, shared in _sorted(wholes))
 
 
 def attended_pairs(wholes: Sequence[Whole]) -> int:
-    """Pairs of tokens of the trie that attend to one another."""
+    """Count the pairs of tokens of the trie that attend to one another."""
     return sum(len(whole) * (len(whole) + 1) // 2 - shared * (shared + 1) // 2 for whole, shared in _sorted(wholes))
 
 
 def _sorted(wholes: Sequence[Whole]) -> list[tuple[Whole, int]]:
-    """Sequences in alphabetic order, each with how many tokens it shares with those before it: with the last one."""
+    """Sort sequences by their tokens, each with the number of tokens that it shares with the one before it."""
     ordered = sorted(wholes)
     return [(whole, _shared(before, whole)) for before, whole in pairwise(chain([()], ordered))]
 
@@ -126,14 +126,14 @@ def _shared(first: Whole, other: Whole) -> int:
 def cut_family(
     prompts: Sequence[Sequence[int]], wholes: Sequence[Whole], units: Sequence[Sequence[int]], budget: int
 ) -> list[list[int]]:
-    """The members of units that are never parted, cut into tries of at most `budget` tokens, [tries][members].
+    """Cut the members of units into tries of at most `budget` tokens without splitting a unit, [tries][members].
 
     Neighbours of the trie stay together: units follow one another depth first, and a trie is filled before the next
     begins with the path to where the last one ended.
 
     Args:
         prompts: of each sequence.
-        wholes: sequences of the family, or of families that a unit holds together.
+        wholes: sequences of the family, or of families that a unit joins.
         units: indices of those that stay together; no unit alone is larger than the budget.
         budget: most tokens of a trie.
     """

@@ -1,10 +1,10 @@
-"""Which token of a packed row may look at which: causal spans, and prompts that several spans continue.
+"""The layout of a packed row, which defines what each token may attend to: causal spans, and shared prompts.
 
 prompt | completion 1 | completion 2 | another sequence
 span 0   span 1         span 2         span 3             each causal in itself
 prefix: the tokens of span 1 and 2 also see all of span 0
 
-A span that continues a prompt may be one itself, to spans behind it: prefixes stand within one another.
+A span that continues a prompt may itself be the prompt of later spans: prefixes are then nested.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ class Span:
 
 @dataclass(frozen=True)
 class Prefix:
-    """A prompt that stands once, and the stretch of the row whose tokens all continue it, some by another prefix."""
+    """A prompt that occurs once, and the part of the row whose tokens all continue it, some through another prefix."""
 
     start: int
     end: int
     first: int
-    """Where the completions begin."""
+    """Start of the completions."""
     stop: int
-    """Where they end."""
+    """End of the completions, exclusive."""
 
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """The layout of one packed row; told apart by identity, so that what is derived from it can be kept with it."""
+    """The layout of one packed row; compared by identity, so that derived values can be cached with it."""
 
     spans: tuple[Span, ...]
     prefixes: tuple[Prefix, ...]
@@ -48,7 +48,7 @@ class Layout:
 
     @classmethod
     def of_sequences(cls, lengths: Sequence[int]) -> Layout:
-        """Sequences one after another, which share nothing. `lengths`: tokens of each, [sequences]."""
+        """Build the layout of sequences in a row, which share nothing. `lengths`: tokens of each, [sequences]."""
         ends = list(accumulate(lengths))
         return cls(tuple(Span(end - length, length) for end, length in zip(ends, lengths, strict=True)), (), ends[-1])
 
@@ -64,18 +64,18 @@ class Layout:
 
     @property
     def before(self) -> list[int]:
-        """Tokens of what each span continues, [spans]."""
+        """Number of tokens that each span continues, [spans]."""
         return [sum(prefix.end - prefix.start for prefix in path) for path in self.paths]
 
     @cached_property
     def paths(self) -> list[list[Prefix]]:
-        """The prefixes that each span continues, one behind the other, [spans] lists; none for a span on its own."""
+        """The prefixes that each span continues, one after the other, [spans] lists; none for a span on its own."""
         return [[p for p in self.prefixes if p.first <= span.start < p.stop] for span in self.spans]
 
 
 @lru_cache(maxsize=2)  # with and without the window of the layers that have one
 def allowed(layout: Layout, device: torch.device, window: int | None) -> Tensor:
-    """Whether token i may look at token j, [tokens, tokens], bool: the layout written out.
+    """Return whether token i may attend to token j, [tokens, tokens], bool: the layout as a mask.
 
     Args:
         window: a token sees this many tokens at most, itself included; None for all before it.

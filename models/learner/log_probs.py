@@ -1,8 +1,8 @@
-"""Log-probabilities of completion tokens: packed rows, shared prompts and the fused projection put together.
+"""Log-probabilities of completion tokens, from packed rows, shared prompts and the fused projection.
 
-The backbone reads one packed row; only the hidden states that predict completion tokens go through the output
-projection, block by block. `use_packed_attention` makes a model ready for it and proves, on a few tokens, that its
-packed log-probs are those of its own plain forward pass.
+The backbone reads one packed row; only the hidden states that predict completion tokens pass through the output
+projection, block by block. `use_packed_attention` prepares a model for it and checks, on a few tokens, that its packed
+log-probs are those of its own plain forward pass.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 PROBE = Sequences([(1, 2, 3), (1, 2, 3), (4, 5)], [(6, 7, 8, 9), (5, 4), (3, 2, 1)])
-"""Two completions of one prompt and one of another: enough to show a layout that is not kept."""
+"""Two completions of one prompt and one of another: enough to detect a layout that is ignored."""
 SPECIAL_TOKENS = 1000
-"""Ids below it are often special tokens, which a model may never have seen in running text: rounding is large there."""
+"""Ids below it are often special tokens, which a model may never have seen in running text: their rounding is large."""
 PROBE_TOLERANCE = {torch.float64: 1e-3, torch.float32: 1e-3, torch.bfloat16: 0.1, torch.float16: 0.1}
-"""Largest gap that is still rounding, as a share of the spread of what is compared."""
+"""Largest gap that is still rounding, as a share of the spread of the compared values."""
 
 
 def plain_inner(model: nn.Module) -> PreTrainedModel:
-    """The transformers model itself, whether or not adapters are wrapped around it."""
+    """Return the transformers model itself, whether or not adapters are wrapped around it."""
     adapted: Any = model
     inner: PreTrainedModel = adapted.get_base_model() if hasattr(model, "get_base_model") else adapted
     return inner
 
 
 def hidden_width(model: nn.Module) -> int:
-    """Width of the hidden states, of a language model or of the backbone that a module stands around."""
+    """Return the width of the hidden states, of a language model or of the backbone that a module wraps."""
     embeddings: Any = plain_inner(getattr(model, "backbone", model)).get_input_embeddings()
     return int(embeddings.weight.shape[1])
 
@@ -55,17 +55,17 @@ def completion_log_probs(
     mask: Mask | None = None,
     kept: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Log-prob of every completion token given what stands before it, and the entropy of its distribution.
+    """Compute the log-prob of every completion token given the tokens before it, and the entropy of its distribution.
 
-    The output projection, which costs as much as many layers, is computed for tokens that are `kept` alone.
+    The output projection, which costs as much as many layers, is computed only for tokens that are `kept`.
 
     Args:
         model: a causal language model; gradient flows where it is enabled.
         sequences: prompts and completions, [completions]; they are read as one row, equal prompts once.
         distribution: temperature, top-p and top-k that the completions were drawn with.
         autocast: dtype of the matrix products, None for that of the weights. Sums are float32 at least.
-        mask: what another model leaves out of the vocabulary before each of these tokens; None: nothing.
-        kept: places of the tokens that are wanted, among all of the completions in a row, [kept], int64; None: all.
+        mask: tokens that another model leaves out of the vocabulary before each of these tokens; None: none.
+        kept: places of the requested tokens, among all of the completions in a row, [kept], int64; None: all.
 
     Returns:
         Log-probs and entropies of the tokens that are kept, [kept] each, in nats, completion after completion.
@@ -85,7 +85,7 @@ def completion_log_probs(
 def completion_states(
     model: nn.Module, sequences: Sequences, autocast: torch.dtype | None = None, kept: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Hidden states that predict every completion token that is `kept`, [kept, hidden], and these tokens, [kept].
+    """Compute hidden states that predict every completion token that is `kept`, [kept, hidden]; also return it, [kept].
 
     Args:
         kept: see `completion_log_probs`.
@@ -107,7 +107,7 @@ def completion_states(
 
 
 def row_states(model: nn.Module, ids: Tensor, positions: Tensor, layout: Any, autocast: torch.dtype | None) -> Tensor:
-    """Hidden states of one packed row before any head, [tokens, hidden]."""
+    """Compute hidden states of one packed row before any head, [tokens, hidden]."""
     backbone: Any = plain_inner(model).base_model
 
     def read() -> Tensor:
@@ -118,12 +118,13 @@ def row_states(model: nn.Module, ids: Tensor, positions: Tensor, layout: Any, au
 
 
 def output_head(model: nn.Module, dtype: torch.dtype | None = None) -> Head:
-    """The output projection as numbers; low-rank adapters on it are added, and gradient flows to them.
+    """Return the output projection as numbers; low-rank adapters on it are added, and gradient flows to them.
 
-    Of a model that is cut over the ranks gradient flows inside `with_whole_weights` alone; elsewhere all ranks ask.
+    For a model that is sharded over the ranks, gradient flows only inside `with_whole_weights`; outside it all ranks
+    must call this.
 
     Args:
-        dtype: what the weights are rounded to; None: they stay as they are.
+        dtype: what the weights are rounded to; None: they are not rounded.
     """
     inner = plain_inner(model)
     layer: Any = inner.get_output_embeddings()
@@ -145,7 +146,7 @@ def use_packed_attention(model: nn.Module) -> None:
     """Let `model` read packed rows, once; afterwards ordinary forward passes still work.
 
     Raises:
-        UserError: its attention cannot take the layout, or something in it mixes tokens in another way.
+        UserError: its attention cannot take the layout, or another part of it mixes tokens in another way.
     """
     inner = plain_inner(model)
     if inner.config.get_text_config()._attn_implementation == NAME:
@@ -163,14 +164,14 @@ def use_packed_attention(model: nn.Module) -> None:
     try:
         with in_eval_mode(inner):
             inner.set_attn_implementation("eager")  # the architecture's own definition, whatever a kernel leaves out
-            # Where this fails the error is the model's own, not one of packing.
+            # An error here is the model's own, not one of packing.
             plain = _plain_probe(inner, _probe_autocast(inner))
             rounding = _rounding(inner, plain)
             register_packed_attention()
             inner.set_attn_implementation(NAME)
             try:
                 gap = _gap(_packed_probe(inner), plain)
-            except Exception as error:  # a model's own code meets a row that it was not written for
+            except Exception as error:  # a model's own code reads a row that it was not written for
                 raise refused from error
         proved = gap <= max(PROBE_TOLERANCE[_probe_dtype(inner)], rounding)
     finally:
@@ -189,15 +190,15 @@ def _rounding(model: PreTrainedModel, plain: Tensor) -> float:
 
 
 def _gap(packed: Tensor, plain: Tensor) -> float:
-    """Largest difference between what packed rows and plain forward passes give, over its spread."""
+    """Return the largest difference between the values of packed rows and plain forward passes, over its spread."""
     if not torch.isfinite(plain).all():
-        return 0.0  # broken weights say nothing about the layout; the loss will say that they are broken
+        return 0.0  # broken weights give no evidence about the layout; the loss will show that they are broken
     return float((packed - plain).abs().max() / plain.std().clamp(min=1e-6))
 
 
 @torch.no_grad()
 def _packed_probe(model: PreTrainedModel) -> Tensor:
-    """Log-probs of the probe's completions read as one row, float64; hidden states without an output projection."""
+    """Compute log-probs of the probe's completions read as one row, float64; hidden states without an output layer."""
     autocast = _probe_autocast(model)
     probe = in_vocabulary(model, PROBE)
     row = packed_row(probe, next(model.parameters()).device)
@@ -209,7 +210,7 @@ def _packed_probe(model: PreTrainedModel) -> Tensor:
 
 @torch.no_grad()
 def _plain_probe(model: PreTrainedModel, autocast: torch.dtype | None) -> Tensor:
-    """The same by the model's own forward pass, sequence by sequence."""
+    """Compute the same by the model's own forward pass, sequence by sequence."""
     probe = in_vocabulary(model, PROBE)
     place = next(model.parameters()).device
     headless = model.get_output_embeddings() is None
@@ -229,7 +230,7 @@ def _plain_probe(model: PreTrainedModel, autocast: torch.dtype | None) -> Tensor
 
 
 def in_vocabulary(model: nn.Module, sequences: Sequences) -> Sequences:
-    """`sequences` in tokens that the model has, ordinary ones where it has many: what is equal stays equal."""
+    """Map `sequences` to tokens that the model has, ordinary ones if it has many: equal tokens stay equal."""
     embeddings: Any = plain_inner(model).get_input_embeddings()
     rows = int(embeddings.weight.shape[0])
     parts, first = (sequences.prompts, sequences.completions), SPECIAL_TOKENS if rows > 2 * SPECIAL_TOKENS else 0
@@ -243,6 +244,6 @@ def _probe_autocast(model: PreTrainedModel) -> torch.dtype | None:
 
 
 def _probe_dtype(model: PreTrainedModel) -> torch.dtype:
-    """The dtype to compare in: that of the learner's fastest route on the device, which is the one to be proved."""
+    """Return the dtype to compare in: that of the learner's fastest route on the device, which is the one to check."""
     own: torch.dtype = next(model.parameters()).dtype
     return torch.bfloat16 if own == torch.float32 and next(model.parameters()).device.type != "cpu" else own

@@ -13,7 +13,7 @@ from models.learner.distribution import Distribution, Mask, least_kept
 
 BLOCK_TOKENS = 256
 BLOCK_ELEMENTS = 2**19
-"""Largest tokens x vocabulary that one block holds: 2 MiB in float32, which stays in a processor's cache."""
+"""Largest tokens x vocabulary of one block: 2 MiB in float32, which stays in a CPU's cache."""
 GPU_BLOCK_TOKENS = 4096
 GPU_BLOCK_ELEMENTS = 2**28
 """The same on a GPU, where a block of 1 GiB keeps every multiprocessor busy."""
@@ -43,29 +43,29 @@ class Blocks:
         return self.distribution.cut or self.mask is not None
 
     def rows(self, tokens: int) -> list[slice]:
-        """Blocks of tokens."""
+        """Return the blocks of tokens."""
         step = _row_step(self.matrix.shape[0], self.matrix.device.type, self.size, cut=self.cut)
         return [slice(start, min(tokens, start + step)) for start in range(0, tokens, step)]
 
     def columns(self, tokens: int) -> list[slice]:
-        """Blocks of the vocabulary for a block of `tokens`."""
+        """Return the blocks of the vocabulary for a block of `tokens`."""
         vocabulary = self.matrix.shape[0]
         step = vocabulary if self.cut else _column_step(tokens, self.size)
         return [slice(start, min(vocabulary, start + step)) for start in range(0, vocabulary, step)]
 
     def logits(self, states: Tensor, columns: slice, kept: list[Tensor] | None = None) -> Tensor:
-        """z of a block, [tokens of it, vocabulary of it], in `wide`; the product that it comes from is added to `kept`,
-        where that is a list."""
+        """Compute z of a block, [tokens of it, vocabulary of it], in `wide`; the product that it is computed from is
+        appended to `kept`, if that is a list."""
         product = states @ self.matrix[columns].T
         if kept is not None:
             kept.append(product)
         return self.bent(product, columns, keep=kept is not None)
 
     def bent(self, product: Tensor, columns: slice, *, keep: bool) -> Tensor:
-        """z from the product of states and projection, [tokens of it, vocabulary of it], in `wide`.
+        """Compute z from the product of states and projection, [tokens of it, vocabulary of it], in `wide`.
 
         Args:
-            product: left as it is where `keep`, else it may become z.
+            product: unchanged if `keep`, else it may be overwritten by z.
         """
         z = product.to(self.wide, copy=keep)
         if self.bias is not None:
@@ -77,13 +77,13 @@ class Blocks:
         return z
 
     def slope(self, z: Tensor) -> Tensor | None:
-        """d capped logit / d logit of a block; None without a cap."""
+        """Compute d capped logit / d logit of a block; None without a cap."""
         if self.softcap is None:
             return None
         return 1.0 - (z * self.distribution.temperature / self.softcap).square()
 
     def leave_out(self, z: Tensor, targets: Tensor, rows: slice) -> None:
-        """Leave what the mask leaves out of whole rows of logits, in place; the target always stays."""
+        """Mask the tokens outside the mask in whole rows of logits, in place; the target always stays."""
         if self.mask is not None:
             outside = self.mask.outside(rows).scatter_(1, targets[:, None], False)
             z.masked_fill_(outside, float("-inf"))
@@ -113,7 +113,7 @@ class Blocks:
         log_p = z.sub_(lse[:, None])
         if of_entropy is not None and entropy is not None:
             p = exp_(log_p.clone())
-            # p log p is zero where p is: a cut token's minus infinity must not meet it
+            # p log p is zero where p is: a cut token's minus infinity must not be multiplied
             inner = torch.where(p > 0, log_p, 0.0) + entropy[:, None]
             d_z = -p * (of_log_prob[:, None] + of_entropy[:, None] * inner)
         else:
@@ -129,13 +129,13 @@ class Blocks:
     def sums(
         self, states: Tensor, targets: Tensor, rows: slice, kept: list[Tensor] | None = None
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """z of the target, lse, mean of z under p, and the least z that was not cut, [tokens] each.
+        """Compute z of the target, lse, mean of z under p, and the least z that was not cut, [tokens] each.
 
         Args:
             states: that predict the targets, [tokens of the block, hidden].
             targets: token ids, [tokens of the block].
-            rows: where these tokens stand among all of them.
-            kept: gets the products of states and projection, stretch of the vocabulary after stretch; None: not kept.
+            rows: places of these tokens among all of them.
+            kept: receives the products of states and projection, block of the vocabulary after block; None: not kept.
         """
         count = states.shape[0]
         largest = torch.full((count,), float("-inf"), dtype=self.wide, device=states.device)
@@ -178,12 +178,12 @@ class Blocks:
 
 
 def exp_(values: Tensor) -> Tensor:
-    """e to the power of `values`, in place; on a CPU by way of the base 2, which torch has vectorised everywhere."""
+    """Compute e to the power of `values`, in place; on a CPU with the base 2, which torch has vectorised everywhere."""
     return values.mul_(LOG2_E).exp2_() if values.device.type == "cpu" else values.exp_()
 
 
 def block_shape(tokens: int, vocabulary: int, device: str, *, cut: bool) -> tuple[int, int]:
-    """Tokens and entries of the vocabulary of the largest block of logits that is ever held.
+    """Return tokens and entries of the vocabulary of the largest block of logits that is ever in memory.
 
     Args:
         tokens: whose log-probs are read together.

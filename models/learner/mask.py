@@ -1,10 +1,10 @@
-"""The tokens that a lagged copy of the policy leaves to it, for log-probs of a masked policy (NLPO; paper 4).
+"""The mask of tokens by a lagged copy of the policy, for log-probs of a masked policy (NLPO; paper 4).
 
     mask(before)        = smallest set of tokens that the lagged policy gives `top_p` together
     mu(token | before)  = pi(token | before) / Z(before) within the mask, zero outside;  Z = sum of pi over the mask
 
-A mask is tokens x vocabulary and never held: kept are the lagged policy's hidden states, from which each block of it
-is made where it is needed.
+A mask is tokens x vocabulary and never stored: the lagged policy's hidden states are kept, from which each block of it
+is computed when it is needed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from models.learner.log_probs import output_head
 
 @dataclass(frozen=True)
 class Lagged:
-    """What the lagged policy says after each of some tokens. See `models.learner.fused_log_probs.Mask`."""
+    """The lagged policy's mask after each of some tokens. See `models.learner.fused_log_probs.Mask`."""
 
     states: Tensor
     """Its hidden states, [tokens, hidden]."""
@@ -31,20 +31,20 @@ class Lagged:
     """The temperature that completions are drawn with, and the mask's top-p."""
 
     def outside(self, rows: slice) -> Tensor:
-        """Tokens that the mask leaves out, [rows, vocabulary], bool."""
+        """Return whether the mask leaves out each token, [rows, vocabulary], bool."""
         return torch.isneginf(next_token_log_probs(self.states[rows], self.head, self.distribution))
 
 
 def lagged_at(
     model: nn.Module, states: Sequence[Tensor], distribution: Distribution, autocast: torch.dtype | None
 ) -> Lagged:
-    """The mask of some completions, from the states of each.
+    """Build the mask of some completions, from the states of each.
 
     Args:
         model: the lagged policy.
         states: [completions] tensors of [tokens of it, hidden].
         distribution: temperature, and the mask's top-p.
-        autocast: as in the policy's own log-probs, whose sampler rounds alike.
+        autocast: as in the policy's own log-probs, whose sampler rounds in the same way.
     """
     joined = torch.cat(list(states))
     return Lagged(joined if autocast is None else joined.to(autocast), output_head(model, autocast), distribution)

@@ -1,4 +1,4 @@
-"""A model that is read now and then: its weights wait in the processor's memory and come when they are asked for."""
+"""A model that is read occasionally: its weights stay in host memory and are copied to the device when needed."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ from torch import Tensor, nn
 
 
 class Offloaded:
-    """Keeps the weights of a frozen model away from `device` but while somebody reads it.
+    """Keeps the weights of a frozen model away from `device` except while it is read.
 
-    The values that are read are those that were there before, to the bit. What a reading costs is the way of all
-    weights over the bus, once: 25 GB/s and more from pinned memory, so a model of 8B parameters in bfloat16 in under a
-    second. Buffers, which are small, stay.
+    The weights are restored to the bit. A reading costs the copy of all weights over the bus, once: 25 GB/s and more
+    from pinned memory, so a model of 8B parameters in bfloat16 takes under a second. Buffers, which are small, stay.
 
     Args:
-        model: nobody changes it; its weights leave `device` at once.
+        model: it must not be changed; its weights leave `device` at once.
         device: where it is read.
     """
 
@@ -30,7 +29,7 @@ class Offloaded:
 
     @contextmanager
     def fetched(self) -> Iterator[None]:
-        """Inside, the weights are on the device; readers inside one another share them."""
+        """Keep the weights on the device inside the context; nested readers share them."""
         if not self._readers:
             for weight, waiting in zip(self._weights, self._waiting, strict=True):
                 weight.data = torch.empty_like(waiting, device=self._device).copy_(waiting, non_blocking=True)
@@ -48,6 +47,6 @@ class Offloaded:
 
 
 def _in_host_memory(weight: Tensor) -> Tensor:
-    """Pinned where there is a GPU to copy it to."""
+    """Copy a weight to host memory, pinned if there is a GPU to copy it to."""
     kept = torch.empty_like(weight, device="cpu", pin_memory=torch.cuda.is_available())
     return kept.copy_(weight)

@@ -24,12 +24,12 @@ class NotFinite(UserError):
 
 @dataclass(frozen=True, kw_only=True)
 class OptimiserSettings:
-    """How weights move. Stands under `optimiser:` of a recipe's sections."""
+    """Settings of the optimiser. Set under `optimiser:` of a recipe's sections."""
 
     learning_rate: NonNegativeFloat = 1e-4
     """Peak step size of AdamW."""
     weight_decay: NonNegativeFloat = 0.0
-    """Of matrices, times the step size; vectors (norms, biases) do not decay."""
+    """Decay of matrices, times the step size; vectors (norms, biases) do not decay."""
     betas: tuple[Decay, Decay] = (0.9, 0.99)
     """Decay of the gradients' running mean and of their squares'."""
     clip_norm: PositiveFloat = 1.0
@@ -37,13 +37,13 @@ class OptimiserSettings:
     warmup_steps: NonNegativeInt = 10
     """Steps over which the step size rises linearly from zero; the last of them has its peak."""
     decay: Literal["none", "linear", "cosine"] = "none"
-    """How the step size falls from its peak, where the warm-up ends, to nearly zero at the last step."""
+    """How the step size falls from its peak, when the warm-up ends, to nearly zero at the last step."""
     moments: Literal["float32", "int8"] = "float32"
-    """What AdamW's two running means are kept in; int8: a byte a number, by torchao (the extra `eight-bit`)."""
+    """Type of AdamW's two running means; int8: a byte a number, by torchao (the extra `eight-bit`)."""
 
 
 def build_optimiser(model: nn.Module, settings: OptimiserSettings) -> torch.optim.Optimizer:
-    """AdamW over the trainable parameters; matrices decay, vectors (norms, biases) do not.
+    """Build AdamW over the trainable parameters; matrices decay, vectors (norms, biases) do not.
 
     Raises:
         UserError: its moments are to be int8, and torchao is not installed.
@@ -60,7 +60,7 @@ def build_optimiser(model: nn.Module, settings: OptimiserSettings) -> torch.opti
 
 
 def learning_rate_at(step: int, total: int, settings: OptimiserSettings) -> float:
-    """Step size of the `step`-th update (from 0) of `total`: `learning_rate` itself where the warm-up ends."""
+    """Return the step size of the `step`-th update (from 0) of `total`: `learning_rate` at the end of the warm-up."""
     warm = min(1.0, (step + 1) / max(1, settings.warmup_steps))
     peak = max(0, settings.warmup_steps - 1)
     progress = min(1.0, max(0, step - peak) / max(1, total - peak))
@@ -80,13 +80,13 @@ def take_step(
     section: str = "optimiser",
     loss: Tensor | None = None,
 ) -> float:
-    """Clip the gathered gradients, move the weights, clear the gradients. Returns the norm before clipping.
+    """Clip the accumulated gradients, update the weights, clear the gradients. Returns the norm before clipping.
 
     It waits for the device once, for the norm and the loss together.
 
     Args:
-        section: where the settings stand in the recipe.
-        loss: of the step, a scalar, which must be finite too; None: nobody looks.
+        section: key of the settings in the recipe.
+        loss: of the step, a scalar, which must be finite too; None: not checked.
 
     Raises:
         NotFinite: the loss or a gradient is not finite; the weights have not moved.

@@ -1,4 +1,4 @@
-"""A step that runs out of memory is made again in a way that needs less and gives the same gradient."""
+"""Repetition of a step that runs out of memory in a way that needs less and gives the same gradient."""
 
 from __future__ import annotations
 
@@ -20,23 +20,22 @@ Result = TypeVar("Result")
 
 
 class NeedsLess(UserError):
-    """One of several ranks has run out of memory: they cannot try again by themselves, as the others are in the midst
-    of the same step."""
+    """One of several ranks has run out of memory: no rank can retry alone, as the others are in the same step."""
 
     budget: int
-    """Tokens of a packed row to go on with."""
+    """Tokens of a packed row to continue with."""
     recompute: bool
-    """Whether to go on with gradient checkpointing."""
+    """Whether to continue with gradient checkpointing."""
 
 
 @dataclass(frozen=True)
 class Way:
-    """How a gradient is made; it changes memory and time alone."""
+    """How a gradient is computed; it changes only memory and time."""
 
     budget: int
     """Tokens of a packed row at most."""
     recompute: bool
-    """Whether layers are read again for their backward pass (`models.learner.recompute`)."""
+    """Whether layers are computed again for their backward pass (`models.learner.recompute`)."""
 
     def __str__(self) -> str:
         return f"rows of {self.budget} tokens" + (" and gradient checkpointing" if self.recompute else "")
@@ -52,24 +51,25 @@ def within_memory(
     *,
     able: bool,
 ) -> tuple[Result, Way]:
-    """What `make` gives in the first way for which there is memory: `first`, then with layers read again, then with
-    rows of half as many tokens, and again half as many.
+    """Return the result of `make` in the first way for which there is memory: `first`, then with layers computed again,
+    then with rows of half as many tokens, and again half as many.
 
     Args:
         make: reads and differentiates rows of at most so many tokens.
-        model: what is differentiated.
-        optimiser: of its weights; what an attempt has left of their gradients is cleared.
+        model: the model that is differentiated.
+        optimiser: of its weights; gradients left by a failed attempt are cleared.
         first: the way to begin with.
-        least: tokens of the longest row that cannot be cut; asked where memory has run out.
+        least: tokens of the longest row that cannot be cut; called if memory has run out.
         what: which step it is, for the message.
-        able: whether layers may be read again where `first` does not.
+        able: whether layers may be computed again if `first` does not.
 
     Returns:
         The result, and the way that it was made.
 
     Raises:
         UserError: memory runs out in the last way too.
-        NeedsLess: the model is cut over several ranks; raised where it runs out, which ends the step for all of them.
+        NeedsLess: the model is sharded over several ranks; raised where it runs out, which ends the step for all of
+        them.
     """
     tried = _ways(first, least, able)
     way = next(tried)
@@ -100,7 +100,7 @@ def within_memory(
 
 
 def _ways(first: Way, least: Callable[[], int], able: bool) -> Iterator[Way]:
-    """What is tried, each needing less than the one before."""
+    """Iterate over the ways to try, each needing less memory than the one before."""
     budget, recompute = first.budget, first.recompute
     yield first
     if able and not recompute:

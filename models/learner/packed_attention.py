@@ -1,14 +1,14 @@
 """Attention over packed rows with shared prompts, behind transformers' own attention interface.
 
-A model that is told to use the implementation `NAME` hands its queries, keys and values to `packed_attention`; no
-model code is changed. Called without a layout (generation, a plain forward pass) it is transformers' sdpa. With one,
-the fastest of three routes that can take it is used; all three compute the same sums:
+A model that uses the implementation `NAME` passes its queries, keys and values to `packed_attention`; no model code is
+changed. Called without a layout (generation, a plain forward pass) it is transformers' sdpa. With one, the fastest of
+three routes that can take it is used; all three compute the same sums:
 
     two-part     CPU: every span attends causally to itself and to a copy of a short prompt; to a long one on its own,
                  and the two parts are merged by their log-sum-exp. No mask over the row.
     spans        CUDA, half precision: one operation that reads span by span (`models.learner.span_attention`).
     dense        anything else (a soft cap on the scores, a window shorter than a row, float32 on CUDA): sdpa with the
-                 layout written out as a mask.
+                 layout as a mask.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ HALVES = (torch.bfloat16, torch.float16)
 
 
 _apart: dict[str, Any] = {}
-"""The attention as torch's compiler leaves it alone, once layers are compiled."""
+"""The attention that torch's compiler leaves unchanged, once layers are compiled."""
 
 
 class RowAttention(Protocol):
-    """Attends to a packed row in its own way: a cache while completions are generated."""
+    """An object that attends to a packed row in its own way: a cache while completions are generated."""
 
     def attend(
         self,
@@ -49,7 +49,7 @@ class RowAttention(Protocol):
         window: int | None,
         softcap: float | None,
     ) -> Tensor:
-        """[1, heads, tokens, size] -> [1, tokens, heads, size]; `module` tells the layers apart."""
+        """Attend, [1, heads, tokens, size] -> [1, tokens, heads, size]; `module` identifies the layer."""
         ...
 
 
@@ -66,19 +66,19 @@ def packed_attention(
     softcap: float | None = None,
     **others: Any,
 ) -> tuple[Tensor, None]:
-    """What a transformers attention module calls.
+    """Compute attention for a transformers attention module, which calls this function.
 
     Args:
         query: [1, heads, tokens, head size].
         key, value: [1, key heads, tokens, head size].
-        packed: the row's layout and tables, or what attends in its place; None for an ordinary batch, which
+        packed: the row's layout and tables, or the object that attends instead; None for an ordinary batch, which
             `attention_mask` describes.
         scaling: of the scores before the softmax; None for 1 / sqrt(head size).
         sliding_window: tokens that a token sees at most; None for all.
-        softcap: scores are bent to c * tanh(score / c).
+        softcap: scores are capped to c * tanh(score / c).
 
     Returns:
-        [1, tokens, heads, head size], and None for the weights that nobody asked for.
+        [1, tokens, heads, head size], and None for the weights, which are not computed.
 
     Raises:
         UserError: the model drops attention weights at random or has attention sinks, which packed rows do not.
@@ -98,7 +98,7 @@ def packed_attention(
     if dropout > 0.0:
         raise UserError("the model's attention_dropout is not zero: set attention_dropout to 0 in its config.json")
     if (half := _autocast_dtype(query)) is not None:
-        # As sdpa does under autocast; positions are turned in float32, values are not.
+        # As sdpa does under autocast; queries and keys are rotated in float32, values are not.
         query, key, value = query.to(half), key.to(half), value.to(half)
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     if not isinstance(packed, RowTables):
@@ -127,7 +127,7 @@ def compiled_attention(
 
 
 def _autocast_dtype(query: Tensor) -> torch.dtype | None:
-    """Return the dtype that autocast computes attention in; None where there is no autocast."""
+    """Return the dtype that autocast computes attention in; None without autocast."""
     kind = query.device.type
     return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
 
@@ -135,7 +135,7 @@ def _autocast_dtype(query: Tensor) -> torch.dtype | None:
 def attend_packed(
     query: Tensor, key: Tensor, value: Tensor, row: RowTables, scale: float, window: int | None, softcap: float | None
 ) -> Tensor:
-    """Attention of a packed row by the fastest route that can take it, [1, tokens, heads, head size].
+    """Attend over a packed row by the fastest route that can take it, [1, tokens, heads, head size].
 
     Args:
         query: [1, heads, tokens, head size].
@@ -143,7 +143,7 @@ def attend_packed(
         row: its layout and tables.
         scale: of the scores before the softmax.
         window: tokens that a token sees at most; None for all.
-        softcap: scores are bent to c * tanh(score / c).
+        softcap: scores are capped to c * tanh(score / c).
     """
     if window is not None and window >= row.longest:
         window = None
@@ -168,7 +168,7 @@ def attend_packed(
 
 
 def _bias(mask: Tensor | None, query: Tensor, key: Tensor) -> Tensor:
-    """An additive mask, broadcastable to [rows, heads, queries, keys]; causal where none is given."""
+    """Return an additive mask, broadcastable to [rows, heads, queries, keys]; causal if none is given."""
     if mask is None:
         mask = torch.ones(query.shape[2], key.shape[2], dtype=torch.bool, device=query.device)
         mask = mask.tril(diagonal=key.shape[2] - query.shape[2])
@@ -178,7 +178,7 @@ def _bias(mask: Tensor | None, query: Tensor, key: Tensor) -> Tensor:
 
 
 def capped(query: Tensor, key: Tensor, value: Tensor, bias: Tensor, scaling: float | None, softcap: float) -> Tensor:
-    """Attention whose scores are bent by a soft cap (Gemma 2), written out: no fused kernel bends them."""
+    """Attend with scores capped by a soft cap (Gemma 2), in plain operations: no fused kernel caps them."""
     groups = query.shape[1] // key.shape[1]
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     scores = query @ key.repeat_interleave(groups, dim=1).transpose(2, 3) * scale
@@ -189,7 +189,7 @@ def capped(query: Tensor, key: Tensor, value: Tensor, bias: Tensor, scaling: flo
 
 
 def register_packed_attention(*, compiled: bool = False) -> None:
-    """Make `NAME` known to transformers, once in a process.
+    """Register `NAME` with transformers, once in a process.
 
     Args:
         compiled: it is read by compiled layers from now on, in any model of the process.
@@ -208,7 +208,7 @@ def register_packed_attention(*, compiled: bool = False) -> None:
 
 
 def read_packed(backbone: PreTrainedModel, ids: Tensor, positions: Tensor, layout: Layout | RowAttention) -> Tensor:
-    """Hidden states of a packed row, [tokens, hidden].
+    """Compute hidden states of a packed row, [tokens, hidden].
 
     Args:
         backbone: a decoder without its output projection, which `use_packed_attention` has been called on.

@@ -1,8 +1,8 @@
-"""Ragged sequences become packed rows: no padding, and a prompt stands once for all the completions it has.
+"""Packing of ragged sequences into rows: no padding, and a prompt is stored once for all of its completions.
 
 A row of one prompt and its completions is laid out `prompt, completion 1, ..., completion G`: P + sum of C tokens
-instead of the G * P + sum of C of separate rows. Several prompts follow one another in the same row. Which token may
-look at which is the layout's; the loss of a batch depends neither on the rows nor on their order.
+instead of the G * P + sum of C of separate rows. Several prompts follow one another in the same row. The layout defines
+what each token may attend to; the loss of a batch depends neither on the rows nor on their order.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ class Sequences:
     prompts: Sequence[Sequence[int]]
     completions: Sequence[Sequence[int]]
     nested: bool = False
-    """Whether prompts may hold what stands in other sequences: histories are shared at any depth then, and not equal
-    prompts alone (`models.learner.histories`). Memory and time only."""
+    """Whether prompts may contain tokens of other sequences: histories are then shared at any depth, and not only equal
+    prompts (`models.learner.histories`). Memory and time only."""
     weights: Sequence[Sequence[float]] | None = None
-    """What each completion token counts where likelihood is raised, [completions] lists of [tokens of it]; zero: it is
-    read and not trained on. None: all alike."""
+    """Weight of each completion token in supervised fine-tuning, [completions] lists of [tokens of it]; zero: it is
+    read and not trained on. None: all equal."""
 
     def __len__(self) -> int:
         return len(self.prompts)
@@ -43,13 +43,13 @@ class Sequences:
         ]
 
     def take(self, indices: Sequence[int]) -> Sequences:
-        """The sequences at `indices`, in that order."""
+        """Return the sequences at `indices`, in that order."""
         weights = None if self.weights is None else [self.weights[i] for i in indices]
         prompts, completions = [self.prompts[i] for i in indices], [self.completions[i] for i in indices]
         return Sequences(prompts, completions, self.nested, weights)
 
     def once_each(self) -> tuple[Sequences, list[int]]:
-        """The different sequences, prompt and completion, in order of appearance; and which of them each one is."""
+        """Return the different sequences, in order of appearance, and the index of each sequence among them."""
         numbers: dict[tuple[tuple[int, ...], tuple[int, ...]], int] = {}
         pairs = zip(self.prompts, self.completions, strict=True)
         which = [numbers.setdefault((tuple(prompt), tuple(completion)), len(numbers)) for prompt, completion in pairs]
@@ -57,7 +57,7 @@ class Sequences:
         return Sequences(prompts, completions, self.nested), which
 
     def whole(self, index: int) -> tuple[int, ...]:
-        """Prompt and completion together, [tokens]."""
+        """Return prompt and completion together, [tokens]."""
         return (*self.prompts[index], *self.completions[index])
 
 
@@ -73,7 +73,7 @@ class PackedRow:
     predicting: Tensor
     """Place in the row of the token that predicts each completion token, completion after completion, [targets].
 
-    Nothing predicts the first token of a completion whose prompt is empty: its entry means nothing.
+    Nothing predicts the first token of a completion whose prompt is empty: its entry has no meaning.
     """
     targets: Tensor
     """The completion tokens, in the same order, [targets], int64."""
@@ -82,7 +82,7 @@ class PackedRow:
 
 
 def packed_row(sequences: Sequences, device: torch.device | str = "cpu") -> PackedRow:
-    """Lay `sequences` out in one row on `device`; equal prompts stand once, of nested ones every shared token.
+    """Lay `sequences` out in one row on `device`; equal prompts are stored once, for nested ones every shared token.
 
     Raises:
         ValueError: a completion is empty.
@@ -119,7 +119,7 @@ def packed_row(sequences: Sequences, device: torch.device | str = "cpu") -> Pack
         prefixes.append(Prefix(start, end, end, len(ids)))
     lengths = torch.tensor([len(completion) for completion in sequences.completions])
     begins = torch.tensor(starts)
-    # The token before a completion's first is its prompt's last, which need not stand beside it in the row.
+    # The token before a completion's first is its prompt's last, which need not be adjacent in the row.
     places = torch.repeat_interleave(begins - (lengths.cumsum(0) - lengths), lengths) + torch.arange(int(lengths.sum()))
     predicting = places - 1
     predicting[lengths.cumsum(0) - lengths] = torch.tensor(prompt_ends)
@@ -128,7 +128,7 @@ def packed_row(sequences: Sequences, device: torch.device | str = "cpu") -> Pack
 
 
 def _nested_row(sequences: Sequences, device: torch.device | str) -> PackedRow:
-    """A row of tries."""
+    """Build a row of tries."""
     if not all(map(len, sequences.completions)):
         raise ValueError("a completion is empty")
     trie = Trie()
@@ -157,7 +157,7 @@ def _row_on(
     written: Tensor,
     last: Tensor,
 ) -> PackedRow:
-    """Bring a row to `device` by one copy.
+    """Copy a row to `device` at once.
 
     Args:
         written: place in the row of each completion token, [targets]; the others are those of the row.
@@ -169,7 +169,7 @@ def _row_on(
 
 
 def by_prompt(sequences: Sequences) -> list[list[int]]:
-    """Indices of the completions of each different prompt, prompts in order of appearance."""
+    """Return indices of the completions of each different prompt, prompts in order of appearance."""
     members: dict[tuple[int, ...], list[int]] = {}
     for index, prompt in enumerate(sequences.prompts):
         members.setdefault(tuple(prompt) or (-1 - index,), []).append(index)  # an empty prompt has nothing to share
@@ -178,16 +178,16 @@ def by_prompt(sequences: Sequences) -> list[list[int]]:
 
 @dataclass(frozen=True)
 class Bundle:
-    """Completions of one prompt that go into the same row."""
+    """Completions of one prompt that are put into the same row."""
 
     members: tuple[int, ...]
     tokens: int
-    """Tokens that they take, the prompt counted once."""
+    """Number of their tokens, the prompt counted once."""
     pairs: int
-    """Pairs of tokens that attend to one another."""
+    """Number of pairs of tokens that attend to one another."""
 
     def cost(self, width: int) -> float:
-        """Work of the bundle in tokens: beside a layer's 24 width^2 a token, a pair of tokens costs 4 width."""
+        """Return the work of the bundle in tokens: a layer costs 24 width^2 a token, and a pair of tokens 4 width."""
         return self.tokens + self.pairs / (6.0 * width)
 
 
@@ -200,16 +200,16 @@ def cut_into_rows(
     together: Sequence[Hashable] | None = None,
     setting: str = "token_budget",
 ) -> Iterator[tuple[list[int], Sequences]]:
-    """The rows that `pack` makes: the indices of a row's completions in `sequences`, and these completions.
+    """Iterate over the rows of `pack`: the indices of a row's completions in `sequences`, and these completions.
 
     Args:
-        sequences: what is to be read, [completions].
+        sequences: the sequences to read, [completions].
         budget: most tokens of a row.
         width: hidden width of the model.
         among: indices of the completions to read; None: all of them.
         together: a label of each completion, [completions]; those with the same label, and of plain sequences the
-            same prompt, are never parted.
-        setting: what the budget is called in the recipe, for the error.
+            same prompt, are never split.
+        setting: key of the budget in the recipe, for the error.
 
     Raises:
         UserError: the budget is smaller than one row must be; before the first row.
@@ -229,18 +229,18 @@ def pack(
     together: Sequence[Hashable] | None = None,
     setting: str = "token_budget",
 ) -> list[list[int]]:
-    """Cut indices `0..len(sequences)` into rows of at most `budget` tokens, completions of one prompt side by side.
+    """Cut indices `0..len(sequences)` into rows of at most `budget` tokens, completions of one prompt together.
 
-    First-fit-decreasing: bundles (a prompt with its completions) by falling cost, each into the first row with room.
-    A bundle larger than the budget is split and its prompt repeated. The cut is deterministic.
+    First-fit-decreasing: bundles (a prompt with its completions) by falling cost, each into the first row with room. A
+    bundle larger than the budget is split and its prompt repeated. The cut is deterministic.
 
     Args:
-        sequences: what is to be packed.
+        sequences: the sequences to pack.
         budget: most tokens of a row; bounds memory and does not change the result.
-        width: hidden width of the model, which weighs attention against the rest.
+        width: hidden width of the model, for the cost of attention relative to the rest.
         together: a label of each completion, [completions]; those with the same label, and of plain sequences the
-            same prompt, are never parted.
-        setting: what the budget is called in the recipe, for the error.
+            same prompt, are never split.
+        setting: key of the budget in the recipe, for the error.
 
     Raises:
         UserError: the budget is smaller than one row must be.
@@ -259,13 +259,13 @@ def pack_shares(
     setting: str = "token_budget",
     filled: int | None = None,
 ) -> list[list[list[int]]]:
-    """What `pack` does, for several readers who read at the same time, [shares][rows][completions of a row] indices.
+    """Pack as `pack` does, for readers that work at the same time, [shares][rows][completions of a row] indices.
 
     Bundles are dealt out by their cost, and each share packed by itself; one may have no row. A bundle that is larger
     than a share is split too.
 
     Args:
-        shares: how many read; the others as of `pack`.
+        shares: number of readers; the others as of `pack`.
         filled: tokens from which on a row gets no further bundle, though the budget would allow it; None: the budget.
 
     Raises:
@@ -291,10 +291,10 @@ def pack_shares(
 
 
 def deal(costs: Sequence[float], shares: int) -> list[list[int]]:
-    """Places of `costs`, which fall, dealt out: each to the share that has least so far, [shares][places].
+    """Deal out places of `costs`, which fall: each to the share with the least so far, [shares][places].
 
-    No share has more than the mean and the first cost (Graham 1969): none is 1.15 times the mean where nothing costs
-    more than a seventh of it.
+    No share has more than the mean and the first cost (Graham 1969): none is 1.15 times the mean if nothing costs more
+    than a seventh of it.
     """
     dealt: list[list[int]] = [[] for _ in range(shares)]
     loads = [0.0] * shares
@@ -306,11 +306,11 @@ def deal(costs: Sequence[float], shares: int) -> list[list[int]]:
 
 
 def longest_unit(sequences: Sequences, together: Sequence[Hashable] | None = None) -> int:
-    """Tokens of the longest row that `pack` cannot cut: a prompt with a completion, or with those that stay together.
+    """Count tokens of the longest row that `pack` cannot cut: a prompt with a completion, or with those kept together.
 
     Args:
         together: a label of each completion, [completions]; those with the same label, and of plain sequences the
-            same prompt, are never parted.
+            same prompt, are never split.
     """
     longest = 0
     if sequences.nested:
@@ -323,7 +323,7 @@ def longest_unit(sequences: Sequences, together: Sequence[Hashable] | None = Non
 
 
 def _units(members: list[int], together: Sequence[Hashable] | None) -> list[list[int]]:
-    """Completions of one prompt by what is never parted."""
+    """Group completions of one prompt into units that are never split."""
     units: dict[Hashable, list[int]] = {}
     for member in members:
         units.setdefault(member if together is None else together[member], []).append(member)
@@ -357,7 +357,7 @@ def _bundles(
 def _nested_bundles(
     sequences: Sequences, members: list[int], budget: int, together: Sequence[Hashable] | None, setting: str
 ) -> Iterable[Bundle]:
-    """Tries of at most `budget` tokens."""
+    """Iterate over tries of at most `budget` tokens."""
     prompts, wholes = [sequences.prompts[index] for index in members], [sequences.whole(index) for index in members]
     numbers = list(range(len(members)))
     units = _units(numbers, None if together is None else [together[index] for index in members])
@@ -378,7 +378,7 @@ def _laid(sequences: Sequences, members: Sequence[int]) -> int:
 
 
 def _first_fit(sizes: Sequence[int], capacity: int) -> list[list[int]]:
-    """Positions of `sizes` in bins of `capacity`, each in the first that has room; what is larger has one to itself."""
+    """Put positions of `sizes` in bins of `capacity`, each in the first with room; a larger one has a bin to itself."""
     bins: list[list[int]] = []
     room: list[int] = []
     for position, size in enumerate(sizes):

@@ -1,10 +1,9 @@
-"""Which precision is faster for this model on this machine: plain float32, or bfloat16 products under autocast.
+"""Choice of the faster precision for a model on this machine: plain float32, or bfloat16 products under autocast.
 
-A processor without products in bfloat16 emulates them, at a tenth of the speed: it computes in float32, without trial.
-On one that has them a wide model is several times as fast, and a narrow one may lose by the casts: a short measurement
-of the learner's own forward and backward pass decides. The choice is kept on disk, so that a run that is resumed or
-repeated computes what it computed before. Weights and optimiser are float32 either way, as are softmaxes, norms and
-sums.
+A CPU without products in bfloat16 emulates them, at a tenth of the speed: float32 is chosen there, without trial. On
+one that has them a wide model is several times as fast, and a narrow one may lose by the casts: a short measurement of
+the learner's own forward and backward pass decides. The choice is kept on disk, so that a run that is resumed or
+repeated computes the same as before. Weights and optimiser are float32 either way, as are softmaxes, norms and sums.
 """
 
 from __future__ import annotations
@@ -38,16 +37,16 @@ REPEATS = 3
 LONGEST = 15.0
 """Seconds of measurement after which no further pass is repeated."""
 HOPELESS = 3.0
-"""bfloat16 is given up where its warm-up pass takes this many times as long as that of float32, ..."""
+"""bfloat16 is rejected if its warm-up pass takes this many times as long as that of float32, ..."""
 HOPELESS_SECONDS = 1.0
 """... and takes at least this many seconds: shorter passes are dominated by the set-up of the kernels."""
 LEAST_GAIN = 1.15
-"""bfloat16 is taken where it is faster by this factor; below it, exactness is worth more."""
+"""bfloat16 is chosen if it is faster by this factor; below it, exactness is preferred."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What was measured, in seconds for one forward and backward pass, and what follows."""
+    """The measured seconds of one forward and backward pass, and the precision that follows."""
 
     float32: float
     bfloat16: float
@@ -59,18 +58,18 @@ class Choice:
 
 
 def autocast_of(precision: Precision) -> torch.dtype | None:
-    """The autocast dtype of a precision; None where there is none."""
+    """Return the autocast dtype of a precision; None without autocast."""
     return torch.bfloat16 if precision == "bfloat16" else None
 
 
 def chosen_precision(asked: Precision | Literal["auto"], model: nn.Module, folder: Path) -> Precision:
-    """The precision that a recipe means for `model` here: what it names, or what is faster; see `fastest_precision`."""
+    """Return the precision of `model` here: the one that the recipe names, or the faster; see `fastest_precision`."""
     return fastest_precision(model, folder) if asked == "auto" else asked
 
 
 def fastest_precision(model: nn.Module, folder: Path) -> Precision:
-    """Choose what `fix_precision` fixed for models of this shape; otherwise bfloat16 on a GPU, float32 on a processor
-    that emulates bfloat16, and what was measured once for them on another processor.
+    """Choose the precision that `fix_precision` fixed for models of this shape; otherwise bfloat16 on a GPU, float32 on
+    a CPU that emulates bfloat16, and the one that was measured once for them on another CPU.
 
     Args:
         model: a policy or reward model; its gradients are cleared, nothing else of it changes.
@@ -100,18 +99,18 @@ def fastest_precision(model: nn.Module, folder: Path) -> Precision:
 
 
 def fix_precision(folder: Path, shape: str, precision: Precision) -> None:
-    """Have models of a shape learn in a precision wherever `folder` is asked, whatever is faster there.
+    """Fix the precision of models of a shape wherever `folder` is used, whatever is faster there.
 
     Args:
         folder: where choices are kept.
         shape: see `shape_of`.
-        precision: what is chosen for them.
+        precision: the choice for them.
     """
     write_file(_fixed(folder, shape), json.dumps({"fixed": precision}))
 
 
 def shape_of(model: nn.Module) -> str:
-    """What a choice is known by on every machine: a hash of names, shapes and which parameters learn."""
+    """Return the key of a choice on every machine: a hash of names, shapes and which parameters learn."""
     return sha256(repr(_shapes(model)).encode()).hexdigest()[:24]
 
 
@@ -124,7 +123,7 @@ def _fixed(folder: Path, shape: str) -> Path:
 
 
 def _measured_aloud(model: nn.Module) -> Choice:
-    """Measure with a line before and after: of a large model the passes take a while."""
+    """Measure with a log line before and after: for a large model the passes take a while."""
     _LOG.warning("policy.precision: auto times passes in float32 and bfloat16, once for this model on this machine")
     started = time.perf_counter()
     choice = measured(model)
@@ -138,7 +137,7 @@ def _measured_aloud(model: nn.Module) -> Choice:
 def measured(model: nn.Module) -> Choice:
     """Time both in turn, after one pass each to warm up; the shortest of `REPEATS` counts.
 
-    Where the warm-up pass in bfloat16 is far slower, nothing else is timed.
+    If the warm-up pass in bfloat16 is far slower, nothing else is timed.
     """
     with in_eval_mode(model):  # dropout would draw random numbers that belong to the run
         warm = {autocast: _seconds(model, autocast) for autocast in (None, torch.bfloat16)}
@@ -183,7 +182,7 @@ def _pass(model: nn.Module, autocast: torch.dtype | None) -> None:
 
 
 def _processor() -> str:
-    """The processor's name, where the system tells it."""
+    """Return the processor's name, if the system reports it."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

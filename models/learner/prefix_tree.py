@@ -1,11 +1,11 @@
-"""Completions of one prompt as a tree: what several of them begin with is read once, not once for each.
+"""Completions of one prompt as a tree: a beginning that several of them share is read once, not once for each.
 
-    prompt - the answer is 4                   a token of the tree stands for every completion that goes through it:
-                         \\ 5                   what it sees is its prompt and the tokens above it, in all of them
+    prompt - the answer is 4                   a token of the tree belongs to every completion that passes through it:
+                         \\ 5                   it sees its prompt and the tokens above it, in all of them
            - so 4
 
-Samples of a policy that knows what it wants begin alike, and many are alike to the end. A causal model's state at a
-token depends on what stands before it and on nothing else: reading a shared beginning once is exact.
+Samples of a confident policy share their beginnings, and many are equal to the end. A causal model's state at a token
+depends only on the tokens before it: reading a shared beginning once is exact.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from torch import Tensor
 from models.learner.packing import Sequences, by_prompt
 
 STEP = 8
-"""Trees are filled up to a multiple of this many tokens, so that many have one size and are attended to in one call."""
+"""Trees are padded to a multiple of this many tokens, so that many have one size and are attended to in one call."""
 
 
 @dataclass(frozen=True)
@@ -28,27 +28,27 @@ class Tree:
     """A prompt and its completions, in preorder: a token's subtree follows it without a gap."""
 
     ids: tuple[int, ...]
-    """[tokens]"""
+    """Token ids, [tokens]."""
     positions: tuple[int, ...]
     """Place of each token in its sequences, from 0, [tokens]."""
     until: tuple[int, ...]
-    """Where each token's subtree ends: token i sees token j exactly if j <= i < until[j], [tokens]."""
+    """End of each token's subtree: token i sees token j exactly if j <= i < until[j], [tokens]."""
     members: tuple[int, ...]
-    """The sequences that were put in, by number, [sequences]."""
+    """The sequences of the tree, by number, [sequences]."""
     last: tuple[int, ...]
-    """The token that each of them ends with, [sequences]."""
+    """The last token of each of them, [sequences]."""
 
 
 @dataclass(frozen=True)
 class Stand:
-    """Trees of one size, side by side in a row."""
+    """Trees of one size, next to each other in a row."""
 
     start: int
     trees: int
     size: int
-    """Tokens of each tree, what it is filled up with included."""
+    """Tokens of each tree, padding included."""
     seen: Tensor
-    """Which token of a tree sees which, [trees, 1, size, size], bool."""
+    """Whether a token of a tree sees another, [trees, 1, size, size], bool."""
 
 
 @dataclass(frozen=True)
@@ -56,18 +56,18 @@ class Forest:
     """A row of trees, as a model reads it."""
 
     ids: Tensor
-    """[tokens], int64."""
+    """Token ids, [tokens], int64."""
     positions: Tensor
-    """[tokens], int64."""
+    """Place of each token in its sequences, [tokens], int64."""
     stands: tuple[Stand, ...]
     members: tuple[int, ...]
-    """The sequences that the row holds, by number, [sequences]."""
+    """The sequences of the row, by number, [sequences]."""
     last: Tensor
-    """Place in the row of the last token of each, [sequences]; of equal sequences the same one."""
+    """Place in the row of the last token of each, [sequences]; the same one for equal sequences."""
 
 
 def trees(sequences: Sequences) -> list[Tree]:
-    """A tree for each different prompt, in order of appearance.
+    """Build a tree for each different prompt, in order of appearance.
 
     Args:
         sequences: no completion is empty; equal ones end at the same token.
@@ -76,7 +76,7 @@ def trees(sequences: Sequences) -> list[Tree]:
 
 
 def _tree(sequences: Sequences, members: Sequence[int]) -> Tree:
-    """Completions in alphabetic order share their beginning with the one before, or with nobody."""
+    """Build a tree of completions sorted by their tokens: each shares its beginning with the one before or none."""
     prompt = list(sequences.prompts[members[0]])
     ids, positions, until = list(prompt), list(range(len(prompt))), [0] * len(prompt)
     path: list[int] = []  # places of the tokens of the completion before
@@ -100,7 +100,7 @@ def _tree(sequences: Sequences, members: Sequence[int]) -> Tree:
 
 
 def forests(grown: Sequence[Tree], budget: int, device: torch.device | str = "cpu") -> list[Forest]:
-    """Rows of at most `budget` tokens, or of one tree, trees of like size side by side; largest first."""
+    """Build rows of at most `budget` tokens, or of one tree, trees of equal size next to each other; largest first."""
     ordered = sorted(grown, key=lambda tree: -len(tree.ids))
     rows: list[list[Tree]] = []
     room = 0
@@ -129,7 +129,7 @@ def _forest(row: Sequence[Tree], device: torch.device | str) -> Forest:
             empty = size - len(tree.ids)
             ids.extend((*tree.ids, *[0] * empty))
             positions.extend((*tree.positions, *[0] * empty))
-            until.extend((*tree.until, *range(len(tree.ids) + 1, size + 1)))  # what fills a tree sees itself
+            until.extend((*tree.until, *range(len(tree.ids) + 1, size + 1)))  # padding sees itself
         ends = torch.tensor(until, device=device).view(-1, 1, 1, size)
         places = torch.arange(size, device=device)
         seen = (places <= places[:, None]) & (places[:, None] < ends)

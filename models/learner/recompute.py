@@ -1,7 +1,7 @@
-"""Gradient checkpointing: a layer keeps its input alone and is read again when its gradient is made.
+"""Gradient checkpointing: a layer keeps only its input and is computed again for its backward pass.
 
 After Chen et al. 2016 (arXiv 1604.06174): about a third more arithmetic for a small part of the memory. The gradient is
-the same to the bit where kernels are deterministic.
+the same to the bit if kernels are deterministic.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from models.learner.log_probs import plain_inner
 
 
 def can_recompute(model: nn.Module) -> bool:
-    """Whether transformers knows how to read the model's layers again."""
+    """Return whether transformers can compute the model's layers again."""
     return bool(plain_inner(model).supports_gradient_checkpointing and layers_of(model))
 
 
 @contextmanager
 def recomputing(model: nn.Module, on: bool = True) -> Iterator[None]:
-    """Inside, layers of `model` that are read keep their input alone; with `on` false nothing changes.
+    """Let layers of `model` keep only their input inside the context; with `on` false nothing changes.
 
     Raises:
-        UserError: transformers does not know how to read the model's layers again.
+        UserError: transformers cannot compute the model's layers again.
     """
     if not on:
         yield
@@ -38,7 +38,7 @@ def recomputing(model: nn.Module, on: bool = True) -> Iterator[None]:
     layers = layers_of(model)
     before = [layer.training for layer in layers]
     for layer in layers:
-        layer.training = True  # a layer asks for it; what is inside, dropout too, stays as it was
+        layer.training = True  # a layer requires it; its submodules, dropout too, keep their mode
     try:
         yield
     finally:
@@ -48,7 +48,7 @@ def recomputing(model: nn.Module, on: bool = True) -> Iterator[None]:
 
 
 def layers_of(model: nn.Module) -> list[nn.Module]:
-    """The layers of a model that can be read again one by one."""
+    """Return the layers of a model that can be computed again one by one."""
     from transformers.modeling_layers import GradientCheckpointingLayer
 
     return [module for module in plain_inner(model).modules() if isinstance(module, GradientCheckpointingLayer)]

@@ -1,12 +1,12 @@
-"""A packed row as rectangles of queries and keys, for attention kernels that want every batch entry equally long.
+"""A packed row as rectangles of queries and keys, for attention kernels that need batch entries of equal length.
 
-Spans of nearly one length are one rectangle, spans x heads of equal causal triangles. Where a prompt is short beside
-what continues it, its keys are read along: each span of it gets a copy, and one kernel call sees all. Where it is
-long, or stands with other prompts on the way to a span, the spans and their prompt are two rectangles (`Apart`), whose
-results are merged.
+Spans of nearly one length are one rectangle, spans x heads of equal causal triangles. If a prompt is short relative to
+its continuations, its keys are read along: each span gets a copy, and one kernel call sees all. If it is long, or is
+one of several prompts that a span continues, the spans and their prompt are two rectangles (`Apart`), whose results are
+merged.
 
-Everything is numbers of rows in [tokens * heads, size], so that one gather brings a rectangle's entries together, heads
-first, and one gather brings the results back.
+All of it is numbers of rows in [tokens * heads, size], so that one gather collects a rectangle's entries, heads first,
+and one gather puts the results back.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from models.learner.layout import Layout, Prefix, Span
 from models.learner.upload import to_device
 
 CALL = 2**16
-"""Scores whose computation costs about as much as one more call of the kernel, forward and backward, on a CPU."""
+"""Scores that cost about as much to compute as one more call of the kernel, forward and backward, on a CPU."""
 ALONG = 0.5
-"""Longest prompt that is read along, as a multiple of the mean length of what continues it."""
+"""Longest prompt that is read along, as a multiple of the mean length of its continuations."""
 
 
 @dataclass(frozen=True)
 class Triangles:
-    """Spans of nearly one length, each causal in itself after what it continues."""
+    """Spans of nearly one length, each causal in itself after the prompt that it continues."""
 
     queries: Tensor
     """Rows of [tokens * heads], [spans * heads * longest]; a shorter span's last token is repeated, which no earlier
@@ -39,11 +39,11 @@ class Triangles:
     """Rows of [tokens * key heads], [spans * heads * (before + longest)]."""
     spans: int
     before: int
-    """Tokens of the prompt that is read along; 0 where none is."""
+    """Tokens of the prompt that is read along; 0 if none is."""
     prompt: slice
-    """Where it stands in the row; empty where none is read along."""
+    """Place of the prompt in the row; empty if none is read along."""
     real: Tensor | None
-    """Which queries are tokens, [spans * heads * longest], bool; None where all are."""
+    """Whether each query is a token, [spans * heads * longest], bool; None if all are."""
 
 
 @dataclass(frozen=True)
@@ -55,29 +55,29 @@ class Apart:
     keys: Tensor
     """Rows of [tokens * key heads], [key heads * prompt's tokens]."""
     places: Tensor
-    """Where each row of `inside` stands among `queries`, [continuing tokens * heads]."""
+    """Place of each row of `inside` among `queries`, [continuing tokens * heads]."""
     inside: slice
     """The continuing tokens, as rows of [tokens * heads]."""
     prompt: slice
-    """Where the prompt stands in the row."""
+    """Place of the prompt in the row."""
 
 
 @dataclass(frozen=True)
 class Rectangles:
-    """One packed row, for a number of heads."""
+    """The rectangles of one packed row, for a number of heads."""
 
     triangles: tuple[Triangles, ...]
     apart: tuple[Apart, ...]
     queries: Tensor
-    """Where each row of [tokens * heads] stands among the queries of all triangles, one after another."""
+    """Place of each row of [tokens * heads] among the queries of all triangles, one after another."""
     keys: Tensor
-    """Where each row of [tokens * key heads] stands among the keys of all triangles, heads that share a key counted
-    once: the token's own place, not that of a prompt's copy."""
+    """Place of each row of [tokens * key heads] among the keys of all triangles, heads that share a key counted once:
+    the token's own place, not that of a prompt's copy."""
 
 
 @lru_cache(maxsize=4)
 def rectangles(layout: Layout, heads: int, key_heads: int, device: torch.device) -> Rectangles:
-    """The row's rectangles, longest spans first."""
+    """Build the row's rectangles, longest spans first."""
     along, apart = _prompts(layout)
     triangles: list[Triangles] = []
     queries = torch.empty(layout.tokens * heads, dtype=torch.int64)
@@ -120,7 +120,7 @@ def rectangles(layout: Layout, heads: int, key_heads: int, device: torch.device)
 
 
 def _rows(places: Tensor, heads: int, of: int) -> Tensor:
-    """Rows of [tokens * of] for places in the row, [spans, tokens] -> [spans, heads, tokens]; `heads` share `of`."""
+    """Return rows of [tokens * of] for places, [spans, tokens] -> [spans, heads, tokens]; `heads` share `of`."""
     return places[:, None, :] * of + (torch.arange(heads) * of // heads)[None, :, None]
 
 
@@ -138,7 +138,7 @@ def _apart(prefix: Prefix, heads: int, key_heads: int, device: torch.device) -> 
 
 
 def _prompts(layout: Layout) -> tuple[dict[Span, Prefix], list[Prefix]]:
-    """The prompt that is read along with each span that has one, and the prompts that stand apart."""
+    """Return the prompt that is read along with each span that has one, and the prompts in rectangles of their own."""
     along: dict[Span, Prefix] = {}
     apart = []
     paths = dict(zip(layout.spans, layout.paths, strict=True))
@@ -153,8 +153,8 @@ def _prompts(layout: Layout) -> tuple[dict[Span, Prefix], list[Prefix]]:
 
 
 def _alike(layout: Layout, along: dict[Span, Prefix], heads: int) -> Iterator[tuple[Prefix | None, Sequence[Span]]]:
-    """Spans that make one rectangle: of one prompt, where it is read along, and so nearly as long that filling the
-    shorter ones up costs less than another call."""
+    """Iterate over spans that make one rectangle: of one prompt, if it is read along, and so nearly of one length that
+    padding the shorter ones costs less than another call."""
     by_prompt: dict[Prefix | None, list[Span]] = defaultdict(list)
     for span in layout.spans:
         by_prompt[along.get(span)].append(span)

@@ -1,17 +1,17 @@
-"""The one owner of loss normalisation: the weight of every token (or completion) in the loss of a whole batch.
+"""Loss normalisation for all methods: the weight of every token (or completion) in the loss of a whole batch.
 
-A loss is sum(weight * loss of unit). The weights are fixed for the whole batch before it is cut, so the loss
-cannot depend on micro-batches, on their order or on gradient accumulation.
+A loss is sum(weight * loss of unit). The weights are fixed for the whole batch before it is cut, so the loss cannot
+depend on micro-batches, on their order or on gradient accumulation.
 
 - `token`: every token counts the same (DAPO, and supervised fine-tuning).
 - `completion`: every completion counts the same, its tokens share its weight (GRPO, arXiv 2402.03300).
 - `constant`: every token weighs 1 / (completions * longest), free of any length bias (Dr. GRPO, arXiv 2503.20783).
 
-An entropy bonus is a mean over tokens under all three: a completion's share or a constant would make what a nat of
-entropy is worth depend on the lengths of the completions, or on the longest that a recipe allows.
+An entropy bonus is a mean over tokens under all three: with a completion's share or a constant, the effect of a nat of
+entropy would depend on the lengths of the completions, or on the longest that a recipe allows.
 
-The batch is one optimiser step: the completions of its minibatch that a selector has left and that hold a token that is
-trained on, not those that were sampled. Where `drop_flat` leaves few groups each of them weighs more, under every
+The batch is one optimiser step: the completions of its minibatch that a selector has left and that have a token that is
+trained on, not those that were sampled. If `drop_flat` leaves few groups, each of them weighs more, under every
 normalisation: the direction of the mean gradient stays and its length grows by sampled / left. Only with `select: all`
 is `constant` the same factor in every round.
 """
@@ -28,11 +28,11 @@ Normalisation = Literal["token", "completion", "constant"]
 
 
 def token_weights(lengths: Sequence[int], normalisation: Normalisation, longest: int) -> list[Tensor]:
-    """Weight of every token of every completion, [completions] tensors of [tokens of it], float64.
+    """Compute the weight of every token of every completion, [completions] tensors of [tokens of it], float64.
 
     Args:
         lengths: tokens of each completion of the whole batch, [completions].
-        normalisation: which mean the loss is.
+        normalisation: the mean that the loss takes.
         longest: tokens that a completion may have, for `constant`.
     """
     tokens, completions = sum(lengths), len(lengths)
@@ -48,11 +48,11 @@ def token_weights(lengths: Sequence[int], normalisation: Normalisation, longest:
 
 
 def entropy_term(entropy: Tensor, bonus: float, tokens: int) -> Tensor:
-    """What a row's tokens add to the loss of the whole batch for their entropy; the rows' terms sum to -bonus * mean.
+    """Compute a row's entropy term in the loss of the whole batch; the rows' terms sum to -bonus * mean.
 
     Args:
         entropy: of the policy's distribution at the row's trained tokens, [tokens of the row], nats; gradient flows.
-        bonus: what a nat of the mean entropy is worth.
+        bonus: weight of the mean entropy, in nats.
         tokens: trained tokens of the whole batch.
     """
     return -bonus * entropy.sum() / tokens

@@ -1,4 +1,4 @@
-"""Log-probs under a reference that never moves, computed once and kept on disk under hashes of what they come from.
+"""Log-probs under a reference that never moves, computed once and kept on disk under a hash of their inputs.
 
 An offline method reads the same completions again and again against the same reference. The file's name is a hash of
 the reference's weights, the distribution, the precision and the tokens, so that nothing stale can be read.
@@ -38,13 +38,13 @@ def cached_reference_log_probs(
     autocast: torch.dtype | None = None,
     token_budget: int = 16384,
 ) -> list[Tensor]:
-    """Log-probs of every completion under `reference`, [completions] tensors of [tokens of it], nats, on the CPU.
+    """Return log-probs of all completions under `reference`, [completions] tensors of [tokens of it], nats, on the CPU.
 
     Args:
-        folder: where such files are kept; made where it is missing. A broken file is made again.
+        folder: where such files are kept; made if it is missing. A broken file is made again.
         reference: a causal language model, which is neither moved nor put into another mode.
         sequences: all prompts and completions of the data set.
-        distribution: which distribution over tokens is meant.
+        distribution: the distribution over tokens.
         autocast: precision of the matrix products.
         token_budget: tokens of one packed row; memory only.
 
@@ -84,7 +84,7 @@ def _read(file: Path, tokens: int) -> Tensor | None:
 
 
 def weights_hash(model: nn.Module) -> str:
-    """Hash of a model's weights, names and shapes."""
+    """Hash a model's weights, names and shapes."""
     total = hashlib.sha256()
     for name, tensor in sorted(model.state_dict().items()):
         total.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
@@ -93,7 +93,7 @@ def weights_hash(model: nn.Module) -> str:
 
 
 def tokens_hash(sequences: Sequences) -> str:
-    """Hash of prompts and completions, where one ends and the next begins included."""
+    """Hash prompts and completions, including their boundaries."""
     total = hashlib.sha256()
     for rows in (sequences.prompts, sequences.completions):
         total.update(_bytes([len(row) for row in rows]))

@@ -1,7 +1,7 @@
-"""The packed rows that a model reads: all of them where it is whole, a share of them where it is cut over the ranks.
+"""The packed rows that a model reads: all of them if it is whole, a share of them if it is sharded over the ranks.
 
-The forward and backward passes of a cut model are made by all ranks in step, so each must read equally many rows. A
-rank that has fewer reads rows that only stand in: real ones, whose loss and values nobody counts.
+All ranks make the forward and backward passes of a sharded model in step, so each must read equally many rows. A rank
+that has fewer also reads fillers: real rows, whose loss and values do not count.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ from models.learner.upload import to_device
 from models.learner.whole_weights import ranks_of
 
 CPU_ROW_TOKENS = 4096
-"""Tokens from which on a CPU's row gets no further prompt. With longer rows, what the layers keep outgrows what the C
-library hands out again, and every tensor's pages are mapped and cleared anew: a quarter of an update."""
+"""Tokens from which on a CPU's row gets no further prompt. With longer rows, the memory that the layers keep exceeds
+what the C library reuses, and every tensor's pages are mapped and cleared again: a quarter of an update."""
 _AMONG_OWN: ContextVar[bool] = ContextVar("among_own", default=False)
-"""Whether a row of a share is being worked on: what is read meanwhile is this rank's alone."""
+"""Whether a row of a share is being worked on: values that are read in the meantime are this rank's alone."""
 
 
 class Row(NamedTuple):
     """One packed row."""
 
     indices: list[int]
-    """Of its completions among those that are to be read."""
+    """Indices of its completions among those that are to be read."""
     sequences: Sequences
     """These completions."""
     counts: bool = True
-    """False: it stands in for a row that this rank does not have."""
+    """False: it is a filler for a row that this rank does not have."""
 
     def backward(self, loss: Tensor) -> None:
-        """Add the gradient of `loss`, a scalar; of a row that stands in, zeros."""
+        """Add the gradient of `loss`, a scalar; of a filler, zeros."""
         torch.autograd.backward(loss if self.counts else loss * 0.0)
 
 
 def among_own_rows() -> bool:
-    """Whether the caller works on a row of this rank's share: what it reads now other ranks do not."""
+    """Return whether the caller works on a row of this rank's share: other ranks do not read what it reads now."""
     return _AMONG_OWN.get()
 
 
@@ -55,16 +55,16 @@ def rows_of(
     setting: str = "token_budget",
     shared: bool = True,
 ) -> Iterator[Row]:
-    """This rank's rows of `sequences`. While the caller works on one, what it reads besides is not shared out.
+    """Iterate over this rank's rows of `sequences`. While the caller works on one, its other reads are not shared out.
 
     Args:
-        model: that reads them: its width, and the ranks that it is cut over.
-        sequences: what is to be read, [completions]; the same on every rank.
+        model: that reads them: its width, and the ranks that it is sharded over.
+        sequences: the sequences to read, [completions]; the same on every rank.
         budget: most tokens of a row.
         among: indices of the completions to read; None: all of them.
         together: a label of each completion, [completions]; those with the same label, and of plain sequences the
-            same prompt, are never parted.
-        setting: what the budget is called in the recipe, for the error.
+            same prompt, are never split.
+        setting: key of the budget in the recipe, for the error.
         shared: False: every rank reads all rows.
 
     Raises:
@@ -96,12 +96,12 @@ def rows_of(
 
 
 def from_every_rank(model: nn.Module, known: dict[int, Tensor], place: torch.device) -> dict[int, Tensor]:
-    """What all ranks have read of their rows with `model`, by index; while a row is worked on, what this rank has.
+    """Gather the values of all ranks' rows of `model`, by index; while a row is worked on, only this rank's.
 
     Args:
         model: that was read.
         known: of the completions of this rank's rows.
-        place: where the values of all are wanted.
+        place: device for the values of all ranks.
     """
     ranks = ranks_of(model)
     if ranks.count == 1 or _AMONG_OWN.get():

@@ -1,8 +1,8 @@
-"""Models cut over the ranks (FSDP2): each holds a part of every weight, gradient and moment, and puts a layer together
+"""Models sharded over the ranks (FSDP2): each holds a part of every weight, gradient and moment, and gathers a layer
 only while it is read. After Zhao et al. 2023 (arXiv 2304.11277).
 
 Gradients are added up over the ranks in the weights' own precision and never averaged: a loss's weights are those of
-the whole batch already, whoever reads its rows.
+the whole batch already, whichever rank reads its rows.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from models.ranks import Ranks
 
 
 def shard(model: nn.Module, ranks: Ranks, optimiser: torch.optim.Optimizer | None = None) -> None:
-    """Cut `model` over the ranks, in place; where there is one rank nothing changes.
+    """Shard `model` over the ranks, in place; with one rank nothing changes.
 
     A head that reads the states of another model stays whole: it learns the same on every rank.
 
     Args:
         model: a causal language model with or without adapters, a sequence classifier, or a module around a `backbone`
-            whose own weights stand beside it; the same on every rank, on the processor or on the rank's device.
-        ranks: who holds the parts.
+            with further weights of its own; the same on every rank, on the CPU or on the rank's device.
+        ranks: those that hold the parts.
         optimiser: of its weights, without state: from now on it moves the parts.
 
     Raises:
@@ -64,5 +64,5 @@ def shard(model: nn.Module, ranks: Ranks, optimiser: torch.optim.Optimizer | Non
 
 
 def _read(root: nn.Module, read: Callable[[], Any]) -> Any:
-    """A method of the model, so that hooks around it put its weights together for whatever is read inside."""
+    """Call `read` as a method of the model, so that the hooks around it gather its weights inside the call."""
     return read()

@@ -1,13 +1,13 @@
-"""Attention over a packed row on a GPU, as one operation of torch: compiled layers hold it whole.
+"""Attention over a packed row on a GPU, as one operation of torch, which compiled layers include whole.
 
 By spans: the queries of a span are its own tokens, its keys those of all that it continues and its own; a causal mask
 aligned to the last key is then exactly the layout, and one flash-attention call reads all spans. Keys and values of a
-shared prompt are gathered once for each span, again for the backward pass, and the gradients of their copies are
-summed in float32, in a fixed order.
+shared prompt are gathered once for each span, again for the backward pass, and the gradients of their copies are summed
+in float32, in a fixed order.
 
-By rectangles, where spans are long: cuDNN's kernel, twice as fast on a Hopper GPU, reads each span causally and what
-continues a prompt against that prompt. Their softmaxes are merged by their log-sum-exps, forward and backward, as
-`models.learner.two_part_attention` does it on a CPU.
+By rectangles, if spans are long: cuDNN's kernel, twice as fast on a Hopper GPU, reads each span causally, and the
+continuations of a prompt against that prompt. Their softmaxes are merged by their log-sum-exps, forward and backward,
+as `models.learner.two_part_attention` does it on a CPU.
 """
 
 from __future__ import annotations
@@ -205,7 +205,7 @@ def _rectangles_backward(
 
 
 def _piece(values: Tensor, start: int, end: int, along: int, stop: int) -> Tensor:
-    """A span behind what it reads along of its prompt, filled up to the length of a rectangle."""
+    """Return a span after the part of its prompt that it reads along, padded to the length of a rectangle."""
     part = torch.cat([values[along:stop], values[start:end]]) if stop > along else values[start:end]
     return _filled(part, rounded_up(part.shape[0]))
 

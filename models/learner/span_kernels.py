@@ -1,8 +1,8 @@
 """Attention kernels with their log-sum-exps: flash attention and cuDNN on a GPU, plain products elsewhere.
 
-Forward each returns outputs and the log-sum-exp of every query's scores. Backward each takes outputs and log-sum-exps
-that may be those of several calls together, and gives the call's own share of the gradients. The plain products are
-what the tests compare with; they are slow.
+Each forward function returns outputs and the log-sum-exp of every query's scores. Each backward function takes outputs
+and log-sum-exps that may be those of several calls together, and returns the call's own share of the gradients. The
+plain products are the reference of the tests; they are slow.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def spans_backward(
 ) -> Gradients:  # fmt: skip
     """Compute gradients of query, key and value; see `spans_forward`."""
     if query.device.type == "cuda":
-        unused = torch.zeros(2, dtype=torch.uint64, device=query.device)  # state of a dropout that there is not
+        unused = torch.zeros(2, dtype=torch.uint64, device=query.device)  # state of a dropout that is not used
         made: Gradients = torch.ops.aten._flash_attention_backward(
             grad, query, key, value, out, lse, query_ends, key_ends, *longest, 0.0, not window, unused,
             torch.empty(0, device=query.device), scale=scale, **_sides(window),
@@ -92,7 +92,7 @@ def dense_backward(
 ) -> Gradients:
     """Compute gradients of query, key and value; see `dense_forward`."""
     if query.device.type == "cuda":
-        unused = torch.zeros((), dtype=torch.int64, device=query.device)  # state of a dropout that there is not
+        unused = torch.zeros((), dtype=torch.int64, device=query.device)  # state of a dropout that is not used
         made = torch.ops.aten._scaled_dot_product_cudnn_attention_backward(
             *map(_batched, (grad, query, key, value, out)), lse.contiguous().view(1, *lse.shape, 1), unused, unused,
             None, None, None, query.shape[0], key.shape[0], 0.0, causal, scale=scale,
@@ -103,7 +103,7 @@ def dense_backward(
 
 
 def _batched(values: Tensor) -> Tensor:
-    """[tokens, heads, size] -> [1, heads, tokens, size]."""
+    """Transpose [tokens, heads, size] -> [1, heads, tokens, size]."""
     return values.transpose(0, 1)[None]
 
 
@@ -128,7 +128,7 @@ def _all_or_causal(query: Tensor, key: Tensor, causal: bool) -> Tensor:
 
 
 def _scores(query: Tensor, key: Tensor, seen: Tensor, scale: float) -> Tensor:
-    """Scores in float32 at least, [heads, queries, keys]; minus infinity where a query does not see a key."""
+    """Compute scores in float32 at least, [heads, queries, keys]; minus infinity where a query does not see a key."""
     wide = torch.promote_types(query.dtype, torch.float32)
     groups = query.shape[1] // key.shape[1]
     scores = torch.einsum("qhd,khd->hqk", query.to(wide), key.to(wide).repeat_interleave(groups, 1)) * scale

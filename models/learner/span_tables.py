@@ -1,12 +1,12 @@
-"""Where the attention of a packed row finds its keys on a GPU: tables of places, made once for a row.
+"""Tables of the places of keys for the attention over a packed row on a GPU, made once for a row.
 
 Two routes compute the same sums (`models.learner.span_attention`). By spans, each span's keys are gathered: those of
-the prompts that it continues, then its own. By rectangles, long spans attend to themselves, and all that continue one
-prompt attend to it together.
+the prompts that it continues, then its own. By rectangles, long spans attend to themselves, and all continuations of
+one prompt attend to it together.
 
-A cuDNN kernel is built for each shape that it meets. So the lengths of rectangles are rounded to few values: what a
-prompt has beyond such a length is read along with each of its spans, and spans are filled up behind their end, where no
-query of theirs looks.
+A cuDNN kernel is built for each new shape. So the lengths of rectangles are rounded to few values: the tokens of a
+prompt beyond such a length are read along with each of its spans, and spans are padded after their end, where none of
+their queries looks.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from models.learner.layout import Layout
 from models.learner.upload import to_device
 
 LEAST_SPAN = 4096
-"""Tokens of a span, on average, from which a row is read by rectangles. With shorter ones the host's calls cost what
-the kernel saves (Qwen3-0.6B on an H200: as fast either way with nine spans in 16,384 tokens)."""
+"""Tokens of a span, on average, from which a row is read by rectangles. With shorter ones the host's calls cost as much
+as the kernel saves (Qwen3-0.6B on an H200: as fast either way with nine spans in 16,384 tokens)."""
 STEPS = 16
 """Lengths between a power of two and the next that rectangles have."""
 LEAST_STEP = 128
 
 
 class RowTables:
-    """What attention over one row reads; a class whose attributes torch's compiler takes as they come."""
+    """The tables that attention over one row reads; torch's compiler takes the attributes of this class unchanged."""
 
     def __init__(self, layout: Layout, by_spans: list[Tensor] | None, by_rectangles: list[Tensor] | None) -> None:
         """Keep the layout and both routes' tables; None: the route is not for this row."""
@@ -69,11 +69,11 @@ def span_tables(layout: Layout) -> list[Tensor]:
 
     Returns:
         query_ends, key_ends: where each span's queries and keys end, after a zero, [spans + 1], int32.
-        gathered: place in the row of every key, span after span, [keys]; empty where that is the row itself.
-        own: where each token's key stands among them, as the key of its own span, [tokens].
-        shared_at: tokens whose keys are there more than once, [shared tokens].
-        shared: where, [shared tokens, most copies]; the number of keys, which is none of them, fills it up.
-        longest: most queries and most keys of a span, [2], on the processor.
+        gathered: place in the row of every key, span after span, [keys]; empty if that is the row itself.
+        own: place of each token's key among them, as the key of its own span, [tokens].
+        shared_at: tokens whose keys are in it more than once, [shared tokens].
+        shared: their places, [shared tokens, most copies]; padded with the number of keys, which is not a place.
+        longest: most queries and most keys of a span, [2], on the CPU.
     """
     places, own, queries, keys = [], torch.empty(layout.tokens, dtype=torch.int64), [0], [0]
     for span, path, before in zip(layout.spans, layout.paths, layout.before, strict=True):
@@ -111,12 +111,12 @@ def suits_rectangles(layout: Layout) -> bool:
 
 
 def rectangle_tables(layout: Layout) -> list[Tensor]:
-    """Make the tables of the route by rectangles, on the processor.
+    """Make the tables of the route by rectangles, on the CPU.
 
     Returns:
         triangles: start and end of each span, and where the keys of its prompt begin and end that it reads along,
             [spans, 4].
-        prompts: start and end of the other keys of each prompt, first and last token of what continues it,
+        prompts: start and end of the other keys of each prompt, first and last token of its continuations,
             [prompts, 4].
     """
     kept = {prefix: prefix.start + rounded_down(prefix.end - prefix.start) for prefix in layout.prefixes}
@@ -129,7 +129,7 @@ def rectangle_tables(layout: Layout) -> list[Tensor]:
 
 
 def step_of(tokens: int) -> int:
-    """Give the distance of the lengths that rectangles have around `tokens`."""
+    """Return the distance of the lengths that rectangles have around `tokens`."""
     return max(LEAST_STEP, (1 << max(0, tokens.bit_length() - 1)) // STEPS)
 
 

@@ -30,7 +30,7 @@ from models.seeds import seed_of
 Report = Callable[[int, dict[str, float]], None]
 
 BUDGET = "warm_start.token_budget"
-"""What a recipe calls the tokens of one packed row."""
+"""Key of the tokens of one packed row in the recipe."""
 
 
 PACKED_TOGETHER = 1 << 16
@@ -39,17 +39,17 @@ PACKED_TOGETHER = 1 << 16
 
 @dataclass(frozen=True, kw_only=True)
 class TokenCounts:
-    """What tokens of demonstrations count. Stands under `warm_start.counts`."""
+    """Weights of tokens of demonstrations. Set under `warm_start.counts`."""
 
     erroneous: NonNegativeFloat = 1.0
-    """Each token of a turn that the environment answered by an error; zero: it is read, and not imitated."""
+    """Weight of each token of a turn that the environment answered by an error; zero: it is read, and not imitated."""
     key: NonNegativeFloat = 1.0
-    """Each token of what stands between quotation marks in any other turn: names and values of a call."""
+    """Weight of each token between quotation marks in any other turn: names and values of a call."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SupervisedSettings:
-    """How the warm start learns. Stands under `warm_start:`."""
+    """Settings of the warm start. Set under `warm_start:`."""
 
     steps: Positive = 300
     batch: Positive = 128
@@ -57,21 +57,21 @@ class SupervisedSettings:
     token_budget: Positive = 16384
     """Tokens of one packed row; bounds memory and does not change the result."""
     compile: bool | Literal["auto"] = "auto"
-    """Whether torch compiles the layers, as `schedule.compile` says of the rounds."""
+    """Whether torch compiles the layers, as in `schedule.compile` for the rounds."""
     report_every: Positive = 10
     only_right: bool = False
-    """Leave out demonstrations that are not right, by what decides in evaluations: they state the true answer, or pass
-    the tests of their problem where a reward runs these."""
+    """Leave out demonstrations that are not right, by the criterion of evaluations: they state the true answer, or pass
+    the tests of their problem if a reward runs these."""
     context: Annotated[str, Field(pattern=r"\{told\}")] | None = None
-    """Every demonstration that is right is shown once more behind this in place of its prompt, `{prompt}` and `{told}`
-    replaced: so that the policy can judge itself by what it is told (rollouts privileged). None: nothing is told."""
+    """Template of a second copy of every right demonstration, which replaces its prompt; `{prompt}` and `{told}` are
+    filled in: so that the policy can judge itself with the hint (rollouts privileged). None: no second copy."""
     tells: Literal["answer", "demonstration", "feedback", "another"] = "answer"
-    """What `{told}` is: the true answer, the demonstration itself, or one of the same prompt that is wrong with what
-    `rollouts.feedback` says of it; of a prompt without a wrong one nothing is shown again. another: the next
-    demonstration of the same prompt, and those that are wrong are shown once more as well, so that the policy reads an
-    attempt in its prompt and is told nothing by it."""
+    """The hint that fills the template: the true answer, the demonstration itself, or a wrong demonstration of the same
+    prompt with its feedback by `rollouts.feedback`; a prompt without a wrong one gets none. another: the next
+    demonstration of the same prompt; wrong ones get a second copy as well, so that the policy reads an attempt in its
+    prompt that gives no hint about the answer."""
     counts: TokenCounts = TokenCounts()
-    """What tokens of demonstrations of several turns count (`models.episodes.demonstrations`)."""
+    """Weights of tokens of demonstrations of several turns (`models.episodes.demonstrations`)."""
     optimiser: OptimiserSettings = field(
         default_factory=lambda: OptimiserSettings(
             learning_rate=1e-3, decay="cosine", warmup_steps=20, weight_decay=0.01
@@ -80,12 +80,12 @@ class SupervisedSettings:
 
     @property
     def judges(self) -> bool:
-        """Whether what it shows hangs on which demonstrations are right."""
+        """Whether the demonstrations that are shown depend on which of them are right."""
         return self.only_right or self.context is not None
 
 
 def shuffled_batches(rows: int, batch: int, seed: int) -> Iterator[list[int]]:
-    """Endless batches of row numbers; every row once an epoch, in an order drawn from `seed` and the epoch."""
+    """Yield endless batches of row numbers; every row once an epoch, in an order drawn from `seed` and the epoch."""
     epoch = 0
     carried = torch.empty(0, dtype=torch.int64)
     while True:
@@ -108,8 +108,8 @@ def fit_supervised(
     report: Report = lambda step, metrics: None,
     recompute: bool = False,
 ) -> dict[str, float]:
-    """Fine-tune `model` in place on `sequences`, its layers read again for their backward pass where that is asked.
-    Returns the last reported metrics.
+    """Fine-tune `model` in place on `sequences`; with `recompute` its layers are computed again for their backward
+    pass. Returns the last reported metrics.
 
     Raises:
         UserError: there is nothing to learn from, or the loss is not finite.
@@ -145,8 +145,8 @@ def fit_supervised(
 
 
 def accumulate(model: nn.Module, batch: Sequences, token_budget: int, autocast: torch.dtype | None) -> Tensor:
-    """Add the gradient of the mean negative log-likelihood per completion token, weighted where the batch says what
-    tokens count. Returns the loss, a scalar, nats."""
+    """Add the gradient of the mean negative log-likelihood per completion token, weighted if the batch has weights.
+    Returns the loss, a scalar, nats."""
     counted = _counted(batch)
     whole = sum(float(weights.sum()) for weights in counted)
     total = torch.zeros((), dtype=torch.float64, device=next(model.parameters()).device)
@@ -161,7 +161,7 @@ def accumulate(model: nn.Module, batch: Sequences, token_budget: int, autocast: 
 def negative_log_likelihood(
     model: nn.Module, sequences: Sequences, token_budget: int, autocast: torch.dtype | None = None
 ) -> float:
-    """Mean negative log-likelihood per completion token of held-out sequences, in nats, weighted as they say."""
+    """Compute the mean negative log-likelihood per completion token of held-out sequences, nats, with their weights."""
     total, counts = torch.zeros((), dtype=torch.float64, device=next(model.parameters()).device), 0.0
     for first in range(0, len(sequences), PACKED_TOGETHER):
         some = sequences.take(range(first, min(len(sequences), first + PACKED_TOGETHER)))
@@ -173,14 +173,14 @@ def negative_log_likelihood(
 
 
 def _counted(sequences: Sequences) -> list[Tensor]:
-    """What each completion token counts, [completions] tensors of [tokens of it], float64."""
+    """Return the weight of each completion token, [completions] tensors of [tokens of it], float64."""
     if sequences.weights is None:
         return [torch.ones(len(completion), dtype=torch.float64) for completion in sequences.completions]
     return [torch.tensor(weights, dtype=torch.float64) for weights in sequences.weights]
 
 
 def _weighted(model: nn.Module, row: Row, counted: Sequence[Tensor], autocast: torch.dtype | None) -> Tensor:
-    """Sum of the negative log-likelihood of a row's tokens, each times what it counts, a scalar, nats."""
+    """Sum the negative log-likelihood of a row's tokens, each times its weight, a scalar, nats."""
     weights = torch.cat([counted[index] for index in row.indices])
     kept = None
     if row.sequences.weights is not None:

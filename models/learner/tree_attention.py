@@ -1,7 +1,7 @@
 """Attention over rows of trees (`models.learner.prefix_tree`), without gradients: a dense product for each size.
 
-A tree's tokens stand side by side, so what a call reads is a view of the row; nothing is gathered. Scores between
-branches are computed and masked: for trees of some hundred tokens that is less than what gathering costs.
+A tree's tokens are contiguous, so a call reads a view of the row; nothing is gathered. Scores between branches are
+computed and masked: for trees of some hundred tokens that costs less than gathering.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from models.learner.prefix_tree import Forest, Stand
 
 
 class TreeAttention:
-    """Attends to one forest, in place of a packed row's layout (`packed_attention.RowAttention`)."""
+    """Attends to one forest, instead of a packed row's layout (`packed_attention.RowAttention`)."""
 
     def __init__(self, forest: Forest) -> None:
         self._forest = forest
@@ -33,7 +33,7 @@ class TreeAttention:
         window: int | None,
         softcap: float | None,
     ) -> Tensor:
-        """[1, heads, tokens, size] -> [1, tokens, heads, size]; a window and a soft cap are kept to."""
+        """Attend, [1, heads, tokens, size] -> [1, tokens, heads, size]; a window and a soft cap are applied."""
         out = torch.empty((query.shape[2], query.shape[1], value.shape[-1]), dtype=query.dtype, device=query.device)
         for stand, bias in zip(self._forest.stands, self._bias(query.dtype, window), strict=True):
             queries, keys, values = (_side_by_side(part, stand) for part in (query, key, value))
@@ -47,7 +47,7 @@ class TreeAttention:
         return out[None]
 
     def _bias(self, dtype: torch.dtype, window: int | None) -> Sequence[Tensor]:
-        """What is added to each stand's scores, [trees, 1, size, size]; made once for all layers that ask alike."""
+        """Return the bias of each stand's scores, [trees, 1, size, size]; cached for all layers by dtype and window."""
         if (dtype, window) not in self._biases:
             self._biases[dtype, window] = [self._bias_of(stand, dtype, window) for stand in self._forest.stands]
         return self._biases[dtype, window]
@@ -62,6 +62,6 @@ class TreeAttention:
 
 
 def _side_by_side(rows: Tensor, stand: Stand) -> Tensor:
-    """[1, heads, tokens, size] -> [trees, heads, tokens of a tree, size], a view."""
+    """View [1, heads, tokens, size] as [trees, heads, tokens of a tree, size]."""
     mine = rows[0, :, stand.start : stand.start + stand.trees * stand.size]
     return mine.view(len(mine), stand.trees, stand.size, -1).transpose(0, 1)

@@ -26,7 +26,7 @@ from models.learner.rectangles import rectangles
 
 
 def two_part_attention(query: Tensor, key: Tensor, value: Tensor, layout: Layout, scale: float) -> Tensor:
-    """Attention of a packed row, [1, heads, tokens, size] -> [1, tokens, heads, size]; gradient flows.
+    """Attend over a packed row, [1, heads, tokens, size] -> [1, tokens, heads, size]; gradient flows.
 
     Args:
         query: [1, heads, tokens, size].
@@ -81,7 +81,7 @@ class _TwoPart(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        """Gradients of query, key and value."""
+        """Compute gradients of query, key and value."""
         query, key, value, out, lse = ctx.saved_tensors
         heads, key_heads = query.shape[1], key.shape[1]
         row = rectangles(ctx.layout, heads, key_heads, query.device)
@@ -128,12 +128,12 @@ class _TwoPart(torch.autograd.Function):
 
 
 def _flat(rows: Tensor) -> Tensor:
-    """[tokens, heads, size] -> [tokens * heads, size]."""
+    """Flatten [tokens, heads, size] -> [tokens * heads, size]."""
     return rows.reshape(-1, rows.shape[-1])
 
 
 def _take(rows: Tensor, numbers: Tensor, batch: int, real: Tensor | None = None) -> Tensor:
-    """Rows of [tokens * heads, size] as [batch, rows of it, size]; zeros where they are not `real`."""
+    """Take rows of [tokens * heads, size] as [batch, rows of it, size]; zeros where they are not `real`."""
     taken = rows.index_select(0, numbers)
     if real is not None:
         taken *= real[:, None]
@@ -141,12 +141,12 @@ def _take(rows: Tensor, numbers: Tensor, batch: int, real: Tensor | None = None)
 
 
 def _once(copies: Tensor, spans: int, key_heads: int) -> Tensor:
-    """Sum of the gradients of all heads that share a key, [spans * heads, keys, size] -> [spans * key heads, ...]."""
+    """Sum the gradients of all heads that share a key, [spans * heads, keys, size] -> [spans * key heads, ...]."""
     shared = copies.shape[0] // (spans * key_heads)
     return copies if shared == 1 else copies.view(-1, shared, *copies.shape[1:]).sum(1)
 
 
 def _back(parts: Sequence[Tensor], places: Tensor) -> Tensor:
-    """Rectangles, [batch, rows, size] each, as the row that they are of, [tokens * heads, size]."""
+    """Put rectangles, [batch, rows, size] each, back into the row that they are from, [tokens * heads, size]."""
     every = [part.flatten(0, 1) for part in parts]
     return (every[0] if len(every) == 1 else torch.cat(every)).index_select(0, places)

@@ -1,7 +1,7 @@
-"""Copies from the processor's memory to a device that the host does not wait for.
+"""Copies from host memory to a device that do not block the host.
 
 A copy from ordinary memory to a GPU makes the host wait for the copy and for all earlier work of the GPU. A copy from
-pinned memory does not; torch keeps that memory until the copy is done. Values are converted and joined on the processor
+pinned memory does not; torch keeps that memory until the copy is done. Values are converted and joined on the CPU
 first.
 """
 
@@ -14,7 +14,7 @@ from torch import Tensor
 
 
 def to_device(values: Tensor, place: torch.device, dtype: torch.dtype | None = None) -> Tensor:
-    """Copy `values` to a device, the same to the bit as `values.to(place, dtype)`; a tensor there is returned as it is.
+    """Copy `values` to a device, the same to the bit as `values.to(place, dtype)`; a tensor on a device is not copied.
 
     Args:
         dtype: of the result; None: that of `values`.
@@ -26,7 +26,7 @@ def to_device(values: Tensor, place: torch.device, dtype: torch.dtype | None = N
 
 
 def all_to_device(values: Sequence[Tensor], place: torch.device) -> list[Tensor]:
-    """Copy flat tensors of one dtype from the processor to a device at once, [tensors] of [length of it]."""
+    """Copy flat tensors of one dtype from the CPU to a device at once, [tensors] of [length of it]."""
     if place.type == "cpu" or not values:
         return list(values)
     return list(to_device(torch.cat(list(values)), place).split([len(each) for each in values]))

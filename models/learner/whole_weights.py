@@ -1,7 +1,7 @@
-"""Reading a model whose weights are cut over the ranks: inside they are whole.
+"""Reading of a model whose weights are sharded over the ranks: inside the call they are whole.
 
-Whether a model is cut (`models.learner.sharding`) decides how it is read: one that is cut is read by all ranks in step,
-one that is not by whoever asks.
+Whether a model is sharded (`models.learner.sharding`) decides how it is read: all ranks read a sharded one in step, any
+rank reads another by itself.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from models.ranks import ALONE, Ranks, together
 
 T = TypeVar("T")
 METHOD = "read_whole"
-"""The root's method in which its own weights are whole, beside its `forward`."""
+"""The root's method in which its own weights are whole, in addition to its `forward`."""
 
 
 @dataclass
 class _Cut:
     ranks: Ranks
     root: Any
-    """The module whose method `METHOD` puts the weights together that stand in no layer."""
+    """The module whose method `METHOD` gathers the weights that are not in a layer."""
     reading: bool = False
 
 
@@ -32,12 +32,12 @@ _CUT: WeakKeyDictionary[nn.Module, _Cut] = WeakKeyDictionary()
 
 
 def note_cut(names: Iterable[nn.Module], root: nn.Module, ranks: Ranks) -> None:
-    """Remember that a model is cut over `ranks`.
+    """Record that a model is sharded over `ranks`.
 
     Args:
         names: the modules that it is read by: with adapters around it, without, its backbone.
         root: the module that has `METHOD`.
-        ranks: who holds its parts.
+        ranks: those that hold its parts.
     """
     cut = _Cut(ranks, root)
     for module in names:
@@ -45,10 +45,10 @@ def note_cut(names: Iterable[nn.Module], root: nn.Module, ranks: Ranks) -> None:
 
 
 def ranks_of(model: nn.Module) -> Ranks:
-    """Who reads `model` together: `ALONE` where it is whole.
+    """Return the ranks that read `model` together: `ALONE` if it is whole.
 
     Raises:
-        RuntimeError: it is cut, and this runs on the first rank alone.
+        RuntimeError: it is sharded, and this runs on the first rank alone.
     """
     cut = _CUT.get(model)
     if cut is None:
@@ -58,10 +58,10 @@ def ranks_of(model: nn.Module) -> Ranks:
 
 
 def with_whole_weights(model: nn.Module, read: Callable[[], T]) -> T:
-    """What `read` gives, a tensor or a tuple of tensors and None, while the weights of `model` are whole.
+    """Return the result of `read`, a tensor or a tuple of tensors and None, while the weights of `model` are whole.
 
-    Gradient flows through those tensors and nothing else: what is kept of the weights is gone afterwards. Inside of
-    another call for the same model it is that call.
+    Gradient flows only through those tensors: any kept weights are gone afterwards. A call inside another call for the
+    same model is part of that call.
     """
     cut = _CUT.get(model)
     if cut is None or cut.reading:

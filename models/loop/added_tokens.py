@@ -1,4 +1,4 @@
-"""What a source adds to the prompts of a training: asked of all, of a part of them at a time."""
+"""Tokens that a source adds to the prompts of a training, computed for all prompts in batches."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from models.loop.slots import Rollouts
 from models.text.encoding import Codec
 
 TOGETHER = 1 << 16
-"""Problems that a source looks at together."""
+"""Problems of one batch."""
 
 
 def added_tokens(source: Rollouts, codec: Codec, problems: Sequence[Problem]) -> NDArray[np.int64]:
-    """What `source.extra_tokens` says of each problem, [problems]."""
+    """Return `source.extra_tokens` of each problem, [problems]."""
     parts = [
         source.extra_tokens(codec, problems[first : first + TOGETHER]) for first in range(0, len(problems), TOGETHER)
     ]

@@ -1,9 +1,9 @@
-"""Rollouts, made when they are wanted or one round ahead: the engine generates while the learner fits.
+"""Rollouts made when they are needed or one round ahead: the engine generates while the learner fits.
 
-With one step of staleness the completions of round n + 1 are sampled from the policy as it was before round n's fit;
-policy gradients correct by a weight against mu, what the engine said when it sampled; an objective that neither does
-nor can do without says so (`on_policy_only`). The round after a checkpoint is never made ahead, in undisturbed runs
-either: so a run that goes on from the checkpoint, which has only the fresh weights, does what the other one did.
+With one step of staleness the completions of round n + 1 are sampled from the policy as it was before round n's fit.
+Policy gradients correct this by a weight against mu, the engine's log-probs at sampling; an objective that neither does
+so nor can do without declares it (`on_policy_only`). The round after a checkpoint is never made ahead, in undisturbed
+runs either: a run that resumes from the checkpoint, which has only the fresh weights, so gives the same results.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ class Ahead:
     def __init__(self, make: Callable[[int], list[Rollout]], device: torch.device) -> None:
         self._make = make
         self._device = device
-        # A new thread takes torch's number of threads at its first question for it or first kernel; vLLM's attention
-        # on the CPU, which counts them before and after, refuses to run where the two differ.
+        # A new thread takes torch's number of threads when it first reads it or at its first kernel; vLLM's attention
+        # on the CPU, which counts them before and after, refuses to run if the two differ.
         self._pool = ThreadPoolExecutor(1, "generate", initializer=torch.get_num_threads)
         self._begun: tuple[int, Future[tuple[list[Rollout], float]]] | None = None
 
     def take(self, number: int) -> tuple[list[Rollout], int]:
-        """The rollouts of round `number`, made now or ahead, and how many rounds ahead that was."""
+        """Return the rollouts of round `number`, made now or ahead, and how many rounds ahead they were made."""
         if self._begun is None:
             return self._make(number), 0
         (ahead, future), self._begun = self._begun, None
@@ -40,13 +40,14 @@ class Ahead:
         return future.result()[0], 1
 
     def begin(self, number: int) -> None:
-        """Make the rollouts of round `number` from now on, behind the caller's back. Nothing may load weights or draw
-        from torch's global generator until `wait`: the engine draws from it."""
+        """Make the rollouts of round `number` from now on, in the background. Nothing may load weights or draw from
+        torch's global generator until `wait`: the engine draws from it."""
         learning = torch.cuda.current_stream(self._device) if self._device.type == "cuda" else None
         self._begun = number, self._pool.submit(self._work, number, learning)
 
     def wait(self) -> tuple[list[Rollout], float] | None:
-        """Wait for what was begun. Returns it and the seconds that making it took; None where nothing was."""
+        """Wait for the rollouts that were begun. Returns them and the seconds that making them took; None if none
+        were begun."""
         return self._begun[1].result() if self._begun is not None else None
 
     def __enter__(self) -> Ahead:
@@ -74,8 +75,8 @@ class InRounds(Supply):
 
     Args:
         make: samples the round of a number.
-        meter: told what is generated.
-        ahead: whether the next round is made while the loop does without the engine.
+        meter: records the generation.
+        ahead: whether the next round is made while the loop does not need the engine.
     """
 
     def __init__(self, make: Callable[[int], list[Rollout]], meter: Meter, ahead: bool) -> None:

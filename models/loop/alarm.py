@@ -1,7 +1,7 @@
-"""Has the policy collapsed? A pure function of what the rounds told, and the settings of a recipe's `alarm:`.
+"""Detection of a collapsed policy from the rounds' metrics, and the settings of a recipe's `alarm:`.
 
-Six signs, each of which must hold in every one of the last `patience` rounds. Most compare with the first rounds of
-the run:
+The detection is a pure function of the metrics. There are six signs, each of which must be present in every one of the
+last `patience` rounds. Most compare with the first rounds of the run:
 
     reward     below its start by more than `drop` standard deviations of a completion's reward at the start
     loss       most of what was gained since a start too low to fall below is lost again; at such a start completions
@@ -9,17 +9,17 @@ the run:
     length     more than `cut_share` of the completions were cut at their limit, and by half of that more than in the
                first or the best `patience` rounds
     disorder   entropy above `entropy_high` nats a token, and above `entropy_rise` times its start
-    certainty  entropy below `entropy_low` nats a token while the reward is no higher than at the start
+    certainty  entropy below `entropy_low` nats a token while the reward is not higher than at the start
     parting    `truth` more than `margin` below its best mean, of the first rounds or of `patience` rounds in a row,
-               while `proxy`, the reward that stands for it, is above what it was in those: the policy games the proxy
-               (Gao et al. 2023)
+               while `proxy`, the reward that replaces it, is above its mean in those rounds: the policy games the
+               proxy (Gao et al. 2023)
 
 A completion's standard deviation is the unit because rewards have none of their own: for a verifier it is
 sqrt(p (1 - p)), so with drop 0.25 a share of 0.18 right alarms below 0.08 and one of 0.5 below 0.38. The mean of a
-round of n completions strays by about 1 / sqrt(n) of it, far from 0.25 for five rounds in a row.
+round of n completions deviates by about 1 / sqrt(n) of it, far from 0.25 for five rounds in a row.
 
-A metric that a round does not tell (an entropy, where nothing was learned) gives no sign. What is needed of the rounds
-lies in every checkpoint, so a run that goes on from one is stopped in the round in which it would have been.
+A metric that is missing in a round (an entropy, if nothing was learned) gives no sign. The history that the alarm needs
+is part of every checkpoint, so a run that resumes from one stops in the same round as an uninterrupted run.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ from models.bounds import Positive
 
 SPREAD, CUT, ENTROPY = "reward/spread", "rollouts/cut_share", "policy/entropy"
 BAD_START = 0.5
-"""A start is bad where completions differ in reward less than this share of what they do in the best rounds."""
+"""A start is bad if completions differ in reward less than this share of their spread in the best rounds."""
 KEPT = 0.25
-"""Share of a gain; less of it left means that it is lost."""
+"""Share of a gain: if less of it is left, the gain counts as lost."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AlarmSettings:
-    """When a run counts as collapsed. Stands under `alarm:`; `alarm: null` leaves it out."""
+    """Conditions under which a run counts as collapsed. Set under `alarm:`; `alarm: null` leaves it out."""
 
     action: Literal["stop", "warn"] = "stop"
-    """stop: the run ends and keeps the best policy that a checkpoint holds. warn: it goes on and says so."""
+    """stop: the run ends and keeps the best policy of a checkpoint. warn: the run continues with a warning."""
     patience: Positive = 5
     """Rounds in a row that must show a sign."""
     opening: Positive = 3
@@ -53,20 +53,20 @@ class AlarmSettings:
     by: str = "total"
     """The reward that is watched: total, or the label of one of the recipe's rewards."""
     drop: PositiveFloat = 0.25
-    """How far below its start the reward may lie, in standard deviations of a completion's reward at the start."""
+    """How far the reward may fall below its start, in standard deviations of a completion's reward at the start."""
     cut_share: Annotated[float, Field(gt=0, le=1)] = 0.5
     """Largest share of completions that are cut at their limit."""
     entropy_low: NonNegativeFloat = 0.001
     """Least entropy of the policy, nats a token, while the reward has not risen."""
     entropy_high: PositiveFloat = 1.0
-    """Largest entropy of the policy, nats a token, where that is also `entropy_rise` times its start."""
+    """Largest entropy of the policy, nats a token, if that is also more than `entropy_rise` times its start."""
     entropy_rise: Annotated[float, Field(gt=1)] = 5.0
     proxy: str | None = None
-    """Label of the reward that stands for the truth, as a reward model does; null: nobody looks whether they part."""
+    """Label of the reward that approximates the truth, such as a reward model; null: not checked."""
     truth: str | None = None
-    """Label of the reward that it stands for, of any weight, also zero. The best policy is then the best by it."""
+    """Label of the true reward, of any weight, also zero. The best policy is then the best by it."""
     margin: PositiveFloat = 0.1
-    """How far the truth may fall below its best while the proxy rises, in the truth's unit: a share, of a verifier."""
+    """How far the truth may fall below its best while the proxy rises, in the truth's unit: a share for a verifier."""
 
     @property
     def reward(self) -> str:
@@ -81,20 +81,20 @@ class AlarmSettings:
 
     @property
     def worth(self) -> str:
-        """Name of the metric that says which policy is the best."""
+        """Name of the metric by which the best policy is chosen."""
         return self.reward if self.truth is None else f"reward/{self.truth}"
 
 
 @dataclass(frozen=True)
 class Collapse:
-    """A policy that was lost."""
+    """A collapse of the policy."""
 
     round_number: int
-    """The round after which every sign was there, from 1."""
+    """The round after which every sign was present, from 1."""
     signs: tuple[str, ...]
-    """What was seen, in words."""
+    """The signs, in words."""
     kept: int | None = None
-    """Rounds of the policy that was kept; 0: the one that the run began with. None: the run went on."""
+    """Rounds of the policy that was kept; 0: the one that the run began with. None: the run continued."""
 
     def __str__(self) -> str:
         kept = "" if self.kept is None else f"; kept the policy after round {self.kept}"
@@ -102,18 +102,18 @@ class Collapse:
 
 
 Metrics = Mapping[str, float]
-"""What a round told, by metric."""
+"""Metrics of a round, by name."""
 
 
 @dataclass(frozen=True)
 class History:
-    """What the alarm remembers of the rounds so far."""
+    """The alarm's history of the rounds so far."""
 
     rounds: int = 0
     opening: tuple[Metrics, ...] = ()
-    """What the first rounds told, of the watched metrics."""
+    """Watched metrics of the first rounds."""
     last: tuple[Metrics, ...] = ()
-    """What the last rounds after these told."""
+    """Watched metrics of the last rounds after these."""
     best_round: int = 0
     """Rounds of the best policy that was kept; 0: the one that the run began with."""
     best: float | None = None
@@ -121,14 +121,14 @@ class History:
     collapse: Collapse | None = None
     """The first collapse of the run."""
     peak: Metrics = field(default_factory=dict)
-    """Means of the rounds in a row in which the truth was best, the first rounds among them, where it is watched."""
+    """Means of the consecutive rounds in which the truth was best, the first rounds included, if it is watched."""
     top: Metrics = field(default_factory=dict)
-    """Means of the `patience` rounds in a row with the highest watched reward: that reward, and its spread."""
+    """Means of the `patience` consecutive rounds with the highest watched reward: that reward, and its spread."""
     least_cut: float | None = None
-    """Smallest mean share of cut completions in `patience` rounds in a row."""
+    """Smallest mean share of cut completions in `patience` consecutive rounds."""
 
     def after(self, metrics: Metrics, settings: AlarmSettings) -> History:
-        """The same with one round more, and judged."""
+        """Return the history with one more round, judged for collapse."""
         seen = {name: metrics[name] for name in settings.watched if name in metrics}
         if self.rounds < settings.opening:
             begun = replace(self, rounds=self.rounds + 1, opening=(*self.opening, seen))
@@ -140,9 +140,9 @@ class History:
         return longer if self.collapse is not None else replace(longer, collapse=judge(longer, settings))
 
     def worth(self, settings: AlarmSettings) -> float:
-        """Of the policy as it stands, by the truth, else by the watched reward: the mean over the last rounds, or what
-        the last of them told where that is less, for a policy that falls was better than it is; -inf where none tells
-        it."""
+        """Return the current policy's worth, by the truth, else by the watched reward: the mean over the last rounds,
+        or the value of the last of them if that is less, because a falling policy is worse than its mean; -inf if no
+        round has the metric."""
         values = _values(self.last or self.opening, settings.worth)
         return min(_mean_of(values), values[-1]) if values else -math.inf
 
@@ -152,7 +152,7 @@ class History:
         return self.worth(settings) > kept
 
     def keeping(self, settings: AlarmSettings) -> History:
-        """The same where the policy as it stands is the one that was kept."""
+        """Return the history with the current policy as the one that was kept."""
         return replace(self, best_round=self.rounds, best=self.worth(settings))
 
 
@@ -162,17 +162,17 @@ _HISTORY: TypeAdapter[History] = TypeAdapter(History)
 
 
 def written(history: History) -> bytes:
-    """As JSON, which gives every number back to the last bit."""
+    """Serialise the history as JSON, which restores every number to the last bit."""
     return _HISTORY.dump_json(history)
 
 
 def read(content: bytes) -> History:
-    """What `written` wrote."""
+    """Read a history from the content that `written` returned."""
     return _HISTORY.validate_json(content)
 
 
 def judge(history: History, settings: AlarmSettings) -> Collapse | None:
-    """What the rounds so far say of the policy; None where it stands, or where there are too few of them to say."""
+    """Return the collapse of the policy, if the rounds so far show one; None otherwise, or with too few rounds."""
     if len(history.last) < settings.patience:
         return None
     start = {name: _mean(history.opening, name) for name in settings.watched}
@@ -198,7 +198,7 @@ def _fallen(last: Sequence[Metrics], start: Metrics, settings: AlarmSettings) ->
 
 
 def _lost(last: Sequence[Metrics], start: Metrics, top: Metrics, settings: AlarmSettings) -> str:
-    """Whether the gain since a bad start is lost; from a good start, `_fallen` is the sign."""
+    """Describe the loss of the gain since a bad start; empty: no sign. From a good start, `_fallen` is the sign."""
     if settings.reward not in top or not start[SPREAD] < BAD_START * top[SPREAD]:
         return ""
     gain = top[settings.reward] - start[settings.reward]
@@ -236,7 +236,7 @@ def _certainty(last: Sequence[Metrics], start: Metrics, settings: AlarmSettings)
 
 
 def _top(history: History, settings: AlarmSettings) -> Metrics:
-    """Watched reward and spread in the rounds in a row in which the reward was highest."""
+    """Return watched reward and spread in the consecutive rounds in which the reward was highest."""
     if len(history.last) < settings.patience:
         return history.top
     now = {name: _mean(history.last, name) for name in (settings.reward, SPREAD)}
@@ -246,7 +246,7 @@ def _top(history: History, settings: AlarmSettings) -> Metrics:
 
 
 def _least(history: History, settings: AlarmSettings) -> float | None:
-    """Smallest mean share of cut completions in rounds in a row."""
+    """Return the smallest mean share of cut completions in consecutive rounds."""
     now = _mean(history.last, CUT)
     if len(history.last) < settings.patience or math.isnan(now):
         return history.least_cut
@@ -254,7 +254,7 @@ def _least(history: History, settings: AlarmSettings) -> float | None:
 
 
 def _best_yet(history: History, settings: AlarmSettings) -> Metrics:
-    """What proxy and truth were, on average, in the rounds in a row in which the truth was best."""
+    """Return the means of proxy and truth in the consecutive rounds in which the truth was best."""
     if settings.truth is None or len(history.last) < settings.patience:
         return history.peak
     now = _means(history.last, settings)
@@ -263,7 +263,7 @@ def _best_yet(history: History, settings: AlarmSettings) -> Metrics:
 
 
 def _means(rounds: Sequence[Metrics], settings: AlarmSettings) -> Metrics:
-    """What proxy and truth were in `rounds` on average; nothing where nobody watches them or a round tells neither."""
+    """Return the means of proxy and truth in `rounds`; empty if they are not watched or either is missing."""
     if settings.truth is None:
         return {}
     means = {name: _mean(rounds, name) for name in (settings.worth, f"reward/{settings.proxy}")}
@@ -294,5 +294,5 @@ def _mean_of(values: Sequence[float]) -> float:
 
 
 def _values(rounds: Sequence[Metrics], name: str) -> list[float]:
-    """What the rounds told of a metric; nothing of those that told none."""
+    """Return the values of a metric in the rounds that have it."""
     return [metrics[name] for metrics in rounds if name in metrics]

@@ -1,4 +1,4 @@
-"""An answer to a problem, as whoever decides whether it is right sees it: in the loop as in evaluations."""
+"""An answer to a problem, as the check for right answers receives it: in the loop as in evaluations."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from typing import NamedTuple
 from models.loop.rollout import Problem, Rollout
 
 AGAIN = "{prompt}\nA previous solution and what is to be said of it: {told}\nSolve it anew, without its faults."
-"""What a policy reads that is to make an attempt better, where a recipe says nothing else: `{prompt}` and `{told}`, the
-attempt with what is said of it, have their places in it."""
+"""Default prompt for improving an attempt, with places for the problem's prompt and the attempt with its feedback."""
 
 
 class Attempt(NamedTuple):
-    """What was answered to a problem."""
+    """An answer to a problem."""
 
     problem: Problem
     text: str
@@ -22,11 +21,11 @@ class Attempt(NamedTuple):
 
     @classmethod
     def of(cls, rollout: Rollout) -> Attempt:
-        """What a rollout answers."""
+        """Build the attempt of a rollout."""
         return cls(rollout.problem, rollout.text, rollout.finished)
 
 
 Verify = Callable[[Sequence[Attempt]], list[bool]]
-"""Which attempts are right, [attempts]."""
+"""Function that returns which attempts are right, [attempts]."""
 Grade = Callable[[Sequence[Attempt]], list[float]]
-"""Share of what was demanded that each attempt meets, [attempts], in [0, 1]."""
+"""Function that returns the share of the requirements that each attempt meets, [attempts], in [0, 1]."""

@@ -1,4 +1,4 @@
-"""What an objective sees beside the current log-probs: built from the round's completions, cut by cut."""
+"""Inputs of an objective in addition to the current log-probs: built from the round's completions, row by row."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ def token_batch(
     progress: float,
     marked: Sequence[Tensor] | None = None,
 ) -> tuple[Tensor, TokenBatch]:
-    """What the objective sees of the completions at `indices`, on the device of the policy.
+    """Build the objective's inputs for the completions at `indices`, on the device of the policy.
 
     Args:
         chosen: the round's completions.
         indices: those of one packed row, in its order.
         advantage: of the tokens of each of the round's completions, [completions] tensors of [tokens of it].
-        said: what the policy says of the row's tokens that are trained on; gradient flows.
-        old: log-probs when the round began, [completions] tensors of [tokens of it]; None: the current ones are.
-        reference: log-probs under the reference, likewise; None where there is none.
+        said: log-probs and entropies under the policy of the row's tokens that are trained on; gradient flows.
+        old: log-probs when the round began, [completions] tensors of [tokens of it]; None: the current ones are used.
+        reference: log-probs under the reference, likewise; None if there is none.
         progress: share of the run's rounds that are done.
-        marked: tokens that the objective has singled out, likewise; None: none.
+        marked: tokens that the objective has marked, likewise; None: none.
 
     Returns:
-        Log-probs of the tokens that are trained on, and the rest of what there is about them.
+        Log-probs of the tokens that are trained on, and the other inputs.
     """
     log_prob = said.log_prob
     place, dtype, listed = log_prob.device, log_prob.dtype, list(indices)
@@ -47,7 +47,7 @@ def token_batch(
     def trained(rows: Sequence[Tensor], dtype: torch.dtype | None = None) -> Tensor:
         joined = torch.cat(list(rows))
         if kept is not None:
-            joined = joined[to_device(kept, joined.device)]  # places: flags would make the device be waited for
+            joined = joined[to_device(kept, joined.device)]  # places: flags would force a device sync
         return to_device(joined, place, dtype)
 
     before = log_prob.detach() if old is None else trained([old[index] for index in listed])
@@ -74,7 +74,7 @@ def token_batch(
 
 
 def _behaviour(rollouts: Sequence[Rollout], old: Tensor) -> Tensor:
-    """What the sampler said of each trained token, [trained]; `old`, [trained], where there was no sampler."""
+    """Return the sampler's log-prob of each trained token, [trained]; `old`, [trained], if there was no sampler."""
     known = []
     for rollout in rollouts:
         said = rollout.behaviour_log_probs
@@ -86,10 +86,10 @@ def _behaviour(rollouts: Sequence[Rollout], old: Tensor) -> Tensor:
 
 
 def pairs_of(chosen: Scored, indices: Sequence[int]) -> Tensor:
-    """Places in `indices` of the better and the worse completion of each group, [pairs, 2], int64.
+    """Return places in `indices` of the better and the worse completion of each group, [pairs, 2], int64.
 
     Raises:
-        UserError: a group does not hold exactly two completions of different worth.
+        UserError: a group does not have exactly two completions of different reward.
     """
     groups = chosen.groups
     members: dict[int, list[int]] = {}

@@ -1,6 +1,6 @@
-"""The learner of a training, built: the policy with its optimiser, the reference and the companions of a recipe.
+"""Construction of a training's learner: the policy with its optimiser, the reference and the companions of a recipe.
 
-Where several ranks learn, each builds the same models and then holds its parts of them (`models.learner.sharding`).
+If several ranks learn, each builds the same models and then keeps its parts of them (`models.learner.sharding`).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class LearnerSettings(Protocol):
-    """What a learner is built from, beside the policy's weights."""
+    """Settings that a learner is built from, in addition to the policy's weights."""
 
     @property
     def seed(self) -> int: ...
@@ -60,15 +60,15 @@ def build_learner(
     ranks: Ranks = ALONE,
     frozen: Mapping[Role, Path] | None = None,
 ) -> Learner:
-    """The policy with its optimiser, and the reference and the companions that the recipe asks for.
+    """Build the policy with its optimiser, and the reference and the companions that the recipe needs.
 
     Args:
         policy: the weights that the training begins with; the same on every rank.
-        recipe: what is asked for.
+        recipe: the settings.
         settings: of the optimiser.
         autocast_for: the autocast dtype for the policy as it learns, None for plain float32.
-        ranks: who learns together.
-        frozen: folders of the models that the recipe names and that lie on this machine; a companion may begin as one.
+        ranks: those that learn together.
+        frozen: folders on this machine of the models that the recipe names; a companion may begin as one.
     """
     judge = (frozen or {}).get("judge")
 
@@ -137,8 +137,8 @@ def open_teachers(
     Args:
         learner: of the policy that is distilled.
         tokenizer: the policy's.
-        folders: of models that lie on this machine; that of a judge, which the learner does not read, is passed over.
-        served: the recipe's teacher, where it may stand behind an address.
+        folders: of models on this machine; that of a judge, which the learner does not read, is skipped.
+        served: the recipe's teacher, which may be at an address.
         trust_remote_code: see `models.policy.build.PolicySettings`.
 
     Raises:

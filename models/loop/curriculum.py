@@ -1,24 +1,24 @@
-"""Which prompts come when, and which never: rules over what the run has seen of each prompt.
+"""The choice of each round's prompts: rules over the run's record of each prompt.
 
-    shuffled    every prompt once an epoch, in an order drawn anew each time
-    signal      by chance in proportion to floor + (1 - floor) * 4 p (1 - p), four times the variance of a verdict:
-                prompts that are always or never solved hold none; one that was never seen counts as p = 1/2
-    phases      prompts from the shortest to the longest, in as many phases as are set; beside the phase's own come some
-                of earlier ones again, by chance in proportion to how rarely they are solved (QwenLong-L1, paper 215:
-                phased context and difficulty-aware retrospective sampling)
-    by_level    prompts of the lowest level that is not mastered yet, and beside them some of lower ones; a level is
-                mastered where the discounted share of its tries that succeed is large enough (QWeb, paper 44: a
-                curriculum of growing sets of sub-goals)
-    adaptive    blocks of rounds: the prompts of the next block are tried by the policy as it stands, and come from the
-                easiest to the hardest (adaptive difficulty curriculum learning, paper 244)
+    shuffled    every prompt once an epoch, in a new order each time
+    signal      at random in proportion to floor + (1 - floor) * 4 p (1 - p), four times the variance of a verdict:
+                prompts that are always or never solved have none; one that was never seen counts as p = 1/2
+    phases      prompts from the shortest to the longest, in as many phases as are set; in addition to the phase's own
+                prompts, some of earlier phases again, at random in proportion to how rarely they are solved
+                (QwenLong-L1, paper 215: phased context and difficulty-aware retrospective sampling)
+    by_level    prompts of the lowest level that is not mastered yet, and some of lower ones; a level is mastered if
+                the discounted share of its tries that succeed is large enough (QWeb, paper 44: a curriculum of
+                growing sets of sub-goals)
+    adaptive    blocks of rounds: the current policy tries the prompts of the next block, which are then ordered from
+                the easiest to the hardest (adaptive difficulty curriculum learning, paper 244)
 
-p is a running estimate of a prompt's mean reward, (1 + s) / (2 + n), where s and n sum rewards and completions and what
-is earlier is discounted. Rewards are held into [0, 1].
+p is a running estimate of a prompt's mean reward, (1 + s) / (2 + n), where s and n sum rewards and completions and
+earlier ones are discounted. Rewards are clamped to [0, 1].
 
-`low` and `high` are an offline filter: before the first round the policy that begins tries `tried` prompts, and those
-solved more rarely or more often are never trained on. All that is tried so counts among the run's completions. What was
-found is part of the checkpoints, and every choice follows from it, the seed and the round. Of prompts that are not held
-(`models.loop.problem_rows`), an order holds a few numbers each, those of the round aside.
+`low` and `high` are an offline filter: before the first round the initial policy tries `tried` prompts, and those
+solved more rarely or more often are never trained on. All tries count among the run's completions. Their results are
+part of the checkpoints, and every choice follows from them, the seed and the round. For prompts that are not in memory
+(`models.loop.problem_rows`), an order keeps a few numbers each, except for those of the round.
 """
 
 from __future__ import annotations
@@ -42,33 +42,33 @@ from models.seeds import seed_of
 
 @dataclass(frozen=True, kw_only=True)
 class CurriculumSettings:
-    """Which prompts the rounds have. Stands under `schedule.curriculum`."""
+    """The choice of the rounds' prompts. Set under `schedule.curriculum`."""
 
     order: Literal["shuffled", "signal", "phases", "by_level", "adaptive"] = "shuffled"
     """The rule."""
     by: str = "total"
-    """The reward component that says whether a prompt is solved; `total` is the weighted sum."""
+    """The reward component that decides whether a prompt is solved; `total` is the weighted sum."""
     discount: Annotated[float, Field(gt=0, le=1)] = 0.5
-    """What an earlier visit of a prompt counts when it is visited again; of by_level, of a level."""
+    """Weight of an earlier visit of a prompt when it is visited again; for by_level, of a level."""
     floor: Annotated[float, Field(gt=0, le=1)] = 0.1
-    """Of signal: chance of a prompt without any, against one of the most."""
+    """For signal: probability of a prompt without any signal, relative to one with the most."""
     phases: Positive = 3
-    """Of phases: their number."""
+    """For phases: their number."""
     again: Share = 0.25
-    """Of phases and by_level: share of a round's prompts that come from earlier phases, or lower levels."""
+    """For phases and by_level: share of a round's prompts that come from earlier phases, or lower levels."""
     mastery: Share = 0.7
-    """Of by_level: share of a level's tries that must succeed before the next one comes."""
+    """For by_level: share of a level's tries that must succeed before the next level begins."""
     every: Positive = 3
-    """Of adaptive: rounds of a block."""
+    """For adaptive: rounds of a block."""
     low: Share = 0.0
-    """Least share of a prompt's tries that must succeed under the policy that begins."""
+    """Least share of a prompt's tries that must succeed under the initial policy."""
     high: Share = 1.0
-    """Largest share that may."""
+    """Largest share of a prompt's tries that may succeed under the initial policy."""
     tried: Positive = 256
     """Prompts that are tried for `low` and `high`; the others are left out too."""
 
     def __post_init__(self) -> None:
-        """Refuse a filter that nothing passes."""
+        """Refuse a filter that no prompt passes."""
         if self.low > self.high:
             raise ValueError(f"low is {self.low}, more than high, {self.high}: no prompt would be left")
 
@@ -97,12 +97,12 @@ def choose(
     rounds: int,
     seed: int,
 ) -> list[Problem]:
-    """The prompts of round `number`, [count].
+    """Return the prompts of round `number`, [count].
 
     Args:
-        problems: all that may come.
+        problems: all that may be chosen.
         settings: the rule.
-        tally: what the run has seen of the prompts.
+        tally: the run's record of the prompts.
         count: prompts of a round.
         number: of the round, from 0.
         rounds: of the whole run.
@@ -125,7 +125,7 @@ def choose(
 def drawn_at_most(
     problems: Sequence[Problem], settings: CurriculumSettings, count: int, rounds: int, seed: int, open_ended: bool
 ) -> Sequence[Problem]:
-    """The prompts that the rounds will draw, each once; all that they may where that shows only as they run.
+    """Return the prompts that the rounds will draw, each once; all that they may draw if that is known only later.
 
     Args:
         problems: all that there are.
@@ -141,7 +141,7 @@ def drawn_at_most(
 
 
 def note(tally: Tally, scored: Scored, settings: CurriculumSettings) -> None:
-    """Count what the round's completions tell of their prompts; of what the policy has sampled alone."""
+    """Record the rewards of the round's completions for their prompts; only of those that the policy sampled."""
     worth = scored.component(settings.by, "schedule.curriculum.by").clamp(0.0, 1.0).tolist()
     seen: dict[str, list[float]] = {}
     levels: dict[int, list[float]] = {}
@@ -160,13 +160,13 @@ def _discounted(known: tuple[float, float], values: Sequence[float], discount: f
 
 
 def solved(tally: Tally, name: str) -> float:
-    """Estimate of the mean reward of the prompt with this id, in (0, 1); a half where it was never seen."""
+    """Estimate the mean reward of the prompt with this id, in (0, 1); a half if it was never seen."""
     total, weight = tally.seen.get(name, (0.0, 0.0))
     return (1.0 + total) / (2.0 + weight)
 
 
 def level_reached(levels: Sequence[int], tally: Tally, mastery: float) -> int:
-    """The lowest of `levels` that is not mastered, the highest where all are; whatever is not seen is not mastered."""
+    """Return the lowest of `levels` that is not mastered, the highest if all are; an unseen level is not mastered."""
     rates = {level: total / weight for level, (total, weight) in tally.levels.items()}
     return next((level for level in sorted(levels) if rates.get(level, -1.0) < mastery), max(levels))
 
@@ -174,9 +174,9 @@ def level_reached(levels: Sequence[int], tally: Tally, mastery: float) -> int:
 def drawn(
     problems: Sequence[Problem], weights: Sequence[float] | NDArray[np.float64], count: int, seed: int
 ) -> list[Problem]:
-    """`count` of `problems` by chance in proportion to `weights`, none twice before all have come.
+    """Draw `count` of `problems` at random in proportion to `weights`, none twice before all have been drawn.
 
-    One after the other without replacement, which is the order of log weight plus Gumbel noise.
+    They are drawn one after the other without replacement, which is the order of log weight plus Gumbel noise.
     """
     whole, rest = divmod(count, len(problems))
     generator = torch.Generator().manual_seed(seed)

@@ -1,4 +1,4 @@
-"""What the policy says of a packed row: log-probs, entropies and, for distillation, its divergence from a judge.
+"""The policy's output for a packed row: log-probs, entropies and, for distillation, its divergence from a judge.
 
 The judge is a teacher, the reference or the policy itself, and may read another prompt than the policy does. Its hidden
 states are read row by row as they are needed, so that no round's worth of them is kept; distributions are made from
@@ -32,32 +32,32 @@ LEAST_EXTRAPOLATION = 1e-3
 
 @dataclass(frozen=True)
 class Said:
-    """What the policy says of the completion tokens that are trained on, [trained] each, nats."""
+    """The policy's output at the completion tokens that are trained on, [trained] each, nats."""
 
     log_prob: Tensor
-    """Of each token; gradient flows."""
+    """Log-prob of each token; gradient flows."""
     entropy: Tensor
-    """Of the distribution at each; gradient flows."""
+    """Entropy of the distribution at each token; gradient flows."""
     divergence: Tensor | None = None
-    """Of the distribution at each from the judge's; gradient flows. None where none is asked for."""
+    """Divergence of the distribution at each token from the judge's; gradient flows. None if not requested."""
     contrast_gap: Tensor | None = None
-    """Sum of |judge - contrast| over the vocabulary; None where there is no contrast."""
+    """Sum of |judge - contrast| over the vocabulary; None without a contrast."""
 
 
 def read_policy(
     learner: Learner, row: Sequences, rollouts: Sequence[Rollout], readings: Readings, asked: Divergence | None
 ) -> Said:
-    """Read a row with the policy. Only tokens that are trained on go through the output projection.
+    """Read a row with the policy. Only tokens that are trained on pass through the output projection.
 
     Args:
-        learner: the policy, and whoever judges it.
+        learner: the policy and its judge.
         row: prompts and completions, read as one packed row, [completions].
         rollouts: the same as rollouts, [completions].
-        readings: masks and the budget of what else is read.
-        asked: the divergence that the objective wants; None: none.
+        readings: masks and the token budget of the other models' rows.
+        asked: the divergence that the objective needs; None: none.
 
     Raises:
-        UserError: a model cannot read packed rows, or there is no judge.
+        UserError: a model cannot read packed rows, or there is not a judge.
     """
 
     kept = trained_places(rollouts)
@@ -84,7 +84,7 @@ def read_policy(
 
 
 def contrast_weight(gap: Tensor, extrapolation: float) -> Tensor:
-    """How far the judge's logits are moved away from its contrast's, [tokens] (AlignDistil, arXiv 2503.02832).
+    """Return how far the judge's logits are moved away from its contrast's, [tokens] (AlignDistil, arXiv 2503.02832).
 
     Args:
         gap: sum of |judge - contrast| over the vocabulary, [tokens].
@@ -94,7 +94,7 @@ def contrast_weight(gap: Tensor, extrapolation: float) -> Tensor:
 
 
 def _term(learner: Learner, model: nn.Module, rollouts: Sequence[Rollout], readings: Readings) -> tuple[Tensor, Head]:
-    """Hidden states of a model at the tokens that are trained on, [trained, hidden], and its output projection."""
+    """Return a model's hidden states at the tokens that are trained on, [trained, hidden], and its output layer."""
     states = torch.cat(
         all_states(
             model,
@@ -112,7 +112,7 @@ def _term(learner: Learner, model: nn.Module, rollouts: Sequence[Rollout], readi
 def _target(
     learner: Learner, judge: tuple[Tensor, Head], rollouts: Sequence[Rollout], readings: Readings, asked: Divergence
 ) -> tuple[Logits, Tensor | None]:
-    """The distribution that is approached, and the gap to the contrast where there is one, [tokens]."""
+    """Return the target distribution, and the gap to the contrast if there is one, [tokens]."""
     temperature = learner.distribution.temperature
     states, head = judge
     if asked.extrapolation is None:

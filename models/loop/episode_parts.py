@@ -1,8 +1,8 @@
-"""Episodes that models read as several sequences: values go from the episode to its sequences and back.
+"""Episodes that models read as several sequences: values are mapped from the episode to its sequences and back.
 
-A template that cannot be continued, or a program that asks with contexts of its own, makes an episode that no sequence
-holds whole. Models read its parts (`Rollout.parts`); rewards, selection, advantage and loss see the episode, whose
-completion is all parts one behind the other.
+A template that cannot be continued, or a program that prompts with contexts of its own, makes an episode that no single
+sequence contains. Models read its parts (`Rollout.parts`); rewards, selection, advantage and loss see the episode,
+whose completion is all parts concatenated.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from models.loop.turn import Turn
 
 
 def whole_of(parts: Sequence[Rollout]) -> Rollout:
-    """The episode that models read as `parts`, in their order; what is neither text nor tokens is the first's."""
+    """Build the episode that models read as `parts`, in their order; all but text and tokens is the first part's."""
     first = parts[0]
     if len(parts) == 1:
         return first
@@ -47,12 +47,13 @@ def _joined(rows: Sequence[Tensor | None]) -> Tensor | None:
 
 
 def owners_of(rollouts: Sequence[Rollout]) -> list[int]:
-    """Which completion each of `models.loop.rollout.parts_of` belongs to, [sequences]."""
+    """Return the completion that each of `models.loop.rollout.parts_of` belongs to, [sequences]."""
     return [number for number, rollout in enumerate(rollouts) for _ in rollout.parts or (rollout,)]
 
 
 def places_of(rollouts: Sequence[Rollout]) -> list[list[int]]:
-    """Where each completion's sequences stand in `models.loop.rollout.parts_of`, [completions][sequences of it]."""
+    """Return places of each completion's sequences in `models.loop.rollout.parts_of`, [completions][sequences of
+    it]."""
     places: list[list[int]] = [[] for _ in rollouts]
     for place, owner in enumerate(owners_of(rollouts)):
         places[owner].append(place)
@@ -60,13 +61,13 @@ def places_of(rollouts: Sequence[Rollout]) -> list[list[int]]:
 
 
 def episodes_together(rollouts: Sequence[Rollout]) -> list[int] | None:
-    """A label of each sequence by which those of an episode are never parted, [sequences]; None: all are alone."""
+    """Return labels that keep the sequences of an episode in one row, [sequences]; None: each is one sequence."""
     return owners_of(rollouts) if any(rollout.parts for rollout in rollouts) else None
 
 
 def rows_of_parts(rows: Sequence[Tensor], rollouts: Sequence[Rollout]) -> list[Tensor]:
-    """Values of completions as those of their sequences, [completions] tensors of [tokens of it, ...] -> [sequences]
-    tensors of [tokens of it, ...]."""
+    """Split values of completions into those of their sequences, [completions] tensors of [tokens of it, ...] ->
+    [sequences] tensors of [tokens of it, ...]."""
     return [
         part
         for row, rollout in zip(rows, rollouts, strict=True)
@@ -75,17 +76,17 @@ def rows_of_parts(rows: Sequence[Tensor], rollouts: Sequence[Rollout]) -> list[T
 
 
 def rows_of_wholes(rows: Sequence[Tensor], rollouts: Sequence[Rollout]) -> list[Tensor]:
-    """Values of sequences as those of their completions: what `rows_of_parts` takes apart."""
+    """Join values of sequences into those of their completions: the inverse of `rows_of_parts`."""
     left = iter(rows)
     return [torch.cat([next(left) for _ in rollout.parts]) if rollout.parts else next(left) for rollout in rollouts]
 
 
 def wholes_of_row(indices: Sequence[int], owners: Sequence[int]) -> tuple[list[int], list[int]]:
-    """The completions of a row that parts none, and the order in which their sequences follow one another.
+    """Return the completions of a row that splits none, and the order of their sequences.
 
     Args:
         indices: the row's sequences, [sequences of the row].
-        owners: which completion each of all sequences belongs to (`owners_of`).
+        owners: the completion that each of all sequences belongs to (`owners_of`).
 
     Returns:
         Completions by first appearance.
@@ -98,12 +99,12 @@ def wholes_of_row(indices: Sequence[int], owners: Sequence[int]) -> tuple[list[i
 
 
 def sums_of_row(values: Sequence[Tensor], indices: Sequence[int], owners: Sequence[int]) -> tuple[list[int], Tensor]:
-    """What the sequences of a row that parts no completion add up to, completion by completion; gradient flows.
+    """Sum the values of a row's sequences by completion, in a row that splits no completion; gradient flows.
 
     Args:
         values: of each sequence one, [sequences of the row] scalars.
         indices: the row's sequences, [sequences of the row].
-        owners: which completion each of all sequences belongs to (`owners_of`).
+        owners: the completion that each of all sequences belongs to (`owners_of`).
 
     Returns:
         Completions by first appearance, and their sums, [completions of the row].

@@ -1,7 +1,7 @@
-"""What is said of an answer in words, and where in it: the part of a recipe that gives feedback.
+"""Feedback on an answer in words, with the spans that it is about: the part of a recipe that gives feedback.
 
-Words are read by a policy that is to do better (rollouts refined); spans are what the words are about, as signs of the
-characters of the answer (rewards span_feedback). Feedback that names no place has no spans.
+The words are read by a policy that improves an answer (rollouts refined). The spans mark what the words are about, as
+signs of the characters of the answer (rewards span_feedback). Feedback that names no place has no spans.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from models.parts import Part
 
 @dataclass(frozen=True)
 class Span:
-    """Characters of an answer that are praised or blamed."""
+    """Characters of an answer that are praised or criticised."""
 
     start: int
     stop: int
-    """Behind the last of them."""
+    """End of the span, exclusive."""
     sign: Literal[-1, 1]
     """1: well done; -1: a fault."""
 
 
 @dataclass(frozen=True)
 class Remark:
-    """What is said of one answer."""
+    """The feedback on one answer."""
 
     text: str
     spans: tuple[Span, ...] = ()
-    """None of them overlap."""
+    """Spans of the answer; they do not overlap."""
 
 
 class Feedback(Part):
-    """Who says what of an answer. Stands under `rollouts.feedback:` and `rewards.feedback:`."""
+    """The source of the feedback on answers. Set under `rollouts.feedback:` and `rewards.feedback:`."""
 
     slot = "feedback"
 
@@ -47,4 +47,4 @@ class Feedback(Part):
 
     @abstractmethod
     def __call__(self, attempts: Sequence[Attempt]) -> list[Remark]:
-        """What is said of each attempt, whatever text it is, [attempts]."""
+        """Return the feedback on each attempt, whatever text it is, [attempts]."""

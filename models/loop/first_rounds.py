@@ -8,15 +8,15 @@ from models.loop.alarm import CUT
 from models.loop.method import Slots
 
 FLAT = "rollouts/flat_share"
-"""Metric: share of the prompts whose completions are all worth the same."""
+"""Metric: share of the prompts whose completions all have the same reward."""
 ROUNDS = 2
-"""First rounds that are looked at."""
+"""Number of first rounds that are checked."""
 MOST_CUT = 0.5
-"""Share of completions cut at their limit above which most are."""
+"""Share of completions cut at their limit above which a warning is given."""
 
 
 def warnings_of(rounds: Sequence[Mapping[str, float]], slots: Slots) -> list[str]:
-    """Warn of what holds in each of a run's first rounds, with the settings to change; one line each.
+    """Return warnings about conditions in each of a run's first rounds, with the settings to change; one line each.
 
     Args:
         rounds: metrics of the first `ROUNDS` rounds.

@@ -1,4 +1,4 @@
-"""One round's fit: signal in, a better policy out. One or more optimiser steps on the chosen completions."""
+"""One round's fit: one or more optimiser steps of the policy on the chosen completions and their signal."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def fit_round(
 ) -> dict[str, float]:
     """Take the round's optimiser steps on `learner.policy`, in place.
 
-    The policy is read without dropout, as its old log-probs and those of the reference are: between two dropout masks
-    ratios would differ from one, and tokens be clipped, though no weight has moved.
+    The policy is read without dropout, as its old log-probs and those of the reference are: with two different dropout
+    masks ratios would differ from one, and tokens be clipped, although no weight has moved.
 
     Args:
         learner: policy, optimiser and reference.
@@ -40,15 +40,15 @@ def fit_round(
         settings: minibatches, epochs, normalisation, budget, optimiser.
         longest: tokens that a completion may have.
         round_number: from 0.
-        readings: what has been read of the round's completions already; None: nothing.
+        readings: log-probs of the round's completions that were read already; None: none.
 
     Returns:
-        Means over all tokens seen: loss, entropy, gradient norm and what the objective watches; where steps may be
-        skipped, how many were.
+        Means over all tokens read: loss, entropy, gradient norm and the values that the objective watches; if steps may
+        be skipped, how many were.
 
     Raises:
         UserError: the loss or a gradient is not finite, the weights have not moved since the last step; or memory runs
-            out with the shortest rows there can be.
+            out with the shortest possible rows.
     """
     learner.policy.eval()
     readings = readings or Readings(learner, settings.token_budget)
@@ -75,7 +75,7 @@ def fit_round(
         for rows in minibatches(chosen, settings.minibatches):
             try:
                 watched.take_in(fit.update(rows))
-            except NotFinite as error:  # curves and checkpoints go by rounds
+            except NotFinite as error:  # curves and checkpoints count in rounds
                 raise NotFinite(f"round {round_number + 1}, {error}") from error
     skipped = {"skipped_updates": float(watched.skipped)} if settings.skip_nonfinite else {}
     return {**watched.means(), **skipped}

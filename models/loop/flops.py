@@ -1,8 +1,8 @@
-"""How much arithmetic an update needs, counted from the model's shapes: what the learner's speed is measured by.
+"""Operations that an update needs, counted from the model's shapes: the basis of the learner's speed.
 
-It is the work that must be done, not the work that was: every prompt once for all of its completions
-(P + G * C tokens), the output projection for completion tokens only, nothing for padding, nothing twice.
-A multiplication with an addition counts as two. Norms, activations and the softmax are left out, as is usual.
+The count is of the necessary work, not of the work that was done: every prompt once for all of its completions (P + G *
+C tokens), the output projection for completion tokens only, nothing for padding, nothing twice. A multiplication with
+an addition counts as two. Norms, activations and the softmax are left out, as is usual.
 
     forward    2 * (matrix entries) a token, and in each layer 4 * (width of all heads) for every key a query sees
     backward   as much again for the gradient of the inputs, and as much again for that of the weights
@@ -37,12 +37,12 @@ class Group:
 
 @dataclass(frozen=True)
 class Shapes:
-    """What of a model takes part in matrix products."""
+    """The shapes of a model that take part in matrix products."""
 
     learning: int
     """Entries of matrices that learn, adapters included, without embeddings and output projection."""
     frozen: int
-    """Entries of matrices that do not."""
+    """Entries of matrices that do not learn."""
     head: int
     """Entries of the output projection, hidden x vocabulary."""
     head_learns: bool
@@ -82,7 +82,7 @@ def shapes_of(model: nn.Module) -> Shapes:
 
 
 def update_flops(shapes: Shapes, groups: Sequence[Group]) -> float:
-    """Operations of one forward and backward pass over `groups`, each prompt computed once."""
+    """Count the operations of one forward and backward pass over `groups`, each prompt computed once."""
     tokens, predicted = _tokens(groups)
     body = (6 * shapes.learning + 4 * shapes.frozen) * tokens
     head = (6 if shapes.head_learns else 4) * shapes.head * predicted
@@ -90,14 +90,14 @@ def update_flops(shapes: Shapes, groups: Sequence[Group]) -> float:
 
 
 def forward_flops(shapes: Shapes, groups: Sequence[Group], *, adapter_off: bool = False) -> float:
-    """Operations of one forward pass: a third of an update where all matrices learn."""
+    """Count the operations of one forward pass: a third of an update if all matrices learn."""
     tokens, predicted = _tokens(groups)
     entries = shapes.learning + shapes.frozen - (shapes.adapters if adapter_off else 0)
     return float(2 * entries * tokens + 2 * shapes.head * predicted + _attention_flops(shapes, groups))
 
 
 def groups_of(chosen: Scored) -> list[Group]:
-    """Lengths of the chosen completions, by the prompt that they share."""
+    """Return the lengths of the chosen completions, by the prompt that they share."""
     lengths_of: dict[int, list[int]] = {}
     prompts: dict[int, int] = {}
     for number, rollout in zip(chosen.groups.tolist(), chosen.rollouts, strict=True):
@@ -107,7 +107,8 @@ def groups_of(chosen: Scored) -> list[Group]:
 
 
 def keys_seen(start: int, length: int, window: int | None = None) -> int:
-    """Keys that `length` queries see together, the first of which stands behind `start` tokens; each sees itself."""
+    """Count the keys that `length` queries see together, the first of which comes after `start` tokens; each sees
+    itself."""
     if window is None or start + length <= window:
         return length * start + length * (length + 1) // 2
     growing = max(0, window - start)
@@ -115,13 +116,13 @@ def keys_seen(start: int, length: int, window: int | None = None) -> int:
 
 
 def _tokens(groups: Iterable[Group]) -> tuple[int, int]:
-    """Tokens computed, and those of them that are completions."""
+    """Return the tokens computed, and those of them that are completions."""
     every = list(groups)
     return sum(group.tokens for group in every), sum(sum(group.completions) for group in every)
 
 
 def _attention_flops(shapes: Shapes, groups: Sequence[Group]) -> int:
-    """Queries times keys and probabilities times values: 2 products of 2 operations a number."""
+    """Count queries times keys and probabilities times values: 2 products of 2 operations a number."""
     seen = {
         window: sum(
             keys_seen(0, group.prompt, window) + sum(keys_seen(group.prompt, c, window) for c in group.completions)

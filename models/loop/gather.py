@@ -1,13 +1,13 @@
-"""What a round learns from: completions are scored and selected, and drawn again while too few prompts are left.
+"""The completions of a round: scored and selected, with further prompts drawn while too few are left.
 
-Selection may leave few of a round's prompts: those that are always or never solved hold no signal. A selector that asks
-for it (`refills`) has further prompts drawn until as many groups are left as the round has prompts, or its limit is
-reached: dynamic sampling (DAPO, arXiv 2503.14476, section 3.2). Each draw is of as many prompts as are missing, so no
-group with signal is drawn and left out.
+Selection may leave few of a round's prompts: those that are always or never solved have no signal. A selector that
+requests it (`refills`) has further prompts drawn until as many groups are left as the round has prompts, or its limit
+is reached: dynamic sampling (DAPO, arXiv 2503.14476, section 3.2). Each draw is of as many prompts as are missing, so
+no group with signal is drawn and left out.
 
-Which prompts and which completions is drawn from the seed, the round and the number of the draw: a run that goes on
-from a checkpoint draws what the other one did. Where the round was sampled ahead (`schedule.async`) the further
-completions are of the policy as it stands, and so are their log-probs under the sampler.
+Prompts and completions are drawn from the seed, the round and the number of the draw: a run that resumes from a
+checkpoint draws the same as an uninterrupted one. If the round was sampled ahead (`schedule.async`), the further
+completions are of the current policy, and so are their log-probs under the sampler.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from models.seeds import seed_of
 
 @dataclass(frozen=True)
 class Gathered:
-    """A round's completions."""
+    """The completions of a round."""
 
     scored: Scored
-    """All that were drawn."""
+    """All completions that were drawn."""
     chosen: Scored
-    """Those that the policy is trained on."""
+    """The completions that the policy is trained on."""
     draws: int
-    """How often prompts were drawn again."""
+    """How often further prompts were drawn."""
 
 
 def gather(
@@ -49,19 +49,19 @@ def gather(
     number: int,
     meter: Meter,
 ) -> Gathered:
-    """Score and select `rollouts`, and more of other prompts while a selector asks for it and no reward fails.
+    """Score and select `rollouts`, and those of further prompts while a selector requests it and no reward fails.
 
     Args:
         world: with the round's own readings.
         slots: the parts.
         score: the run's rewards.
         problems: all that prompts can be drawn from.
-        rollouts: what the round has sampled already.
+        rollouts: those that the round has sampled already.
         number: of the round.
-        meter: told what is generated, and when.
+        meter: records the generation and the stages.
 
     Raises:
-        UserError: a reward is not what it must be (`models.loop.score`).
+        UserError: a reward is not valid (`models.loop.score`).
     """
     most = max((select.refills for select in slots.select), default=0)
 
@@ -74,7 +74,7 @@ def gather(
     draws = 0
     while draws < most and (missing := slots.rollouts.prompts - len(chosen.groups.unique())) > 0:
         prompts = list(islice(others, missing))
-        if not prompts or failures_of([scored.watched]):  # a reward that is away leaves every prompt flat
+        if not prompts or failures_of([scored.watched]):  # a reward that is unavailable leaves every prompt flat
             break
         draws += 1
         meter.lap("score")
@@ -94,7 +94,7 @@ def _selected(slots: Slots, scored: Scored) -> Scored:
 
 
 def _joined(earlier: Scored, other: Scored) -> Scored:
-    """The completions of both, one after the other; what is watched is counts, as no reward has a companion."""
+    """Join the completions of both, one after the other; watched values are counts, as no reward has a companion."""
     tokens: list[Tensor] | None = None
     if earlier.token_rewards is not None and other.token_rewards is not None:
         tokens = [*earlier.token_rewards, *other.token_rewards]

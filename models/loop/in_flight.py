@@ -1,15 +1,15 @@
-"""Rollouts in flight: completions go on while the learner fits and while weights change, for k rounds at most.
+"""Rollouts in flight: completions continue while the learner fits and while weights change, for k rounds at most.
 
-A prompt is asked for at a position in the order of all prompts; its completions are a group. Before round n, positions
-are asked until (n + k + 1) rounds' worth have been: what `schedule.async: k` lets the engines be ahead. A round takes
-the groups that ended first, as many as it has prompts. Version v of the weights is that which v rounds have made, so a
-token that it drew is n - v rounds old in round n. No token may be older than k: a round waits for the groups that
-would be (`models.loop.due`), or, where the recipe says so, they are dropped, ended or not, and their positions asked
-anew with other seeds.
+A prompt is requested at a position in the order of all prompts; its completions are a group. Before round n, positions
+are requested until (n + k + 1) rounds' worth have been: this is how far `schedule.async: k` lets the engines be ahead.
+A round takes the groups that ended first, as many as it has prompts. Version v of the weights is the result of v
+rounds, so a token that it drew is n - v rounds old in round n. No token may be older than k: a round waits for the
+groups that would be (`models.loop.due`), or, if the recipe sets this, they are dropped, ended or not, and their
+positions requested again with other seeds.
 
-Every position that was asked is taken by one round, or is open: what is open stands in the tally, and so in every
-checkpoint. A run that goes on asks for it again; the completions that were under way are lost, and others take their
-place, so it does not end with the weights of a run that was never interrupted.
+Every position that was requested is taken by one round, or is open. The open positions are part of the tally, and so of
+every checkpoint. A run that resumes requests them again; the completions that were under way are lost and replaced by
+others, so it does not end with the weights of a run that was never interrupted.
 """
 
 from __future__ import annotations
@@ -40,29 +40,28 @@ class _Group:
 
     position: int
     attempt: int
-    """How often the position was dropped before."""
+    """Number of times that the position was dropped before."""
     problem: Problem
     numbers: tuple[int, ...]
-    """By which its completions are asked for, [G]."""
+    """The numbers by which its completions are requested, [G]."""
     made: dict[int, Generated] = field(default_factory=dict)
 
 
 class InFlight(Supply):
-    """Groups of completions of a policy that moves on.
+    """Groups of completions of a policy that changes while they are generated.
 
     Args:
-        world: whose engine can serve; its learner's tally says which positions are open.
+        world: whose engine can serve; its learner's tally lists the open positions.
         problem_at: the prompt of a position.
         prompts: groups of a round.
         sampling: how each prompt is answered.
         most: greatest age of a token in rounds (k).
-        drops: what would grow older is dropped; else the round waits for it.
-        rounds: of the run: no more are asked for.
+        drops: whether groups that would become older are dropped; else the round waits for them.
+        rounds: of the run: no more are requested.
         done: rounds that were done before.
-        meter: told what is generated.
-
+        meter: records the generation.
     Raises:
-        UserError: the engine cannot go on under new weights.
+        UserError: the engine cannot continue under new weights.
     """
 
     def __init__(
@@ -89,11 +88,11 @@ class InFlight(Supply):
             )
         self._pumps.loaded(done)
         self._open: dict[int, _Group] = {}
-        """By position."""
+        """Open groups by position."""
         self._of: dict[int, _Group] = {}
-        """By the number of each completion that has not ended."""
+        """Groups by the number of each completion that has not ended."""
         self._ready: list[_Group] = []
-        """In the order in which they ended."""
+        """Complete groups in the order in which they ended."""
         self._numbers = 0
         for position, attempt in self._tally.open:
             self._ask(position, attempt)
@@ -140,7 +139,7 @@ class InFlight(Supply):
         self._pumps.close()
 
     def _ask(self, position: int, attempt: int) -> None:
-        """Have the prompt at `position` answered: the first time by the seeds that a run in step has."""
+        """Request completions of the prompt at `position`; the first time with the seeds of a synchronous run."""
         number, place = divmod(position, self._prompts)
         seed = round_seed(self._world.seed, number)
         if attempt:
@@ -156,7 +155,7 @@ class InFlight(Supply):
         self._pumps.ask(asks)
 
     def _collect(self, wait: bool) -> None:
-        """Note what has ended."""
+        """Record the completions that have ended."""
         for ended in self._pumps.ended(wait):
             group = self._of.pop(ended.number)
             group.made[ended.number] = ended.made
@@ -164,18 +163,18 @@ class InFlight(Supply):
                 self._ready.append(group)
 
     def _first_weights(self, group: _Group, begun: Mapping[int, int], now: int) -> int:
-        """The oldest weights that a token of the group was drawn by, or will have been.
+        """Return the oldest weights that a token of the group was drawn by, or will have been.
 
         Args:
-            begun: the weights that what has not ended began with, by number.
-            now: those that what has not begun begins with, at the earliest.
+            begun: by number, the weights that each completion under way began with.
+            now: the earliest weights that a completion that has not begun can begin with.
         """
         ended = {number: made.versions[0][1] for number, made in group.made.items()}
         first = {**begun, **ended}
         return min(first.get(number, now) for number in group.numbers)
 
     def _chosen(self, due: Mapping[_Group, int], number: int) -> list[_Group] | None:
-        """The groups that round `number` trains on; None: others have to end first.
+        """Return the groups that round `number` trains on; None: others have to end first.
 
         Args:
             due: the last round that may train on each group that is open.
@@ -186,7 +185,7 @@ class InFlight(Supply):
         return None if places is None else [self._ready[place] for place in places]
 
     def _drop(self, old: Sequence[_Group]) -> int:
-        """Drop groups, and ask for their prompts anew. Returns how many."""
+        """Drop groups, and request their prompts again. Returns how many."""
         for group in old:
             self._pumps.drop(group.numbers)
             for number in group.numbers:
@@ -196,7 +195,7 @@ class InFlight(Supply):
         return len(old)
 
     def _rollouts(self, groups: Sequence[_Group]) -> list[Rollout]:
-        """Their completions, those of one prompt side by side, [groups * G]."""
+        """Return the groups' completions, those of one prompt next to each other, [groups * G]."""
         made = [
             (place, group.problem, group.made[name]) for place, group in enumerate(groups) for name in group.numbers
         ]
@@ -216,7 +215,7 @@ class InFlight(Supply):
 
 
 def ages_of(rollout: Rollout, number: int) -> torch.Tensor:
-    """Rounds between the weights that drew each token and those that round `number` begins with, [tokens]."""
+    """Return the rounds between the weights that drew each token and those that `number` begins with, [tokens]."""
     spans = [*rollout.versions, (len(rollout.completion), 0)]
     lengths = torch.tensor([after[0] - before[0] for before, after in pairwise(spans)])
     return torch.tensor([number - version for _, version in rollout.versions]).repeat_interleave(lengths)

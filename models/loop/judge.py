@@ -1,4 +1,4 @@
-"""Who judges the policy's tokens in distillation, and what is asked of it; the frozen models of a run."""
+"""The judges of the policy's tokens in distillation, and their use; the frozen models of a run."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from dataclasses import dataclass
 from typing import Literal
 
 Role = Literal["teacher", "contrast", "judge"]
-"""What a frozen model is to the policy: whom it should be like, whom that one is set apart from, or who writes what its
-completions are worth (`models.judges`), which reads texts and may have tokens of its own."""
+"""Role of a frozen model: the teacher that the policy imitates, the contrast that the teacher is moved away from, or
+the judge that writes the worth of completions (`models.judges`), which reads texts and may have another tokenizer."""
 
 Judge = Literal["teacher", "reference", "policy"]
-"""Whose distributions the policy is drawn to: those of a frozen model of its own, of the reference, or its own, of
-which the last two read something that the policy does not."""
+"""Model whose distributions the policy is trained towards: a frozen model of its own, the reference, or the policy
+itself; the last two read context that the policy does not."""
 
 TeacherUse = Literal["log_probs", "model"]
-"""What is asked of the teacher: log-probs of given tokens, which one behind an address tells too, or the model itself,
-which draws and whose whole distributions can be read."""
+"""Use of the teacher: log-probs of given tokens, which one at an address also returns, or the model itself, which draws
+and whose whole distributions can be read."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +25,7 @@ class Divergence:
     beta: float
     """0: KL(judge || policy), 1: KL(policy || judge), between them the generalised Jensen-Shannon divergence."""
     judge: Judge = "teacher"
-    """From whose distribution."""
+    """The model of the other distribution."""
     extrapolation: float | None = None
     """The judge's logits are moved away from those of its contrast: z + w (z - z_contrast), w this many times the sum
-    of |judge - contrast| over the vocabulary, and a little; None: it is taken as it is."""
+    of |judge - contrast| over the vocabulary, and a little; None: they are used unchanged."""

@@ -22,14 +22,14 @@ def with_reference(
     token_budget: int,
     folder: Path,
 ) -> Sequence[Problem]:
-    """`problems` whose known answers carry the log-probs of a reference that never moves, from the disk if they were
-    computed before; unchanged where there is no such reference or completions are drawn, and where the problems are too
-    many to be held: of those the loop asks the reference round by round.
+    """Return `problems` whose known answers carry the log-probs of a reference that never moves, from the disk if they
+    were computed before. They are unchanged if there is not such a reference, if completions are drawn, or if the
+    problems are too many to be held: for those the loop reads the reference round by round.
 
     Args:
-        problems: with the answers that the data hold.
+        problems: with the answers in the data.
         learner: has the reference.
-        rollouts: where completions come from.
+        rollouts: the source of completions.
         reference: whether it is kept, and moves.
         token_budget: tokens of one packed row.
         folder: where log-probs are kept (`models.learner.reference_cache`).

@@ -1,4 +1,4 @@
-"""Did a run change the policy at all? What its rounds told and the weights before and after decide, not the reward."""
+"""Check of whether a run changed the policy, by its rounds' metrics and the weights before and after, not by reward."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ GRADIENT, RATE, CHOSEN, SPREAD = (
 
 
 def nothing_learned(rounds: Sequence[Mapping[str, float]], changed_share: float) -> str:
-    """Why the policy is what it was before, in one sentence; empty where it learned.
+    """Return why the policy did not change, in one sentence; empty if it learned.
 
-    It learned where weights differ and some round had a gradient: weight decay alone moves weights too, and a gradient
-    may be too small for the precision in which the weights are kept.
+    It learned if weights differ and some round had a gradient: weight decay alone moves weights too, and a gradient may
+    be too small for the precision in which the weights are kept.
 
     Args:
         rounds: metrics of every round.

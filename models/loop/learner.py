@@ -1,4 +1,4 @@
-"""What moves while the loop runs."""
+"""The state that changes while the loop runs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from models.ranks import Ranks
 
 @dataclass
 class Companion:
-    """A model that learns beside the policy, for a part that needs one: a critic, a process reward model."""
+    """A model that learns in addition to the policy, for a part that needs one: a critic, a process reward model."""
 
     model: nn.Module
     optimiser: torch.optim.Optimizer
@@ -31,14 +31,14 @@ class Companion:
     """Optimiser steps taken so far."""
 
     def step(self, settings: OptimiserSettings, setting: str, loss: Tensor | None = None) -> float:
-        """One optimiser step on the gradients that are gathered. Returns their norm.
+        """Take one optimiser step on the accumulated gradients. Returns their norm.
 
-        How many steps there will be in all is not told: the settings of companions have no decay that would ask.
+        The total number of steps is not passed: the settings of companions have no decay that needs it.
 
         Args:
             settings: step size, its warm-up, clipping.
-            setting: key of the recipe that they stand under, for the error's line.
-            loss: of the step, a scalar, which must be finite too; None: nobody looks.
+            setting: key of the recipe that holds them, for the error message.
+            loss: of the step, a scalar, which must be finite too; None: not checked.
 
         Raises:
             UserError: the loss or a gradient is not finite.
@@ -50,12 +50,12 @@ class Companion:
 
 @dataclass
 class Learner:
-    """What moves while the loop runs: the policy, its optimiser, the reference it is held against, and companions."""
+    """The state that changes while the loop runs: the policy, its optimiser, its reference, and companions."""
 
     policy: nn.Module
     optimiser: torch.optim.Optimizer
     reference: nn.Module | None
-    """A copy of the policy; None where there is no reference or where it is the policy without its adapter."""
+    """A copy of the policy; None without a reference, or if it is the policy without its adapter."""
     adapter_off: Callable[[], AbstractContextManager[object]] | None
     """For LoRA: context in which the policy is its own reference."""
     autocast: torch.dtype | None
@@ -67,29 +67,30 @@ class Learner:
     reference_moves: bool = True
     """Whether the reference can change; one that cannot is in no checkpoint."""
     offloaded: Offloaded | None = None
-    """Where the reference's weights wait while nobody reads it; None: with the policy's."""
+    """Store of the reference's weights while it is not read; None: they stay on the policy's device."""
     updates: int = 0
     """Optimiser steps taken so far."""
     companions: dict[str, Companion] = field(default_factory=dict)
-    """By name; the name is that of its files in a checkpoint."""
+    """Companions by name, which is also the name of their files in a checkpoint."""
     teachers: Mapping[Role, nn.Module] = field(default_factory=dict)
-    """Frozen models that the policy is distilled from, by their role; of any size, with the policy's vocabulary. No
-    checkpoint holds them."""
+    """Frozen models that the policy is distilled from, by their role; of any size, with the policy's vocabulary. They
+    are not in checkpoints."""
     served_teacher: Callable[[Sequences], list[Tensor]] | None = None
-    """Log-probs under a teacher behind an address, [completions] tensors of [tokens of it]; None: there is none."""
+    """Function that returns log-probs under a teacher at an address, [completions] tensors of [tokens of it]; None if
+    there is none."""
     memory: Memory = field(default_factory=list)
     """Rollouts of earlier rounds, which a source that replays them keeps here."""
     tally: Tally = field(default_factory=Tally)
-    """What the run has counted so far."""
+    """Counts of the run so far."""
 
     @property
     def ranks(self) -> Ranks:
-        """The processes that learn together: those that the policy is cut over."""
+        """The processes that learn together: those that the policy is sharded over."""
         return ranks_of(self.policy)
 
     @contextmanager
     def as_reference(self) -> Iterator[nn.Module | None]:
-        """The reference, for reading; None where the recipe has none."""
+        """Yield the reference, for reading; None if the recipe has none."""
         if self.reference is None and self.adapter_off is not None:
             with self.adapter_off():
                 yield self.policy
@@ -99,7 +100,7 @@ class Learner:
 
     @contextmanager
     def as_judge(self, judge: Judge) -> Iterator[nn.Module]:
-        """The model whose distributions the policy is drawn to, for reading.
+        """Yield the model whose distributions the policy is trained towards, for reading.
 
         Raises:
             UserError: the recipe has none.

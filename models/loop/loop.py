@@ -1,17 +1,17 @@
 """The one loop that every method runs through: five slots and a reference, round after round.
 
-    rollouts  = rollouts(policy, prompts)    where completions come from
-    scored    = rewards(rollouts)            what each is worth
-    chosen    = select(scored)               which of them the policy is trained on
-    signal    = advantage(chosen)            how much better than expected
-    policy    = fit(objective, signal)       one or more optimiser steps
-    reference = reference.follow(policy)     frozen, moving, reset
+    rollouts  = rollouts(policy, prompts)    sample completions
+    scored    = rewards(rollouts)            compute the reward of each
+    chosen    = select(scored)               choose those that the policy is trained on
+    signal    = advantage(chosen)            compute how much better than expected they are
+    policy    = fit(objective, signal)       take one or more optimiser steps
+    reference = reference.follow(policy)     keep, move or reset the reference
 
-With `schedule.async: 1` the source runs one round ahead of the fit (models.loop.ahead), with more its completions are
+With `schedule.async: 1` the source runs one round ahead of the fit (models.loop.ahead). With more, its completions are
 in flight while weights change (models.loop.in_flight).
-Where several processes learn together each of them runs it (`models.ranks`).
-Below that it is exactly resumable: every random choice of a round is drawn from the seed and the round's number, so a
-run that goes on from a checkpoint ends with the weights of a run that was never interrupted.
+If several processes learn together, each of them runs the loop (`models.ranks`).
+With `schedule.async` below 2 the loop is exactly resumable: every random choice of a round is drawn from the seed and
+the round's number, so a run that resumes from a checkpoint ends with the weights of a run that was never interrupted.
 """
 
 from __future__ import annotations
@@ -60,21 +60,21 @@ from models.policy.weights import merged_weights
 from models.text.encoding import Codec
 
 SAME = 1e-4
-"""Largest difference between rewards of completions that are worth the same; sums of floats differ by rounding."""
+"""Largest difference between rewards that count as equal; sums of floats differ by rounding."""
 CANARY_TOKENS = 64
-"""Tokens of a prompt that the canary looks at: enough to tell policies apart, few enough to cost nothing."""
+"""Tokens of a prompt that the canary reads: enough to distinguish policies, few enough to cost nothing."""
 
 
 @dataclass(frozen=True)
 class Watchers:
-    """Whom the loop tells what it sees. It logs nothing itself."""
+    """Callbacks for the metrics and samples of the loop. The loop logs nothing itself."""
 
     metrics: Callable[[int, dict[str, float]], None] = lambda round_number, metrics: None
     samples: Callable[[int, list[dict[str, object]]], None] = lambda round_number, rows: None
     resumed: Callable[[int], None] = lambda round_number: None
-    """Called once before the first round with the rounds that an earlier, interrupted run finished."""
+    """Called once before the first round, with the number of rounds that an earlier, interrupted run finished."""
     proceed: Callable[[], None] = lambda: None
-    """Called before every round; raises whatever stops the training."""
+    """Called before every round; an exception that it raises stops the training."""
 
 
 def run_loop(
@@ -86,10 +86,10 @@ def run_loop(
     watchers: Watchers,
     alarm: AlarmSettings | None = None,
 ) -> Collapse | None:
-    """Train `world.learner.policy` in place for `settings.rounds` rounds, going on from the newest checkpoint.
+    """Train `world.learner.policy` in place for `settings.rounds` rounds, resuming from the newest checkpoint.
 
-    With an `alarm` that stops, a policy that collapses ends the run, and the policy is the best of those that the run
-    began with or had at a checkpoint. The collapse is returned, also of an alarm that only warns.
+    With an `alarm` that stops, a policy that collapses ends the run. The policy is then the best of those that the run
+    began with or had at a checkpoint. The collapse is returned, also for an alarm that only warns.
 
     Raises:
         UserError: a canary past its tolerance, a loss that is not finite, a reward that has failed for too long, a full
@@ -109,7 +109,7 @@ def run_loop(
         )
 
     def supply() -> Supply:
-        """Where rollouts come from."""
+        """Return the supply of the rounds' rollouts."""
         if settings.staleness < 2:
             return InRounds(make, meter, settings.staleness > 0)
         count, sampling = slots.rollouts.prompts, slots.rollouts.sampling
@@ -207,7 +207,7 @@ def run_loop(
 
 
 def _learn(world: World, slots: Slots, settings: ScheduleSettings, chosen: Scored, number: int) -> dict[str, float]:
-    """What is left of a round when its completions are chosen: signal, fit, companions. Returns their metrics."""
+    """Compute the signal of the chosen completions, fit the policy, then the companion. Returns their metrics."""
     signal = slots.advantage(world, chosen)
     if world.engine is not None and not settings.staleness:  # else it draws the next round
         world.engine.sleep()
@@ -227,7 +227,9 @@ def _learn(world: World, slots: Slots, settings: ScheduleSettings, chosen: Score
 
 
 def hand_over(world: World, settings: ScheduleSettings, canary: Sequences, done: int) -> dict[str, float]:
-    """Give the learner's weights to the engine, if there is one, and see that it runs them. Returns the canary's gap.
+    """Sync the learner's weights to the engine and check them with the canary. Returns the canary's gap.
+
+    Without an engine nothing is done and no metric is returned.
 
     Raises:
         UserError: after `done` rounds the engine does not run the learner's policy.
@@ -245,10 +247,10 @@ def hand_over(world: World, settings: ScheduleSettings, canary: Sequences, done:
 def require_room(
     problems: Sequence[Problem], source: Rollouts, objective: Objective, codec: Codec, budget: int
 ) -> None:
-    """Refuse a budget that is smaller than a row may become, before anything is generated.
+    """Refuse a token budget that is smaller than the longest possible row, before anything is generated.
 
     Raises:
-        UserError: a prompt, the completions of it that are compared and what the source adds are more than `budget`.
+        UserError: a prompt, its completions that are compared and the tokens that the source adds exceed `budget`.
     """
     together = 2 if objective.level == "pair" else 1
     if objective.level == "group":
@@ -266,7 +268,7 @@ def require_room(
 
 
 def resume(learner: Learner, checkpoints: Path, problems: Sequence[Problem]) -> tuple[int, History]:
-    """Load the newest whole checkpoint, if any. Returns the rounds that are done, and what the alarm remembers."""
+    """Load the newest complete checkpoint, if any. Returns the number of finished rounds and the alarm's history."""
     checkpoint = learner.ranks.from_first(lambda: newest_checkpoint(checkpoints))
     if checkpoint is None:
         return 0, History()
@@ -280,10 +282,11 @@ def resume(learner: Learner, checkpoints: Path, problems: Sequence[Problem]) -> 
 
 
 def rollout_metrics(scored: Scored, chosen: Scored, truncated: TruncationSettings = WRONG) -> dict[str, float]:
-    """What a round's completions look like: rewards by component, lengths, and how many of them are trained on.
+    """Compute a round's metrics: rewards by component, lengths, and the share of completions that are trained on.
 
-    Where the policy wrote any, only its own are told of: not the greedy baselines, opponents, explanations and answers
-    of the data that stand beside them. A share is one of the completions that the source means to train on.
+    If the policy sampled any completions, the means cover only these: not the greedy baselines, opponents, explanations
+    and answers of the data in the same round. The trained share is relative to the completions that the source intends
+    to train on.
     """
     if not scored.rollouts:  # no seat of the policy's had a turn
         names = ("reward/total", "reward/spread", "rollouts/length", "rollouts/cut_share", "rollouts/trained_share")
@@ -305,7 +308,10 @@ def rollout_metrics(scored: Scored, chosen: Scored, truncated: TruncationSetting
 
 
 def _of_groups(seen: Scored) -> dict[str, float]:
-    """Share of the prompts with several completions whose completions are all worth the same, where there are any."""
+    """Return the share of prompts whose completions all have the same reward, among prompts with several completions.
+
+    The dict is empty if no prompt has several completions.
+    """
     spread, sizes = group_spread(seen.rewards, seen.groups), torch.bincount(seen.groups)[seen.groups]
     several = sizes > 1
     if not several.any():
@@ -315,7 +321,10 @@ def _of_groups(seen: Scored) -> dict[str, float]:
 
 
 def _of_turns(rollouts: Sequence[Rollout]) -> dict[str, float]:
-    """What episodes look like: turns, seconds of the environment, and how many were cut, by why; else nothing."""
+    """Compute the metrics of episodes: turns, reward, seconds of the environment, share cut by each cause.
+
+    The dict is empty if no rollout has turns.
+    """
     if not any(rollout.turns for rollout in rollouts):
         return {}
     turns = [turn for rollout in rollouts for turn in rollout.turns]
@@ -329,7 +338,7 @@ def _of_turns(rollouts: Sequence[Rollout]) -> dict[str, float]:
 
 
 def sample_rows(scored: Scored, rows: int = 24) -> list[dict[str, object]]:
-    """A table of completions for the eye, spread evenly over the round, with every reward component."""
+    """Build a table of completions for inspection, spread evenly over the round, with every reward component."""
     step = max(1, len(scored.rollouts) // rows)
     in_flight = any(rollout.versions for rollout in scored.rollouts)
     return [
@@ -351,5 +360,5 @@ def sample_rows(scored: Scored, rows: int = 24) -> list[dict[str, object]]:
 
 
 def _spans(rollout: Rollout) -> str:
-    """Which weights drew a completion's tokens, for the eye: `0: round 3, 17: round 4`."""
+    """Format the weights that drew a completion's tokens, for inspection: `0: round 3, 17: round 4`."""
     return ", ".join(f"{start}: round {version}" for start, version in rollout.versions)

@@ -1,7 +1,7 @@
 """Rollouts of earlier rounds, for sources that replay them: kept by the learner, written into its checkpoints.
 
-Log-probs go into safetensors, in the precision that they have, and all else into JSON: every number comes back to the
-last bit, so that a run that goes on replays what the other one did.
+Log-probs are stored in safetensors, in the precision that they have, and all else in JSON. Every number is restored to
+the last bit, so that a run that resumes replays the same rollouts as an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ Memory = list[list[Rollout]]
 FILES = ROLLOUTS, LOG_PROBS = "memory.json", "memory.safetensors"
 """Names of the files in a checkpoint."""
 TENSORS = ("behaviour_log_probs", "reference_log_probs")
-"""Fields that are tensors; those of all rollouts that have them lie one after the other. In JSON: whether it has."""
+"""Fields that are tensors; those of all rollouts that have them are concatenated. In JSON: whether one has it."""
 
 
 def written(memory: Memory) -> dict[str, bytes]:
-    """The files that hold `memory`, by name; of each problem only its id."""
+    """Serialise `memory` into files, by name; of each problem only its id."""
     fields = [[vars(rollout) for rollout in rollouts] for rollouts in memory]
     rows = [
         [{**row, "problem": row["problem"].id, **{name: row[name] is not None for name in TENSORS}} for row in rollouts]
@@ -39,7 +39,7 @@ def written(memory: Memory) -> dict[str, bytes]:
 
 
 def read(files: Mapping[str, bytes], problems: Sequence[Problem]) -> Memory:
-    """What `written` wrote; the problems are those of `problems` with the same ids."""
+    """Read the files that `written` returned; the problems are those of `problems` with the same ids."""
     rows: list[list[dict[str, Any]]] = json.loads(files[ROLLOUTS])
     names = {row["problem"] for rollouts in rows for row in rollouts}
     known = {problem.id: problem for problem in taken(problems, places_of(problems, names))}

@@ -1,4 +1,4 @@
-"""What a round cost and how fast it was: the clock, the arithmetic and the memory of a run of the loop, together."""
+"""Cost and speed of a round: the clock, the arithmetic and the memory of a run of the loop, together."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from models.loop.schedule import ScheduleSettings
 
 
 class Meter:
-    """Made once before the first round, where it measures the machine's fastest matrix product."""
+    """The meter of a run, made once before the first round, when it measures the machine's fastest matrix product."""
 
     def __init__(self, learner: Learner, settings: ScheduleSettings) -> None:
         self.device = next(learner.policy.parameters()).device
@@ -26,11 +26,12 @@ class Meter:
         self._generated = 0
 
     def lap(self, stage: str) -> None:
-        """End the stretch `stage` of the round here; see `models.loop.clock`."""
+        """End the stage `stage` of the round here; see `models.loop.clock`."""
         self._clock.lap(stage)
 
     def generated(self, rollouts: Sequence[Rollout], seconds: float | None = None) -> None:
-        """The engine made `rollouts`: until now, or in `seconds` of a thread of its own for which the loop waited."""
+        """Record that the engine made `rollouts`: until now, or in `seconds` of a thread of its own that the loop
+        waited for."""
         self._generated += _tokens(rollouts)
         if seconds is None:
             self._clock.lap("generate")
@@ -38,7 +39,7 @@ class Meter:
             self._clock.waited(seconds)
 
     def end_round(self, scored: Scored, chosen: Scored) -> dict[str, float]:
-        """Seconds, speeds and memory of the round that ends here."""
+        """Return seconds, speeds and memory of the round that ends here."""
         groups = groups_of(chosen)
         sampled = _tokens(scored.rollouts)
         tokens = {
@@ -60,8 +61,8 @@ def round_flops(
     *,
     reference_known: bool = False,
 ) -> float:
-    """Operations that a round's updates need: every pass, and one forward pass each for the old log-probs (where
-    there is more than one optimiser step) and for the reference (where its log-probs are not known already)."""
+    """Count the operations that a round's updates need: every pass, and one forward pass each for the old log-probs (if
+    there is more than one optimiser step) and for the reference (if its log-probs are not known already)."""
     flops = settings.epochs * update_flops(shapes, groups)
     if settings.minibatches * settings.epochs > 1:
         flops += forward_flops(shapes, groups)

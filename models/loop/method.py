@@ -27,13 +27,13 @@ class Slots:
 def companions_of(
     parts: Iterable[SlotPart], policy: nn.Module, open_judge: Callable[[], nn.Module] | None = None
 ) -> dict[str, Companion]:
-    """The models of their own that some of `parts` bring, by name, as they begin beside the policy as it begins.
+    """Build the companion models of `parts`, by name, in the state in which they begin.
 
     Args:
         parts: of a recipe.
         policy: as it begins.
-        open_judge: a copy of the judge for a part whose companion begins as that; None: the judge is the policy as it
-            begins.
+        open_judge: opens a copy of the judge for a part whose companion begins as that; None: the judge is the policy
+            as it begins.
     """
     made: dict[str, Companion] = {}
     for part in parts:
@@ -44,6 +44,5 @@ def companions_of(
 
 
 def reference_is_read_alone(reference: Reference, rollouts: Rollouts) -> bool:
-    """Whether the reference is nothing but read: it does not move, and no source writes it beside the policy, as a part
-    of how that is used."""
+    """Return whether the reference is only read: it does not move, and no source exports it with the policy."""
     return not (reference.moves or rollouts.needs_reference)

@@ -1,4 +1,4 @@
-"""What the machine could do: the fastest matrix product it was seen to make, and the most memory that was held."""
+"""The machine's peaks: the speed of the fastest matrix product measured on it, and the most memory in use."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from functools import lru_cache
 import torch
 
 TILE = 512
-"""Side of the square of drawn numbers that matrices are tiled with."""
+"""Side of the square of random numbers that matrices are tiled with."""
 SIZES = {"cpu": (512, 1024, 2048), "cuda": (4096, 8192)}
 """Widths of the square matrices that are tried; which is fastest depends on caches and cores."""
 BLOCKS = 3
@@ -19,16 +19,16 @@ BLOCKS = 3
 
 
 def matmul_peak(device: torch.device, dtype: torch.dtype, seconds: float = 0.3) -> float:
-    """Operations a second of the fastest square matrix product on `device`, measured for about `seconds`.
+    """Measure the operations a second of the fastest square matrix product on `device`, for about `seconds`.
 
-    Measured once in a process for each device, dtype and number of threads. What else runs on the machine at that
-    moment lowers it.
+    Measured once in a process for each device, dtype and number of threads. Other work on the machine at that moment
+    lowers it.
     """
     return _measured(str(device), dtype, torch.get_num_threads(), seconds)
 
 
 def peak_memory(device: torch.device) -> float:
-    """Most memory held so far, in GiB: by torch on a GPU; by the whole process, at any time of its life, on a CPU."""
+    """Return the most memory used so far, GiB: by torch on a GPU; by the process, at any time of its life, on a CPU."""
     if device.type == "cuda":
         return float(torch.cuda.max_memory_allocated(device)) / 2**30
     held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -39,8 +39,8 @@ def peak_memory(device: torch.device) -> float:
 def _measured(name: str, dtype: torch.dtype, threads: int, seconds: float) -> float:
     device = torch.device(name)
     sizes = SIZES.get(device.type, SIZES["cpu"])
-    # Drawn numbers: a GPU multiplies constant ones faster, since fewer bits turn and it clocks higher. From a generator
-    # of their own: a run may draw from the global one.
+    # Random numbers: a GPU multiplies constant ones faster, since fewer bits change and it clocks higher. They are from
+    # a generator of their own: a run may draw from the global one.
     tile = torch.randn(TILE, TILE, generator=torch.Generator().manual_seed(0)).to(device, dtype)
     pairs = [(tile.repeat(n // TILE, n // TILE), torch.empty(n, n, device=device, dtype=dtype)) for n in sizes]
     for numbers, product in pairs:

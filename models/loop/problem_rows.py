@@ -1,8 +1,8 @@
-"""Problems that are made of a split's rows when they are asked for, and what must be known of all without making them.
+"""Problems that are made from a split's rows when they are requested, and facts about all of them without making them.
 
-A training draws few of the prompts that a large split holds. Of each 8 bytes are held, or a few times that, and texts
-and tokens lie on the disk. Whatever goes over all prompts takes a `Sequence[Problem]`, which may be a plain list, and
-asks here for their lengths and ids.
+A training draws few of the prompts of a large split. For each, 8 bytes are held, or a few times that; texts and tokens
+are on the disk. Code that reads all prompts takes a `Sequence[Problem]`, which may be a plain list, and uses the
+functions of this module for their lengths and ids.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from models.loop.rollout import Known, Origin, Problem
 from models.text.token_rows import TokenRows, few
 
 TOGETHER = 4096
-"""Problems that are made together where all are gone through."""
+"""Problems that are made together when all are iterated over."""
 TRUTHS = ("answer", "tests", "entry_point")
-"""Columns of a problem that say what is right."""
+"""Columns of a problem that define the right answer."""
 Numbers = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class ProblemRows:
-    """What the problems of a split are made of."""
+    """The tables that the problems of a split are made from."""
 
     table: RowTable
     key: str
     """The column that holds their ids."""
     prompts: TokenRows
     answers: Mapping[str, tuple[Origin, TokenRows]]
-    """Columns that hold answers: what such an answer is to the loop, and its tokens."""
+    """Columns that hold answers, with the origin of such an answer in the loop, and its tokens."""
     truths: tuple[Names, RowTable] | None = None
-    """The problems whose answers and tests are those of rows that state none, by their id."""
+    """The problems by their id, for rows that state no answer and tests of their own."""
 
     @cached_property
     def names(self) -> Names:
@@ -49,7 +49,7 @@ class ProblemRows:
         return Names(self.table.column(self.key))
 
     def problems(self, groups: Sequence[Sequence[int]]) -> list[Problem]:
-        """The problem of each group of rows, [groups]: the first row's prompt with the answers of all."""
+        """Return the problem of each group of rows, [groups]: the first row's prompt with the answers of all."""
         rows = iter(self.table.rows([row for group in groups for row in group]))
         read = [[next(rows) for _ in group] for group in groups]
         truths = self._truths([group[0] for group in read])
@@ -86,13 +86,13 @@ class ProblemRows:
 
 
 def _flaw(origin: Origin, flaw: str) -> str:
-    """The flaw of a preference is that of its worse answer; a sound demonstration has none."""
+    """Return the flaw of an answer: a preference's is that of its worse answer; a sound demonstration has none."""
     return "" if origin == "chosen" or flaw == SOUND else flaw
 
 
 def grouped(table: RowTable, key: str, rows: Numbers) -> tuple[Numbers, Numbers | None]:
-    """`rows` with those of one `key` together, groups by their first row; and where each group begins, as `Problems`
-    take both. While it works, of a row some fifty bytes are held."""
+    """Return `rows` with those of one `key` together, groups by their first row; and where each group begins, in the
+    form that `Problems` takes. While it works, some fifty bytes of each row are held."""
     hashes = np.concatenate([hashes_of(map(str, some)) for some in table.column(key)])[rows]
     numbers = same_prompts(hashes)
     _, firsts = np.unique(numbers, return_index=True)
@@ -106,10 +106,10 @@ def grouped(table: RowTable, key: str, rows: Numbers) -> tuple[Numbers, Numbers 
 
 
 class Problems(Sequence[Problem]):
-    """Problems that are made when they are asked for.
+    """Problems that are made when they are requested.
 
     Args:
-        source: what they are made of.
+        source: the tables that they are made from.
         rows: the rows of one after the rows of the other, [rows].
         begins: where those of each begin, and where the last end, [problems + 1]; None: each has one row.
     """
@@ -135,7 +135,7 @@ class Problems(Sequence[Problem]):
             yield from self._source.problems(self._groups(first, min(len(self), first + TOGETHER)))
 
     def take(self, places: Numbers) -> Problems:
-        """Those at `places`, in that order; none is made."""
+        """Return those at `places`, in that order; none is made."""
         if self._begins is None:
             return Problems(self._source, self._rows[places])
         counts = np.diff(self._begins)[places]
@@ -150,12 +150,12 @@ class Problems(Sequence[Problem]):
 
     @property
     def answers(self) -> Numbers:
-        """Answers that the data hold of each, [problems]."""
+        """Number of answers in the data of each, [problems]."""
         rows = np.ones(len(self), np.int64) if self._begins is None else np.diff(self._begins)
         return rows * len(self._source.answers)
 
     def ids(self) -> Iterator[str]:
-        """The id of each, [problems]."""
+        """Iterate over the id of each, [problems]."""
         for first in range(0, len(self), TOGETHER):
             rows = self._source.table.rows(self._firsts[first : first + TOGETHER].tolist())
             yield from (str(row[self._source.key]) for row in rows)
@@ -167,14 +167,14 @@ class Problems(Sequence[Problem]):
         return np.array([int(row["level"]) for rows in pieces for row in self._source.table.rows(rows)], np.int64)
 
     def places_of(self, names: Collection[str]) -> Numbers:
-        """Where those with these ids stand, rising; of names that none has nothing."""
+        """Return the places of the problems with these ids, ascending; an unknown id has none."""
         if not names:
             return np.empty(0, np.int64)
         rows = np.array(list(chain.from_iterable(self._source.names.rows(list(names)))), np.int64)
         return np.flatnonzero(np.isin(self._firsts, rows))
 
     def held(self) -> Sequence[Problem]:
-        """The same problems: as a list where they are few, and where they lie otherwise."""
+        """Return the same problems: as a list if they are few, and unchanged otherwise."""
         tokens = int(self.prompt_lengths.sum())
         tokens += sum(int(ids.lengths[self._rows].sum()) for _, ids in self._source.answers.values())
         return list(self) if few(len(self._rows), tokens) else self
@@ -192,7 +192,7 @@ class Problems(Sequence[Problem]):
 
 
 def taken(problems: Sequence[Problem], places: Any) -> Sequence[Problem]:
-    """The problems at `places`, in that order; whole numbers, [taken]."""
+    """Return the problems at `places`, in that order; whole numbers, [taken]."""
     places = np.asarray(places, dtype=np.int64)
     if isinstance(problems, Problems):
         return problems.take(places)
@@ -200,33 +200,33 @@ def taken(problems: Sequence[Problem], places: Any) -> Sequence[Problem]:
 
 
 def prompt_lengths(problems: Sequence[Problem]) -> Numbers:
-    """Tokens of each prompt, [problems]."""
+    """Return the tokens of each prompt, [problems]."""
     if isinstance(problems, Problems):
         return problems.prompt_lengths
     return np.fromiter((len(problem.tokens) for problem in problems), np.int64, len(problems))
 
 
 def levels_of(problems: Sequence[Problem]) -> Numbers:
-    """The level of each problem, [problems]."""
+    """Return the level of each problem, [problems]."""
     if isinstance(problems, Problems):
         return problems.levels
     return np.fromiter((problem.level for problem in problems), np.int64, len(problems))
 
 
 def known_answers(problems: Sequence[Problem]) -> Numbers:
-    """Answers that the data hold of each, [problems]."""
+    """Return the number of answers in the data of each, [problems]."""
     if isinstance(problems, Problems):
         return problems.answers
     return np.fromiter((len(problem.known) for problem in problems), np.int64, len(problems))
 
 
 def ids_of(problems: Sequence[Problem]) -> Iterator[str]:
-    """The id of each, [problems]."""
+    """Iterate over the id of each, [problems]."""
     return problems.ids() if isinstance(problems, Problems) else (problem.id for problem in problems)
 
 
 def places_of(problems: Sequence[Problem], names: Collection[str]) -> Numbers:
-    """Where the problems with these ids stand, rising; of names that none has nothing."""
+    """Return the places of the problems with these ids, ascending; an unknown id has none."""
     if isinstance(problems, Problems):
         return problems.places_of(names)
     return np.array([place for place, problem in enumerate(problems) if problem.id in names], np.int64)

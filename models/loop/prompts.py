@@ -15,7 +15,7 @@ from models.seeds import seed_of
 
 
 def prompts_of_round(problems: Sequence[Problem], count: int, number: int, seed: int) -> list[Problem]:
-    """The prompts of round `number`: every problem once an epoch, in an order drawn from seed and epoch."""
+    """Return the prompts of round `number`: every problem once an epoch, in an order drawn from seed and epoch."""
     chosen = []
     for position in range(number * count, (number + 1) * count):
         epoch, place = divmod(position, len(problems))
@@ -24,12 +24,12 @@ def prompts_of_round(problems: Sequence[Problem], count: int, number: int, seed:
 
 
 def first_drawn(problems: Sequence[Problem], draws: int, seed: int) -> Sequence[Problem]:
-    """What the first `draws` prompts of the rounds are, each once, in the order of their first round."""
+    """Return the first `draws` prompts of the rounds, each once, in the order of their first round."""
     return taken(problems, _order(len(problems), seed, "order", 0)[:draws])
 
 
 def further_prompts(problems: Sequence[Problem], taken: Sequence[Problem], number: int, seed: int) -> Iterator[Problem]:
-    """Problems that round `number` has not drawn yet, in an order drawn from seed and round.
+    """Iterate over problems that round `number` has not drawn yet, in an order drawn from seed and round.
 
     Args:
         problems: all that there are.

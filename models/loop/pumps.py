@@ -1,7 +1,7 @@
-"""Engines at work behind the loop: a thread each, which has its engine go on a few tokens at a time.
+"""Engines that work behind the loop: one thread each, which has its engine generate a few tokens at a time.
 
-Whoever has room takes what is asked next, so none waits for another. Between two calls all of them can be made to rest
-(`paused`): weights are handed over then, and what is under way goes on with them (`Engine.serve`).
+An engine with room takes the next request, so none waits for another. Between two calls all of them can be paused
+(`paused`): weights are handed over then, and completions under way continue with them (`Engine.serve`).
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ import torch
 from models.engine.engine import Ask, Drawing, Engine, Generated
 
 STEPS = 8
-"""Tokens between two looks at what has ended, what is asked next, and whether there are new weights."""
+"""Tokens between two checks for ended completions, new requests and new weights."""
 
 
 @dataclass(frozen=True, eq=False)
 class Ended:
-    """A completion, with the number that it was asked for by; its versions are those that `Pumps.loaded` was told."""
+    """A completion, with the number that it was requested by; its versions are those given to `Pumps.loaded`."""
 
     number: int
     made: Generated
@@ -51,7 +51,7 @@ class Pumps:
         self._at_work = 0
         self._seconds = 0.0
         self._rounds: list[dict[int, int]] = [{} for _ in engine.members()]
-        """What `loaded` was told of the weights that each engine calls by its own number."""
+        """For each engine, the version given to `loaded` by the engine's own number of the weights."""
         self._threads = [
             Thread(target=self._pump, args=(number, member), name=f"serve-{number + 1}", daemon=True)
             for number, member in enumerate(engine.members())
@@ -59,16 +59,16 @@ class Pumps:
 
     @property
     def room(self) -> int:
-        """Completions that the smallest of the engines writes side by side."""
+        """Completions that the smallest of the engines generates at the same time."""
         return min(member.room for member in self._engine.members())
 
     def start(self) -> None:
-        """Begin to work."""
+        """Start the threads."""
         for thread in self._threads:
             thread.start()
 
     def ask(self, asks: Mapping[int, Ask]) -> None:
-        """Have completions made of neighbours that go to one engine together, as far as one has room for them."""
+        """Request completions; neighbours go to one engine together, as far as one has room for them."""
         numbers = list(asks)
         with self._changed:
             for at in range(0, len(numbers), self.room):
@@ -76,12 +76,12 @@ class Pumps:
             self._changed.notify_all()
 
     def begun(self) -> dict[int, int]:
-        """The version of the weights that each completion under way began with, by its number."""
+        """Return the version of the weights that each completion under way began with, by its number."""
         with self._changed:
             return dict(self._begun)
 
     def drop(self, numbers: Sequence[int]) -> None:
-        """Let go of completions, whether they have begun or not."""
+        """Drop completions, whether they have begun or not."""
         gone = set(numbers)
         with self._changed:
             left = ({number: ask for number, ask in unit.items() if number not in gone} for unit in self._waiting)
@@ -91,10 +91,10 @@ class Pumps:
             self._changed.notify_all()
 
     def ended(self, wait: bool, seconds: float | None = None) -> list[Ended]:
-        """What has ended since the last time. `wait`: until something has, somebody nudges, or `seconds` are over.
+        """Return completions ended since the last call. `wait`: block until one has ended, `nudge` or after `seconds`.
 
         Raises:
-            BaseException: what an engine raised.
+            BaseException: the exception of an engine.
         """
         with self._changed:
             if wait:
@@ -106,20 +106,20 @@ class Pumps:
             return ended
 
     def nudge(self) -> None:
-        """Let whoever waits for what has ended go on: there is something else to do."""
+        """Wake the thread that waits in `ended`: there is other work to do."""
         with self._changed:
             self._nudged = True
             self._changed.notify_all()
 
     def worked(self) -> float:
-        """Seconds that an engine worked since the last time, in the mean over them."""
+        """Return the seconds that an engine worked since the last call, in the mean over them."""
         with self._changed:
             seconds, self._seconds = self._seconds, 0.0
             return seconds / len(self._threads)
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """All of them rest, and what is under way stays."""
+        """Pause all of them; completions under way stay."""
         with self._changed:
             self._resting = True
             while self._at_work:
@@ -134,13 +134,13 @@ class Pumps:
                 self._changed.notify_all()
 
     def loaded(self, version: int) -> None:
-        """While they are paused: the weights that they have now are called `version` from here on."""
+        """Name the weights that the paused engines have now `version` from here on."""
         self._version = version
         for rounds, member in zip(self._rounds, self._engine.members(), strict=True):
             rounds[member.version] = version
 
     def close(self) -> None:
-        """Wait for the calls under way and let go of all that has not ended."""
+        """Wait for the calls under way and drop all that has not ended."""
         with self._changed:
             self._closing = True
             self._changed.notify_all()
@@ -149,7 +149,7 @@ class Pumps:
                 thread.join()
 
     def _pump(self, place: int, engine: Engine) -> None:
-        torch.get_num_threads()  # a thread takes their number at its first question: `models.loop.ahead` says why
+        torch.get_num_threads()  # a thread takes their number at its first question: see `models.loop.ahead`
         own = torch.cuda.stream(torch.cuda.Stream(self._device)) if self._device.type == "cuda" else nullcontext()
         under_way: set[int] = set()
         try:
@@ -169,7 +169,7 @@ class Pumps:
                 self._changed.notify_all()
 
     def _next(self, under_way: set[int], room: int) -> tuple[dict[int, Ask], set[int]] | None:
-        """What to begin and what to let go of, once there is anything to do; None: the end."""
+        """Return the requests to begin and the numbers to drop, once there is any work to do; None: the end."""
         with self._changed:
             while True:
                 if self._closing or self._error is not None:
@@ -191,7 +191,7 @@ class Pumps:
             return asks, dropped
 
     def _note(self, place: int, made: Mapping[int, Generated], seconds: float) -> None:
-        """An engine rests after `seconds`, in which completions have ended."""
+        """Record that an engine rests after `seconds` of work, with the completions that have ended."""
         with self._changed:
             for number, generated in made.items():
                 spans = tuple((start, self._rounds[place][version]) for start, version in generated.versions)

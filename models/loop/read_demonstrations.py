@@ -1,4 +1,4 @@
-"""The demonstrations that a policy is fitted to before it learns by reward: which rows, told what before them."""
+"""The demonstrations that a policy is fitted to before it learns by reward: the rows and the hints before them."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def demonstrations(
     verifier: Reward | None = None,
     adviser: Feedback | None = None,
 ) -> Sequences:
-    """Encoded demonstrations of a split that fit into `longest` tokens, each of a large split read when it is drawn;
-    empty where the data set has none.
+    """Return encoded demonstrations of a split that fit into `longest` tokens, each of a large split read when it is
+    drawn; empty if the data set has none.
 
     Args:
-        settings: which are left out, and what is told in place of a prompt; None: none, and nothing.
-        role: who an environment is in a chat template: they have several turns; None: each is one turn.
-        verifier: decides which are right; None: the answers that they are to state do.
-        adviser: says what is told of a wrong one, where feedback is told.
+        settings: which are left out, and which hint replaces a prompt; None: none.
+        role: the environment's role in a chat template: they have several turns; None: each is one turn.
+        verifier: decides which are right; None: their stated answers are checked.
+        adviser: writes the feedback on a wrong one, if the hint is feedback.
     """
     if split not in available(data).get("demonstrations", ()):
         return Sequences([], [])
@@ -72,12 +72,12 @@ def demonstrations(
 
 
 def _system_where(asked: Callable[[Row], str | None]) -> Callable[[Row], str | None]:
-    """The system message of the rows that have a text by `asked`."""
+    """Return the system message of the rows that have a text by `asked`."""
     return lambda row: str(row[SYSTEM]) if asked(row) is not None else None
 
 
 def _verified(data: Path, split: str, table: RowTable, verifier: Reward) -> set[str]:
-    """Ids of the demonstrations that a verifier holds for right, each as an attempt at the problem that it names."""
+    """Return ids of the demonstrations that a verifier accepts, each as an attempt at the problem that it names."""
     known: tuple[Names, RowTable] | None = None
     if split in available(data).get("problems", ()):
         problems = open_rows(data, "problems", split)  # type: ignore[arg-type]
@@ -96,7 +96,7 @@ def _verified(data: Path, split: str, table: RowTable, verifier: Reward) -> set[
 
 
 def _problem(row: Row, problem: Row) -> Problem:
-    """What a demonstration is of, with the tests of its problem where there is such."""
+    """Build the problem of a demonstration, with the tests of its problem if there is one."""
     tests, entry_point = (str(problem.get(name) or "") for name in ("tests", "entry_point"))
     return Problem(
         str(row["prompt_id"]),
@@ -111,7 +111,7 @@ def _problem(row: Row, problem: Row) -> Problem:
 def _told(
     table: RowTable, settings: SupervisedSettings, right: Callable[[Row], bool], adviser: Feedback | None
 ) -> Callable[[Row], str | None]:
-    """What is told of a demonstration before it is shown once more; None: it is not shown again."""
+    """Return a function from a demonstration to the hint for its second copy; None: it is not repeated."""
     if settings.tells == "another":
         another = _another(table)
         return lambda row: another(row) if not settings.only_right or right(row) else None
@@ -133,14 +133,14 @@ def _told(
 
 
 def _rows_by_prompt(table: RowTable) -> Callable[[str], list[Row]]:
-    """Says the demonstrations of a prompt, in the data's order."""
+    """Return a function from a prompt to its demonstrations, in the data's order."""
     names = Names(table.column("prompt_id"))
     return lambda prompt_id: table.rows(names.rows([prompt_id])[0])
 
 
 def _another(table: RowTable) -> Callable[[Row], str | None]:
-    """Says the demonstration of the same prompt that stands behind a given one, the first behind the last; None where
-    there is no other."""
+    """Return a function from a demonstration to the next one of the same prompt, and from the last to the first; None
+    if there is not another."""
     rows_of = _rows_by_prompt(table)
 
     @lru_cache(maxsize=BATCH_ROWS)
@@ -156,5 +156,5 @@ def _another(table: RowTable) -> Callable[[Row], str | None]:
 
 
 def _context(row: Row, settings: SupervisedSettings, hint: str) -> str:
-    """A prompt with its answer, its solution, or a flawed one with what is said of it."""
+    """Fill in the template with the prompt and the hint: its answer, its solution, or a flawed one with feedback."""
     return (settings.context or "").replace("{prompt}", str(row["prompt"])).replace("{told}", hint)

@@ -1,4 +1,4 @@
-"""The prompts of a run: rows of the clean data, encoded, with the answers that the data hold where they are read."""
+"""The prompts of a run: rows of the clean data, encoded, with the answers in the data if they are read."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ ANSWERS: dict[str, dict[str, Origin]] = {
     "demonstrations": {"completion": "demonstration"},
     "preferences": {"chosen": "chosen", "rejected": "rejected"},
 }
-"""Columns of a kind that hold answers, and what such an answer is to the loop."""
+"""Columns of a kind that hold answers, and the origin of such an answer in the loop."""
 
 
 class LengthSections(Sections):
-    """How long prompts and completions may be."""
+    """Limits on the length of prompts and completions."""
 
     data_name: str = of("data.name")
     data_template: str | None = of("data.template")
@@ -46,7 +46,7 @@ class LengthSections(Sections):
 
 
 class PromptSections(LengthSections):
-    """What prompts the loop reads, and what it knows of them before it begins."""
+    """The prompts that the loop reads, and the known answers and log-probs before it begins."""
 
     rollouts: Rollouts
     reference: Reference
@@ -54,9 +54,9 @@ class PromptSections(LengthSections):
 
 
 def read_prompts(data: Path, codec: Codec, recipe: PromptSections) -> Sequence[Problem]:
-    """The training prompts that the recipe's source reads; of a large split each is read when it is drawn.
+    """Return the training prompts that the recipe's source reads; of a large split each is read when it is drawn.
 
-    Demonstrations of one prompt stand together; every preference is a prompt of its own.
+    Demonstrations of one prompt are grouped; every preference is a prompt of its own.
 
     Raises:
         UserError: the data set has none, or none that fits the policy.
@@ -67,7 +67,7 @@ def read_prompts(data: Path, codec: Codec, recipe: PromptSections) -> Sequence[P
 
 
 def _answered(kind: Kind, data: Path, codec: Codec, recipe: PromptSections) -> Problems:
-    """Prompts with the answers that the data hold."""
+    """Return prompts with the answers in the data."""
     if "train" not in available(data).get(kind, ()):
         raise UserError(f"the data set {recipe.data_name} has no training {kind}, which rollouts reads")
     table = open_rows(data, kind, "train")
@@ -89,7 +89,7 @@ def _answered(kind: Kind, data: Path, codec: Codec, recipe: PromptSections) -> P
 
 
 def with_room(problems: Sequence[Problem], codec: Codec, recipe: PromptSections) -> Sequence[Problem]:
-    """Those of `problems` for which the policy has room with all that the recipe's source adds to them.
+    """Return those of `problems` for which the policy has room with all that the recipe's source adds to them.
 
     Raises:
         UserError: there are none.
@@ -107,14 +107,14 @@ def with_room(problems: Sequence[Problem], codec: Codec, recipe: PromptSections)
 
 
 def longest_in_training(problems: Sequence[Problem], codec: Codec, recipe: PromptSections) -> int:
-    """Tokens of the longest sequence that the recipe's source draws, longer prompts of its own included."""
+    """Return the tokens of the longest sequence that the recipe's source draws, including its own longer prompts."""
     if recipe.policy.room is not None:
         return longest_sequence(recipe)
     return longest_sequence(recipe) + int(added_tokens(recipe.rollouts, codec, problems).max())
 
 
 def _truths(data: Path) -> tuple[Names, RowTable] | None:
-    """The training problems, which hold the final answers, by id."""
+    """Return the training problems, which hold the final answers, by id."""
     if "train" not in available(data).get("problems", ()):
         return None
     table = open_rows(data, "problems", "train")
@@ -124,9 +124,9 @@ def _truths(data: Path) -> tuple[Names, RowTable] | None:
 def with_reference(
     problems: Sequence[Problem], learner: Learner, recipe: PromptSections, folder: Path
 ) -> Sequence[Problem]:
-    """`problems` whose known answers carry the log-probs of a reference that never moves, from the disk if they were
-    computed before; unchanged where the recipe has no such reference or draws its completions, and where they are too
-    many to be held.
+    """Return `problems` whose known answers carry the log-probs of a reference that never moves, from the disk if they
+    were computed before. They are unchanged if the recipe has no such reference or draws its completions, or if they
+    are too many to be held.
 
     Args:
         folder: where log-probs are kept.
@@ -138,10 +138,10 @@ def with_reference(
 def read_problems(
     data: Path, codec: Codec, split: str, recipe: LengthSections, limit: int | None = None, hardest: int | None = None
 ) -> list[Problem]:
-    """Encoded problems of a split that leave room for a completion; `limit` takes them evenly spaced, of those of level
-    `hardest` at most.
+    """Return encoded problems of a split that leave room for a completion; `limit` takes them evenly spaced, of those
+    of level `hardest` at most.
 
-    Which are trained on depends on the rollouts alone; those of the other splits also leave room for the evaluation's
+    The training problems depend only on the rollouts; those of the other splits also leave room for the evaluation's
     completions.
 
     Raises:
@@ -171,12 +171,12 @@ def _problems(data: Path, codec: Codec, split: str, recipe: LengthSections) -> P
 
 
 def longest_completion(recipe: LengthSections) -> int:
-    """Tokens that a completion may have, in rollouts or evaluations."""
+    """Return the tokens that a completion may have, in rollouts or evaluations."""
     return max(recipe.longest_drawn, recipe.longest_measured or 0)
 
 
 def longest_sequence(recipe: LengthSections, completion: int | None = None) -> int:
-    """Tokens of the longest prompt and completion together.
+    """Return the tokens of the longest prompt and completion together.
 
     Args:
         recipe: bounds the prompts.

@@ -1,8 +1,9 @@
 """Log-probs of a round's completions under the policy as the round began and under the reference, each read once.
 
-Rewards, advantages and the fit may all ask for them; whoever asks first pays. The loop makes one for every round, for
-the policy moves in the fit and the reference behind it. What an environment wrote has log-prob zero under everybody:
-it is no choice of the policy's, and no difference of models there is a reward or a penalty.
+Rewards, advantages and the fit may all request them; the first request computes them. The loop makes one object for
+every round, because the policy moves in the fit and the reference after it. Tokens that an environment wrote have
+log-prob zero under every model: the policy does not choose them, and no difference of models there is a reward or a
+penalty.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ from models.loop.learner import Learner
 from models.loop.rollout import Rollout, parts_of, privileged_sequences, sequences_of, written_places
 
 Read = dict[int, tuple[Rollout, Tensor]]
-"""By identity of the rollout, which is kept beside its log-probs so that no other can take its place."""
+"""Log-probs by identity of the rollout, which is kept with them so that its identity is not reused."""
 
 
 class Readings:
-    """What policy and reference say of completions, as long as neither moves."""
+    """Log-probs of completions under policy and reference, valid as long as neither moves."""
 
     def __init__(self, learner: Learner, token_budget: int) -> None:
-        """Nothing is read yet.
+        """Begin with an empty cache.
 
         Args:
             learner: policy and reference.
@@ -47,12 +48,12 @@ class Readings:
         self._judge: dict[Judge, Read] = {}
 
     def policy(self, rollouts: Sequence[Rollout]) -> list[Tensor]:
-        """Log-probs under the policy as it was when first asked, [completions] tensors of [tokens of it], nats."""
+        """Return log-probs under the policy at the first request, [completions] tensors of [tokens of it], nats."""
         return self._recall(self._policy, rollouts, lambda missing: self._masked(self._learner.policy, missing))
 
     def entropy(self, rollouts: Sequence[Rollout]) -> list[Tensor]:
-        """Entropy of the policy's distribution at each token, not remembered, [completions] tensors of [tokens of it],
-        nats."""
+        """Compute the entropy of the policy's distribution at each token, not cached, [completions] tensors of [tokens
+        of it], nats."""
         learner, parts = self._learner, parts_of(rollouts)
 
         def read(part: Sequences, cut: Sequence[int]) -> Tensor:
@@ -72,11 +73,12 @@ class Readings:
         return self.each(rollouts, read)
 
     def each(self, rollouts: Sequence[Rollout], read: Callable[[Sequences, Sequence[int]], Tensor]) -> list[Tensor]:
-        """What `read` makes of the policy's packed rows, not remembered, [completions] tensors of [tokens of it, ...].
+        """Apply `read` to the policy's packed rows, not cached, [completions] tensors of [tokens of it, ...].
 
         Args:
             rollouts: [completions].
-            read: of a row's sequences and their indices in `parts_of` the values of all their tokens, [tokens, ...].
+            read: maps a row's sequences and their indices in `parts_of` to the values of all their tokens, [tokens,
+            ...].
         """
         policy = self._learner.policy
         rows = read_each(
@@ -89,7 +91,7 @@ class Readings:
         return rows_of_wholes(rows, rollouts)
 
     def reference(self, rollouts: Sequence[Rollout]) -> list[Tensor] | None:
-        """Log-probs under the reference, [completions] tensors of [tokens of it], nats; None where the recipe has none.
+        """Return log-probs under the reference, [completions] tensors of [tokens of it], nats; None if there is none.
 
         Rollouts that carry them (offline methods, see `models.learner.reference_cache`) are not read at all.
         """
@@ -104,8 +106,8 @@ class Readings:
             return self._recall(self._reference, rollouts, lambda missing: self._masked(model, missing))
 
     def judge(self, rollouts: Sequence[Rollout], judge: Judge) -> list[Tensor]:
-        """Log-probs under whoever judges the tokens, who reads `Rollout.privileged` where there is any, [completions]
-        tensors of [tokens of it], nats.
+        """Return log-probs under the judge of the tokens, which reads `Rollout.privileged` if there is any,
+        [completions] tensors of [tokens of it], nats.
 
         Raises:
             UserError: the recipe has none of this kind, or the server of the teacher does not answer.
@@ -123,8 +125,8 @@ class Readings:
         return self._recall(self._judge.setdefault(judge, {}), rollouts, read)
 
     def mask(self, rollouts: Sequence[Rollout], kept: Tensor | None = None) -> Mask | None:
-        """What the reference leaves out of the vocabulary before the tokens of `rollouts`, one completion after the
-        other, or those at the places that are `kept`, [kept]; None where the learner masks nothing."""
+        """Return the mask of the vocabulary by the reference for the tokens of `rollouts`, one completion after the
+        other, or for those at the places that are `kept`, [kept]; None if the learner masks nothing."""
         learner = self._learner
         if learner.mask_top_p == 1.0:
             return None
@@ -157,10 +159,10 @@ class Readings:
         rollouts: Sequence[Rollout] = (),
         masked: bool = False,
     ) -> list[Tensor]:
-        """Log-probs under any model, not remembered, [completions] tensors of [tokens of it], nats.
+        """Compute log-probs under any model, not cached, [completions] tensors of [tokens of it], nats.
 
         Args:
-            sequences: what it reads, [sequences] as in `parts_of`.
+            sequences: the model's input, [sequences] as in `parts_of`.
             rollouts: whose completions these are, [completions]; none: all tokens are the policy's, nothing is masked.
             masked: whether distributions are those within the learner's mask.
         """
@@ -194,7 +196,7 @@ class Readings:
         missing = [rollout for rollout in rollouts if id(rollout) not in known]
         ranks = self._learner.ranks
         if ranks.count > 1 and among_own_rows():
-            # Others may miss what this rank knows, and all must read in step. Nothing is kept: all would not know it.
+            # Others may miss entries of this rank, and all must read in step. Nothing is cached: not all would have it.
             if not any(ranks.everyone(bool(missing))):
                 return [known[id(rollout)][1] for rollout in rollouts]
             return read(rollouts)

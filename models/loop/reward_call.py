@@ -1,8 +1,8 @@
-"""One call of a reward, whatever the reward does: in time, once more where it failed, and always with values.
+"""One call of a reward: with a time limit, repeated if it failed, and always with finite values.
 
-A reward fails for a round where it takes too long, raises, or gives another number of values than was asked for; it
-fails for a completion where its value is no finite number. Only a `UserError` goes through: it says that the recipe is
-wrong, which no second call mends.
+A reward fails for a round if it takes too long, raises, or returns a wrong number of values; it fails for a completion
+if its value is not finite. Only a `UserError` is passed on: it means that the recipe is wrong, which a second call
+cannot change.
 """
 
 from __future__ import annotations
@@ -23,37 +23,37 @@ from models.source_code import code_file
 from models.user_code.contain import contained
 
 EMPTY: Mapping[str, Tensor] = {}
-"""No reward before the one that is asked."""
+"""The components before the first reward."""
 
 
 @dataclass(frozen=True)
 class Given:
-    """What a reward gave for the completions of a round."""
+    """The values of a reward for the completions of a round."""
 
     values: Tensor
     """Before weighting, [completions], every one of them finite."""
     tokens: list[Tensor] | None
-    """Of a reward by token: [completions] tensors of [tokens of it]."""
+    """For a reward by token: [completions] tensors of [tokens of it]."""
     failures: int = 0
-    """Completions that have `limits.value` in place of a value."""
+    """Completions that have `limits.value` instead of a value."""
     reason: str = ""
-    """Why, in a line; empty where there are none."""
+    """Reason of the failures, in a line; empty if there are none."""
     reasons: Sequence[str] | None = None
-    """Of a reward that says why each value is what it is, [completions]."""
+    """Reasons of a reward that explains each value, [completions]."""
     watched: Mapping[str, float] = field(default_factory=dict)
-    """What such a reward has beside, by name."""
+    """Further metrics of such a reward, by name."""
 
 
 def call_reward(
     world: World, reward: Reward, rollouts: Sequence[Rollout], components: Mapping[str, Tensor] = EMPTY
 ) -> Given:
-    """Ask `reward` for its values, under its `limits`; `components` holds the rewards before it, [completions] each.
+    """Compute the values of `reward`, under its `limits`; `components` holds the rewards before it, [completions] each.
 
-    A call that is made again finds torch's random generator as the first one did, so that a failure that passes leaves
-    no trace in the run.
+    A repeated call begins with the same state of torch's random generator as the first one, so that a temporary failure
+    does not change the run.
 
     Raises:
-        UserError: the reward says that the recipe is wrong.
+        UserError: the reward finds that the recipe is wrong.
     """
     ranks = world.learner.ranks
     if ranks.count > 1 and reward.reads_learner:  # in step: no rank may give up or try again by itself
@@ -72,7 +72,7 @@ def _patiently(world: World, reward: Reward, rollouts: Sequence[Rollout], compon
             given = contained(file, lambda: within(limits.seconds, lambda: _ask(world, reward, rollouts, components)))
         except UserError:
             raise
-        except Exception as error:  # whatever a person's own code raises
+        except Exception as error:  # any exception of user code
             reason = shortened(f"{type(error).__name__}: {error}", 200)
             continue
         if given.failures == 0:
@@ -89,7 +89,7 @@ def _nothing(reward: Reward, rollouts: Sequence[Rollout]) -> Given:
 
 
 def _ask(world: World, reward: Reward, rollouts: Sequence[Rollout], components: Mapping[str, Tensor]) -> Given:
-    """Values as the reward gives them; `failures` are those that are not finite.
+    """Return values as the reward gives them; `failures` are those that are not finite.
 
     Raises:
         ValueError: not one for each completion, or not one for each of its tokens.
@@ -121,7 +121,7 @@ def _ask(world: World, reward: Reward, rollouts: Sequence[Rollout], components: 
 
 
 def _filled(given: Given, value: float, reason: str) -> Given:
-    """`given` with `value` in place of what is missing; of a reward by token it stands at the last token."""
+    """Return `given` with `value` for each missing value; for a reward by token it is placed at the last token."""
     missing = ~torch.isfinite(given.values)
     rows = given.tokens
     if rows is not None:

@@ -1,8 +1,8 @@
-"""All tokens of a round at once, for objectives that treat some of them otherwise than the rest.
+"""All tokens of a round at once, for objectives that treat some of them differently.
 
-A quantile is one of many tokens, and a row holds few: what were singled out row by row would depend on how a round is
-cut into steps and rows. So it is done once, before the cut, from what can be known then: advantages, and log-probs and
-entropies under the policy as the round began. Which tokens are marked then stays the same for all steps of the round.
+A quantile needs many tokens, and a row has few: tokens marked row by row would depend on how a round is cut into steps
+and rows. So they are marked once, before the cut, from values that are known then: advantages, and log-probs and
+entropies under the policy as the round began. The marked tokens then stay the same for all steps of the round.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from models.loop.rollout import Scored
 
 
 class RoundTokens:
-    """A round's tokens that are trained on, completion after completion; what is not asked for is not read."""
+    """A round's tokens that are trained on, completion after completion; values are computed only if requested."""
 
     def __init__(self, chosen: Scored, advantage: Sequence[Tensor], readings: Readings, round_number: int) -> None:
-        """Nothing is read yet.
+        """Begin without any values.
 
         Args:
             chosen: the completions that are trained on.
             advantage: of their tokens, [completions] tensors of [tokens of it].
             readings: of the policy as the round began.
-            round_number: from 0; seeds what is drawn.
+            round_number: from 0; seeds random draws.
         """
         self.round_number = round_number
         self._chosen, self._advantage, self._readings = chosen, advantage, readings
@@ -44,12 +44,12 @@ class RoundTokens:
 
     @cached_property
     def entropy(self) -> Tensor:
-        """Entropy of that policy's distribution at each, [tokens], nats; one more pass over the round."""
+        """Entropy of that policy's distribution at each token, [tokens], nats; one more pass over the round."""
         return self._trained(self._readings.entropy(self._chosen.rollouts))
 
     @cached_property
     def _flags(self) -> Tensor:
-        """Which tokens of the round are trained on, [all tokens], bool."""
+        """Whether each token of the round is trained on, [all tokens], bool."""
         rows = [rollout.trained or (True,) * len(rollout.completion) for rollout in self._chosen.rollouts]
         return torch.tensor([flag for row in rows for flag in row])
 
@@ -57,13 +57,13 @@ class RoundTokens:
         return torch.cat([row.cpu() for row in rows])[self._flags]
 
     def by_completion(self, marked: Tensor) -> list[Tensor]:
-        """Marks of the tokens that are trained on, [tokens], as rows of whole completions, False elsewhere."""
+        """Return marks of the tokens that are trained on, [tokens], as rows of whole completions, False elsewhere."""
         whole = torch.zeros_like(self._flags)
         whole[self._flags] = marked.cpu()
         return list(whole.split(self._chosen.lengths.tolist()))
 
 
 def highest(values: Tensor, share: float) -> Tensor:
-    """Which of `values` [tokens] are among the highest `share` of them, [tokens], bool: one at least, equals all."""
+    """Return which of `values` [tokens] are among the highest `share`, [tokens], bool: at least one, and equals."""
     count = max(1, int(share * len(values)))
     return values >= values.topk(count).values[-1]

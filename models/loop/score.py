@@ -1,4 +1,4 @@
-"""Score a round: the policy is trained on the weighted sum of the rewards; every component is kept for the eye."""
+"""Scoring of a round: the policy is trained on the weighted sum of the rewards; all components are logged."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FAILURES = "/failures"
 
 
 class Scoring:
-    """The rewards of a run, one round after the other; remembers for how many rounds each has failed."""
+    """The rewards of a run, one round after the other; counts the rounds in a row in which each has failed."""
 
     def __init__(self, rewards: Sequence[Reward]) -> None:
         self._rewards = rewards
@@ -28,11 +28,11 @@ class Scoring:
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Scored:
         """Apply every reward to `rollouts` in the order of the recipe and add them by weight.
 
-        A reward that hangs, breaks or gives no finite number is dealt with as its `limits` say: the completions whose
-        value is missing are counted in `rewards/LABEL/failures` of the round, and a line is logged.
+        A reward that blocks, fails or returns a value that is not finite is handled by its `limits`: the completions
+        whose value is missing are counted in `rewards/LABEL/failures` of the round, and a line is logged.
 
         Raises:
-            UserError: a reward says that the recipe is wrong, or has failed for as many rounds in a row as its limits
+            UserError: a reward finds that the recipe is wrong, or has failed for as many rounds in a row as its limits
                 allow: a policy would be trained on a constant.
         """
         components: dict[str, Tensor] = {}
@@ -59,7 +59,7 @@ class Scoring:
         return Scored(rollouts, total, components, watched, by_token, reasons)
 
     def _note(self, reward: Reward, given: Given, count: int) -> None:
-        """Say how a reward failed in a round, and stop the run where it has for too long."""
+        """Log how a reward failed in a round, and stop the run if it has for too long."""
         limits, label = reward.limits, reward.label
         if given.failures:
             _LOG.warning(
@@ -78,12 +78,12 @@ class Scoring:
 
 
 def score(world: World, rewards: Sequence[Reward], rollouts: Sequence[Rollout]) -> Scored:
-    """One round by itself; see `Scoring`."""
+    """Score one round by itself; see `Scoring`."""
     return Scoring(rewards)(world, rollouts)
 
 
 def failures_of(rounds: Iterable[Mapping[str, float]]) -> dict[str, int]:
-    """Completions of a run that a reward gave no value for, by its label; those that never failed are left out.
+    """Count completions of a run without a value of a reward, by its label; rewards that never failed are left out.
 
     Args:
         rounds: metrics of every round.

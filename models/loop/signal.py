@@ -1,4 +1,4 @@
-"""What an advantage gives: how much better than expected, token by token."""
+"""The output of an advantage: how much better than expected, token by token."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ class Signal:
     tokens: Sequence[Tensor]
     """Advantage of each token."""
     returns: Sequence[Tensor] | None = None
-    """What the critic should have said at each token."""
+    """Target of the critic at each token."""
 
     @staticmethod
     def of_completions(values: Tensor, lengths: Tensor) -> Signal:
-        """The same value at each token of a completion.
+        """Repeat a completion's value at each of its tokens.
 
         Args:
             values: one a completion, [completions].

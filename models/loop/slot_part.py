@@ -1,4 +1,4 @@
-"""What every part may say of itself, whatever its slot (models.loop.slots)."""
+"""Traits that every part may declare, whatever its slot (models.loop.slots)."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from models.loop.rollout import Extra
 from models.parts import Part
 
 TOTAL = "total"
-"""Names the weighted sum of all rewards wherever a part goes by one of them."""
+"""Name of the weighted sum of all rewards wherever a part reads one of them."""
 
 
 class SlotPart(Part):
-    """What every part may say of itself, whatever its slot."""
+    """Traits that every part may declare, whatever its slot."""
 
     renamed: ClassVar[Mapping[str, str]] = {}
-    """Settings that had another name once, by that name: a recipe that still uses it is refused with the new."""
+    """Former names of settings, with the new name: a recipe that still uses one is refused with a hint to the new."""
 
     @property
     def needs_reference(self) -> bool:
@@ -29,44 +29,44 @@ class SlotPart(Part):
 
     @property
     def needs_teacher(self) -> TeacherUse | None:
-        """What it asks of the teacher; None: nothing."""
+        """Use that it makes of the teacher; None: none."""
         return None
 
     @property
     def needs_judge(self) -> bool:
-        """Whether it asks the judge."""
+        """Whether it uses the judge."""
         return False
 
     @property
     def needs_likelihoods(self) -> bool:
-        """Whether it asks the judge how likely given texts are, which one behind an address does not tell."""
+        """Whether it reads the judge's likelihoods of given texts, which a judge at an address does not return."""
         return False
 
     @property
     def by(self) -> str:
-        """Label of the reward that it reads; `total`: the weighted sum of all. A setting, where others can be meant."""
+        """Label of the reward that it reads; `total`: the weighted sum of all. A setting, if others are possible."""
         return TOTAL
 
     @property
     def asks_for(self) -> Extra | None:
-        """What the rollouts must give with the completions."""
+        """Data that the rollouts must provide with the completions."""
         return None
 
     @property
     def one_sequence(self) -> bool:
-        """Whether it reads an episode as one prompt and what comes after it, and so none of several sequences."""
+        """Whether it reads an episode as one prompt and its continuation, and cannot read one of several sequences."""
         return False
 
     @property
     def companion(self) -> str:
-        """Name of the model of its own that is trained beside the policy, also in metrics; empty: none."""
+        """Name of its own model that is trained in addition to the policy, also in metrics; empty: none."""
         return ""
 
     @property
     def begins_as(self) -> Literal["policy", "judge"]:
-        """Whose weights its companion begins with."""
+        """The model whose weights its companion begins with."""
         return "policy"
 
     def accompany(self, policy: nn.Module) -> Companion | None:
-        """The model of a part that names a `companion`, made from whom it `begins_as`, as that begins; else None."""
+        """Build the model of a part that names a `companion`, from the model that it `begins_as`; else return None."""
         return None

@@ -1,9 +1,9 @@
-"""The slots of the loop: what a part of each must bring, and all that it may say of itself.
+"""The slots of the loop: the methods that a part of each must define, and the traits that it may declare.
 
-A part is a class derived from the class of its slot and registered by `@part` (models.parts). What a part says of
-itself are its traits, declared here with the value that they have where a part is silent; a trait that depends on a
-setting is a property. `models.recipe.combinations` holds the traits of a recipe's parts against one another, so that
-no method is named there. A trait that is not declared here is refused at import. No part logs, none knows the loop.
+A part is a class derived from the class of its slot and registered by `@part` (models.parts). Its traits are declared
+here with their default values; a trait that depends on a setting is a property. `models.recipe.combinations` compares
+the traits of a recipe's parts with one another, so that no method is named there. A trait that is not declared here is
+refused at import. No part logs, none knows the loop.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from models.loop.world import World
 from models.text.encoding import Codec
 
 Level = Literal["token", "completion", "pair", "group"]
-"""What an objective has a loss for: tokens, completions, pairs of completions of the same prompt, or groups."""
+"""Unit of an objective's loss: tokens, completions, pairs of completions of the same prompt, or groups."""
 
 
 class Rollouts(SlotPart):
-    """Where completions come from."""
+    """Source of completions."""
 
     slot = "rollouts"
     prompts: int
@@ -51,17 +51,17 @@ class Rollouts(SlotPart):
 
     @property
     def reads_models(self) -> bool:
-        """Whether they read the learner's models beside an engine: they cannot work ahead of the learner."""
+        """Whether it reads the learner's models in addition to an engine: it cannot work ahead of the learner."""
         return False
 
     @property
     def in_flight(self) -> bool:
-        """Whether they are `sampling` of each prompt alone, so that completions can be trained on when they end."""
+        """Whether a completion is only `sampling` of its prompt, so that it can be trained on when it ends."""
         return False
 
     @property
     def off_policy(self) -> bool:
-        """Whether completions of earlier rounds are among them."""
+        """Whether completions of earlier rounds are included."""
         return False
 
     @property
@@ -71,27 +71,27 @@ class Rollouts(SlotPart):
 
     @property
     def misfit(self) -> str:
-        """Why its own settings do not go together, each of them right by itself; empty: they do."""
+        """Why its own settings do not fit together, each of them valid by itself; empty: they do."""
         return ""
 
     @property
     def stands_behind(self) -> str:
-        """The context with an earlier answer that completions are trained behind; empty: the plain prompt."""
+        """The context with an earlier answer that completions are trained after; empty: the plain prompt."""
         return ""
 
     @property
     def reads(self) -> Reads:
-        """Which rows of the data their prompts are."""
+        """The rows of the data that its prompts are read from."""
         return "problems"
 
     @property
     def episodes(self) -> EpisodeSettings | None:
-        """Whom the policy takes turns with, in evaluations too; None: a completion is one turn."""
+        """Settings of the environment for the policy's turns, in evaluations too; None: a completion is one turn."""
         return None
 
     @property
     def adviser(self) -> Feedback | None:
-        """Who says in words what to do better, in the warm start too; None: nobody."""
+        """Source of feedback in words, in the warm start too; None: no feedback."""
         return None
 
     @property
@@ -102,7 +102,7 @@ class Rollouts(SlotPart):
     @property
     @abstractmethod
     def sampling(self) -> Sampling:
-        """How an engine draws, and so which distribution the learner's log-probs mean."""
+        """Settings of an engine's sampling, which also define the distribution that the learner's log-probs mean."""
 
     @property
     def mask_top_p(self) -> float:
@@ -111,7 +111,7 @@ class Rollouts(SlotPart):
 
     @property
     def gives(self) -> tuple[Extra, ...]:
-        """What stands with the completions, for parts that ask for it."""
+        """Further data that come with the completions, for parts that request them."""
         return ()
 
     @property
@@ -120,16 +120,16 @@ class Rollouts(SlotPart):
         return ""
 
     def largest_group(self, problems: Sequence[Problem] = ()) -> int:
-        """Most completions of one of `problems`, what stands beside the samples included."""
+        """Return the most completions of one of `problems`, including those in addition to the samples."""
         return self.group_size
 
     def extra_tokens(self, codec: Codec, problems: Sequence[Problem]) -> list[int]:
-        """Most tokens that a sequence of each problem holds beyond its prompt and `max_tokens`, [problems]."""
+        """Return the most tokens that a sequence of each problem has beyond its prompt and `max_tokens`, [problems]."""
         return [0] * len(problems)
 
     @abstractmethod
     def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
-        """Completions of `problems`, those of one prompt side by side, [prompts * G]."""
+        """Generate completions of `problems`, those of one prompt next to each other, [prompts * G]."""
 
     @property
     def exports(self) -> bool:
@@ -137,7 +137,7 @@ class Rollouts(SlotPart):
         return False
 
     def export(self, learner: Learner, codec: Codec, start: Path, folder: Path) -> None:
-        """Write what the policy needs where it is used (`models.policy.use`) into its model folder; nothing by default.
+        """Write what the policy needs at inference (`models.policy.use`) into its model folder; nothing by default.
 
         Args:
             learner: as the run ended.
@@ -148,15 +148,15 @@ class Rollouts(SlotPart):
 
 @dataclass(frozen=True, kw_only=True)
 class Reward(Verifying):
-    """What each completion is worth, or each of its tokens."""
+    """The reward of each completion, or of each of its tokens."""
 
     slot = "rewards"
     weight: Number = 1.0
-    """Of this reward in the sum of all."""
+    """Weight of this reward in the sum of all."""
     label: str = ""
     """Name of the component in metrics and sample tables; empty: the name of the part."""
     limits: Limits = AS_USUAL
-    """How long it may take, and what stands in place of a value that it does not give."""
+    """Time limit of the reward, and the value used if it fails."""
 
     def __post_init__(self) -> None:
         if not self.label:
@@ -169,66 +169,66 @@ class Reward(Verifying):
 
     @property
     def needs_steps(self) -> bool:
-        """Whether it must be a process reward model, which tells what each step is worth."""
+        """Whether it must be a process reward model, which scores each step."""
         return False
 
     @property
     def needs_goal(self) -> bool:
-        """Whether it must be a reward model with a goal, the state that good completions come to."""
+        """Whether it must be a reward model with a goal, the state that good completions reach."""
         return False
 
     @property
     def principle(self) -> str:
-        """What the reward model must go by, one of the recipe's principles; empty: whatever it goes by."""
+        """The principle of the recipe that the reward model must follow; empty: any."""
         return ""
 
     @property
     def by_token(self) -> bool:
-        """Whether it is given token by token: what a `TokenReward` is."""
+        """Whether it is given token by token, as by a `TokenReward`."""
         return False
 
     @property
     def reads_learner(self) -> bool:
-        """Whether it reads the learner's models: then all ranks call it, else the first alone, for all of them."""
+        """Whether it reads the learner's models: then all ranks call it, else only the first, for all of them."""
         return False
 
     @abstractmethod
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
-        """Values before weighting, [completions]. A `UserError` stops the run, other failures are as `limits` say."""
+        """Compute values before weighting, [completions]. A `UserError` stops the run; `limits` handles the rest."""
 
     def learn(self, world: World, rollouts: Sequence[Rollout], components: Mapping[str, Tensor]) -> dict[str, float]:
-        """Fit the companion, if any, to the rewards before this one, by label; `by` is one of them. What to watch."""
+        """Fit the companion, if any, to the rewards before this one, by label, `by` among them. Returns its metrics."""
         return {}
 
 
 class TokenReward(Reward):
-    """What each token of a completion is worth."""
+    """The reward of each token of a completion."""
 
     slot = "rewards"
     by_token = True
 
     @abstractmethod
     def tokens(self, world: World, rollouts: Sequence[Rollout]) -> list[Tensor]:
-        """Values before weighting, [completions] tensors of [tokens of it]."""
+        """Compute values before weighting, [completions] tensors of [tokens of it]."""
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
-        """Their sums, [completions]."""
+        """Return their sums, [completions]."""
         return sum_of_tokens(self.tokens(world, rollouts))
 
 
 class Select(SlotPart):
-    """Which completions the policy is trained on."""
+    """The choice of the completions that the policy is trained on."""
 
     slot = "select"
 
     @property
     def makes_pairs(self) -> bool:
-        """Whether it leaves two of different reward in each group."""
+        """Whether it leaves two completions of different reward in each group."""
         return False
 
     @property
     def drops_flat(self) -> bool:
-        """Whether it leaves out groups in which all are worth the same."""
+        """Whether it leaves out groups whose completions all have the same reward."""
         return False
 
     @property
@@ -238,7 +238,7 @@ class Select(SlotPart):
 
     @abstractmethod
     def __call__(self, scored: Scored) -> Tensor:
-        """Indices of the completions to keep, [kept], int64."""
+        """Return indices of the completions to keep, [kept], int64."""
 
 
 class Advantage(SlotPart):
@@ -248,22 +248,22 @@ class Advantage(SlotPart):
 
     @property
     def needs_group(self) -> bool:
-        """Whether a group of one has no signal under it."""
+        """Whether the signal of a group of one is zero."""
         return False
 
     @property
     def least_group(self) -> int:
-        """Completions of a prompt that it needs at least."""
+        """Least number of completions of a prompt that it needs."""
         return 2 if self.needs_group else 1
 
     @property
     def kl_in_reward(self) -> float:
-        """What a nat of the KL to the reference takes off the reward; needs a reference where it is not zero."""
+        """Reduction of the reward per nat of the KL to the reference; needs a reference unless it is zero."""
         return 0.0
 
     @property
     def learns_from_flat_groups(self) -> bool:
-        """Whether it is not zero for completions of a prompt that are all worth the same."""
+        """Whether it is not zero for the completions of a prompt that all have the same reward."""
         return False
 
     @property
@@ -273,7 +273,7 @@ class Advantage(SlotPart):
 
     @property
     def remembers(self) -> bool:
-        """Whether it keeps rollouts in the learner's memory, which then no source may."""
+        """Whether it keeps rollouts in the learner's memory, which the source then may not use."""
         return False
 
     @property
@@ -283,10 +283,10 @@ class Advantage(SlotPart):
 
     @abstractmethod
     def __call__(self, world: World, scored: Scored) -> Signal:
-        """Advantages token by token."""
+        """Compute advantages token by token."""
 
     def learn(self, world: World, scored: Scored, signal: Signal, round_number: int) -> dict[str, float]:
-        """Fit the companion, if there is one, to the round, after the policy's fit. Returns what is worth watching."""
+        """Fit the companion, if any, to the round, after the policy's fit. Returns its metrics."""
         return {}
 
 
@@ -297,19 +297,19 @@ class CompletionAdvantage(Advantage):
 
     @abstractmethod
     def of_completions(self, world: World, scored: Scored) -> Tensor:
-        """Advantages, [completions]."""
+        """Compute advantages, [completions]."""
 
     def __call__(self, world: World, scored: Scored) -> Signal:
-        """The completion's advantage at each of its tokens."""
+        """Return the completion's advantage at each of its tokens."""
         return Signal.of_completions(self.of_completions(world, scored), scored.lengths)
 
 
 class Objective(SlotPart):
-    """What the policy minimises."""
+    """The loss that the policy minimises."""
 
     slot = "objective"
     level: ClassVar[Level]
-    """Whether the loss has one entry a token, a completion, a pair or a group (which stand in one row). No default."""
+    """Unit of the loss: a token, a completion, a pair or a group (whose completions are in one row). No default."""
 
     @property
     def needs_group(self) -> bool:
@@ -318,57 +318,58 @@ class Objective(SlotPart):
 
     @property
     def reads_tokens(self) -> bool:
-        """Whether it is given the log-prob of each token and not sums, where its loss is not one of tokens anyway."""
+        """Whether it receives the log-prob of each token instead of sums although its loss is not per token."""
         return False
 
     @property
     def on_policy_only(self) -> bool:
-        """Whether it is right only for completions of the policy as it stands."""
+        """Whether it is valid only for completions of the current policy."""
         return False
 
     @property
     def kl(self) -> float:
-        """Weight of a KL to the reference in the loss; needs a reference where it is not zero."""
+        """Weight of a KL to the reference in the loss; needs a reference unless it is zero."""
         return 0.0
 
     @property
     def entropy_bonus(self) -> float:
-        """What a nat of the tokens' mean entropy is worth: the fit takes it off the loss, however that is averaged."""
+        """Weight of the tokens' mean entropy, nats; the fit subtracts the product, however the loss is averaged."""
         return 0.0
 
     @property
     def divergence(self) -> Divergence | None:
-        """Which divergence the batch is to hold as `TokenBatch.divergence`; None: none is computed."""
+        """The divergence that the batch contains as `TokenBatch.divergence`; None: none is computed."""
         return None
 
     def mark(self, tokens: RoundTokens) -> Tensor | None:
-        """Which of a round's tokens the loss treats otherwise (`TokenBatch.marked`), [tokens], bool; None: none."""
+        """Return which tokens the loss treats differently (`TokenBatch.marked`), [tokens], bool; None: none."""
         return None
 
     @abstractmethod
     def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
-        """Loss of each unit before any reduction, and what to watch of each, no gradient; `log_prob`, by the level, is
-        [tokens] (also for one that `reads_tokens`), [completions] (sums; of a group's objective too) or [pairs, 2]."""
+        """Compute the loss of each unit before any reduction, and values to log of each, no gradient; `log_prob`, by
+        the level, is [tokens] (also for one that `reads_tokens`), [completions] (sums; of a group's objective too) or
+        [pairs, 2]."""
 
 
 class Reference(SlotPart):
-    """What the policy is held against."""
+    """The model that the policy is compared with."""
 
     slot = "reference"
 
     @property
     def kept(self) -> bool:
-        """False where the method has no reference: none is kept in memory."""
+        """False if the method has no reference: none is kept in memory."""
         return True
 
     @property
     def moves(self) -> bool:
-        """Whether it ever changes: a reference that does is a copy of its own, also beside an adapter."""
+        """Whether it ever changes: a reference that does is a separate copy, also with an adapter."""
         return False
 
     @property
     def resets_optimiser(self) -> bool:
-        """Whether the optimiser forgets its moments when the reference has changed."""
+        """Whether the optimiser's moments are cleared when the reference has changed."""
         return False
 
     @property

@@ -16,8 +16,8 @@ from models.loop.world import World
 
 
 def flat_head(policy: nn.Module, value: float) -> nn.Linear:
-    """A linear head for the states of models like `policy`, on its device and in its dtype, that says `value` of all
-    of them until it learns."""
+    """Build a linear head for the states of models like `policy`, on its device and in its dtype, that outputs `value`
+    for all of them until it learns."""
     weight = next(policy.parameters())
     head = nn.Linear(hidden_width(policy), 1, device=weight.device, dtype=weight.dtype)
     nn.init.zeros_(head.weight)
@@ -26,12 +26,12 @@ def flat_head(policy: nn.Module, value: float) -> nn.Linear:
 
 
 def reference_states(world: World, sequences: Sequences, asked_by: str) -> Iterator[tuple[list[int], Tensor]]:
-    """The reference's states that predict the completions' tokens, row by row, as a round's need not fit the memory.
+    """Yield the reference's states that predict the completions' tokens, row by row, to limit the memory.
 
     Args:
         world: holds the learner and the token budget of a row.
         sequences: prompts and completions, [completions].
-        asked_by: the part that reads them, for the error's line.
+        asked_by: the part that reads them, for the error message.
 
     Yields:
         Indices of the completions of a row, and the states of their tokens one after the other, [tokens, hidden]; no
@@ -46,7 +46,7 @@ def reference_states(world: World, sequences: Sequences, asked_by: str) -> Itera
             raise UserError(f"{asked_by} needs a reference, but the recipe has none")
         use_packed_attention(reference)
         place = next(reference.parameters()).device
-        # all rows on every rank: the head that reads the states is whole, and moves alike everywhere
+        # all rows on every rank: the head that reads the states is whole, and is updated equally everywhere
         cut = rows_of(reference, sequences, world.token_budget, setting="schedule.token_budget", shared=False)
         for indices, part, _ in cut:
             row = packed_row(part, place)

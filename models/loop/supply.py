@@ -1,4 +1,4 @@
-"""Where a round's rollouts come from, as the loop sees it: made when they are wanted, a round ahead, or in flight."""
+"""Interface to a round's rollouts for the loop: made when they are needed, a round ahead, or in flight."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from models.loop.rollout import Rollout
 
 
 class Supply(ABC):
-    """Use it in a `with` statement, which waits for what is under way: the engine must not be closed meanwhile."""
+    """A source of a round's rollouts; use it in a `with` statement, which waits for its work before it closes."""
 
     @abstractmethod
     def take(self, number: int) -> tuple[list[Rollout], dict[str, float]]:
-        """The rollouts of round `number`, from 0, and what is worth watching about them."""
+        """Return the rollouts of round `number`, from 0, and metrics about them."""
 
-    def begin(self, number: int) -> None:  # noqa: B027 - nothing to do for who is at work all the time
-        """The loop needs the engine no more before round `number`. Nothing may load weights or draw from torch's global
-        generator until `wait`: the engine draws from it."""
+    def begin(self, number: int) -> None:  # noqa: B027 - nothing to do for a supply that works all the time
+        """Start generation: the loop needs the engine no more before round `number`. Nothing may load weights or draw
+        from torch's global generator until `wait`: the engine draws from it."""
 
     def wait(self) -> None:  # noqa: B027
-        """Wait for what `begin` began."""
+        """Wait for the generation that `begin` started."""
 
     @contextmanager
     def handing_over(self, done: int) -> Iterator[None]:
-        """The engine rests while it takes the weights that `done` rounds have made, and is asked about them."""
+        """Pause the engine while it takes the weights of round `done` and the canary checks them."""
         yield
 
     def __enter__(self) -> Supply:

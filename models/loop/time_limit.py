@@ -1,14 +1,14 @@
-"""A limit on the seconds that a call may take, for code that may hang.
+"""A limit on the seconds that a call may take, for code that may block.
 
-The call stays in its own thread: what it computes, its random numbers, streams and locks are those of a call without a
-limit, nothing is abandoned behind the caller's back, and the limit costs microseconds. A timer of the kernel sends the
-main thread a signal when the time is over, and the signal's handler raises. That ends Python code, a regular expression
-that never comes to an end, and whatever waits: sleep, sockets, locks, processes. Code of another language that never
-looks for signals cannot be ended from inside of a process. Only the main thread runs handlers: elsewhere a call has no
+The call stays in its own thread: its results, random numbers, streams and locks are those of a call without a limit,
+nothing is left running in the background, and the limit costs microseconds. A timer of the kernel sends the main thread
+a signal when the time is over, and the signal's handler raises. That ends Python code, a regular expression that never
+comes to an end, and anything that waits: sleep, sockets, locks, processes. Code of another language that never checks
+for signals cannot be ended from inside a process. Only the main thread runs handlers: in other threads a call has no
 limit.
 
-The signal is none that others use: code that sets SIGALRM itself, as verifiers with a time limit of their own do, loses
-nothing and takes nothing away.
+The signal is not used by others: code that sets SIGALRM itself, as verifiers with a time limit of their own do, neither
+loses its signal nor takes this one.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Result = TypeVar("Result")
 
 
 class _Expired(RunStops):
-    """Raised inside of the call; no `except Exception` of its own catches it."""
+    """Raised inside of the call; an `except Exception` of its own does not catch it."""
 
 
 @dataclass
@@ -65,7 +65,7 @@ class _Times(ctypes.Structure):
 
 
 def within(seconds: float, call: Callable[[], Result]) -> Result:
-    """What `call` gives.
+    """Return the result of `call`.
 
     Raises:
         TimeoutError: it took longer than `seconds`.
@@ -90,13 +90,13 @@ def within(seconds: float, call: Callable[[], Result]) -> Result:
         raise TimeoutError(f"took longer than {seconds:g} s") from None
     finally:
         this.goes_on = False
-        # Of itself this signal ends the process: one that is still on its way must not.
+        # By default this signal ends the process: one that is still on its way must not.
         signal.signal(SIGNAL, signal.SIG_IGN if earlier is signal.SIG_DFL else earlier)
 
 
 @contextmanager
 def _signals(seconds: float, thread: int) -> Iterator[None]:
-    """Let the kernel send SIGNAL to a thread after `seconds`, and from then on every `AGAIN`."""
+    """Let the kernel send SIGNAL to a thread after `seconds`, and then again every `AGAIN`."""
     library = ctypes.CDLL(None, use_errno=True)
     if not hasattr(library, "timer_create"):  # before glibc 2.34
         library = ctypes.CDLL("librt.so.1", use_errno=True)
@@ -112,7 +112,7 @@ def _signals(seconds: float, thread: int) -> Iterator[None]:
 
 
 def _parts(seconds: float) -> tuple[int, int]:
-    """Whole seconds and nanoseconds, of at least one."""
+    """Split into whole seconds and nanoseconds, at least one nanosecond in all."""
     whole = math.floor(seconds)
     return whole, max(int((seconds - whole) * 1e9), 0 if whole else 1)
 

@@ -1,4 +1,4 @@
-"""How hard prompts are for the policy as it stands: tried, scored, and nothing trained on."""
+"""Difficulty of prompts for the current policy: they are tried and scored, and nothing is trained on."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from models.seeds import seed_of
 
 
 class Tries:
-    """Tries prompts with the rollouts and rewards of a run, and writes what it finds into the run's tally."""
+    """Tries prompts with the rollouts and rewards of a run, and writes the results into the run's tally."""
 
     def __init__(self, slots: Slots, score: Scoring, settings: CurriculumSettings, meter: Meter) -> None:
         self._slots, self._score, self._settings, self._meter = slots, score, settings, meter
 
     def _shares(self, world: World, problems: Sequence[Problem], purpose: str) -> dict[str, float]:
-        """Mean reward of the tries of each prompt, by its id, in [0, 1]; a round's prompts at once."""
+        """Return the mean reward of the tries of each prompt, by its id, in [0, 1]; a round's prompts at once."""
         apart = Tally()
         count = self._slots.rollouts.prompts
         for first in range(0, len(problems), count):
@@ -40,7 +40,7 @@ class Tries:
         return {name: total / weight for name, (total, weight) in apart.seen.items()}
 
     def passing(self, world: World, problems: Sequence[Problem]) -> list[Problem]:
-        """The prompts that the filter leaves: those of the tally, or found and written there.
+        """Return the prompts that the filter leaves: those of the tally, or else tried now and written there.
 
         Raises:
             UserError: none is left.
@@ -60,7 +60,7 @@ class Tries:
         return list(taken(problems, places_of(problems, set(tally.kept))))
 
     def order_block(self, world: World, problems: Sequence[Problem], number: int, rounds: int) -> None:
-        """Where a block of rounds begins: try its prompts and write them into the tally, the easiest first."""
+        """Try the prompts of a block and write them into the tally, the easiest first, if a block of rounds begins."""
         every, count = self._settings.every, self._slots.rollouts.prompts
         if number % every:
             return

@@ -1,9 +1,9 @@
-"""What becomes of completions that did not end: cut at the limit of tokens, they state no answer, whatever they say.
+"""Rules for completions that did not end: cut at the limit of tokens, they count as stating no answer.
 
 `#### 4` may be the beginning of `#### 42`. So a verifier counts every cut completion as wrong, and a learned reward
-finds none of them better than the worst of its round (see each reward). On top of that a recipe has one of three rules:
+finds none of them better than the worst of its round (see each reward). In addition a recipe has one of three rules:
 
-    wrong           that is all
+    wrong           no further effect
     masked          they leave the loss and stay in their group's baseline ("Overlong Filtering", DAPO, arXiv
                     2503.14476, section 3.4: the loss of truncated samples is masked)
     soft_penalty    the last tokens before the limit cost, the more of them the more (its formula 13, "Soft Overlong
@@ -13,7 +13,7 @@ finds none of them better than the worst of its round (see each reward). On top 
                          ((L_max - L_cache) - |y|) / L_cache   up to L_max
                         -1                                   beyond
 
-The penalty is a function of the completion's length alone, whoever wrote it.
+The penalty is a function of the completion's length alone, whatever its origin.
 """
 
 from __future__ import annotations
@@ -35,23 +35,22 @@ LABEL = "overlong"
 
 @dataclass(frozen=True, kw_only=True)
 class TruncationSettings:
-    """The rule for completions that were cut. Stands under `truncated:`."""
+    """The rule for completions that were cut. Set under `truncated:`."""
 
     rule: Literal["wrong", "masked", "soft_penalty"] = "wrong"
     last_tokens: Positive | None = None
-    """Tokens before the limit that cost, for soft_penalty (L_cache); None: a fifth of rollouts.max_tokens, as in the
-    paper (4,096 of 20,480)."""
+    """Tokens before the limit that are penalised, for soft_penalty (L_cache); None: a fifth of rollouts.max_tokens, as
+    in the paper (4,096 of 20,480)."""
     weight: PositiveFloat = 1.0
-    """What the whole penalty is worth. The paper's answers are worth 1 and -1; where they are worth 1 and 0, 0.5 is the
-    same."""
+    """Weight of the whole penalty. The paper's answers have rewards 1 and -1; for 1 and 0, 0.5 is equivalent."""
 
     def __post_init__(self) -> None:
-        """Refuse what would say nothing."""
+        """Refuse settings that would have no effect."""
         if self.rule != "soft_penalty" and (self.last_tokens is not None or self.weight != 1.0):
             raise ValueError(f"last_tokens and weight are for rule soft_penalty, but rule is {self.rule}")
 
     def penalised(self, scored: Scored, limit: int) -> Scored:
-        """`scored` with the soft penalty as one more component of the reward, where that is the rule.
+        """Return `scored` with the soft penalty as one more component of the reward, if that is the rule.
 
         Args:
             scored: the round's completions with their rewards.
@@ -67,7 +66,7 @@ class TruncationSettings:
         )
 
     def to_train_on(self, chosen: Scored) -> Tensor:
-        """Indices of the completions that the policy learns from, [kept]: not the cut ones where they are masked."""
+        """Return indices of completions that the policy learns from, [kept]: without cut ones if they are masked."""
         trained = chosen.trained
         if self.rule != "masked":
             return trained
@@ -76,24 +75,24 @@ class TruncationSettings:
 
 
 WRONG = TruncationSettings()
-"""The rule where a recipe names none."""
+"""The default rule of a recipe."""
 
 
 def worst_where_cut(values: Tensor, rollouts: Sequence[Rollout]) -> Tensor:
-    """`values` [completions], with the least of them at every completion that was cut; what is not finite stays."""
+    """Return `values` [completions], with the least of them at every cut completion; non-finite values stay."""
     ended = torch.tensor([rollout.finished for rollout in rollouts], device=values.device)
     known = values.isfinite()
     return values if ended.all() or not known.any() else torch.where(ended | ~known, values, values[known].min())
 
 
 def overlong_penalty(rollouts: Sequence[Rollout], limit: int, last_tokens: int) -> Tensor:
-    """DAPO's formula 13 of each completion, [completions], in [-1, 0].
+    """Compute DAPO's formula 13 of each completion, [completions], in [-1, 0].
 
     Args:
-        rollouts: the completions; what somebody else began counts for the length of an answer too, and what an
-            environment said does not.
+        rollouts: the completions; a beginning that the policy did not write counts for the length too, and the
+            environment's tokens do not.
         limit: tokens that an answer may have (L_max).
-        last_tokens: how many before that cost (L_cache).
+        last_tokens: how many before that are penalised (L_cache).
     """
     lengths = torch.tensor([rollout.begun + rollout.written_tokens for rollout in rollouts])
     return ((limit - last_tokens - lengths) / last_tokens).clamp(-1.0, 0.0)

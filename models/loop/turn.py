@@ -1,4 +1,4 @@
-"""A turn of an episode: what the policy wrote in one go, and what the environment made of it."""
+"""A turn of an episode: the policy's text of one turn, and the environment's response."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ error: the environment failed
 
 
 class Turn(NamedTuple):
-    """What the policy wrote in one go, and what came of it."""
+    """The policy's text of one turn, and the environment's response."""
 
     start: int
-    """Its first token in the completion."""
+    """First token of the turn in the completion."""
     stop: int
-    """Behind its last."""
+    """End of the turn, exclusive."""
     reward: float = 0.0
-    """What the environment gave for it."""
+    """Reward of the environment for the turn."""
     state: str = ""
-    """What it was taken in, as the environment says."""
+    """State in which the turn was taken, as the environment reports it."""
     seconds: float = 0.0
-    """What the environment took to answer. Differs from run to run: nothing that is trained on goes by it, unless the
-    recipe asks for just that."""
+    """Time of the environment's answer, seconds. It differs from run to run: training does not depend on it, unless the
+    recipe requests exactly that."""
     said: str = ""
-    """What the policy wrote, as text."""
+    """The policy's text."""
     heard: str = ""
-    """What the environment said in return, whether or not the policy read it."""
+    """The environment's answer, whether or not the policy read it."""
     duration: float = 0.0
-    """What its action takes, in seconds, as the environment declares; the same in every run."""
+    """Duration of its action, seconds, as the environment declares; the same in every run."""
 
 
 def transcript(turns: Sequence[Turn]) -> str:
-    """An episode of several turns for the eye, who said what on lines of their own; empty where one turn was all."""
+    """Format an episode of several turns for inspection, each speaker on its own lines; empty for a single turn."""
     if len(turns) < 2:
         return ""
     return "\n".join(f"policy: {turn.said}" + (f"\nenvironment: {turn.heard}" if turn.heard else "") for turn in turns)

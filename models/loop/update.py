@@ -32,14 +32,14 @@ BUDGET = "schedule.token_budget"
 
 @dataclass(frozen=True)
 class Fit:
-    """What all optimiser steps of a round read: fixed when it begins."""
+    """Inputs of all optimiser steps of a round, fixed when it begins."""
 
     learner: Learner
     objective: Objective
     chosen: Scored
     """The completions that are trained on, [completions]."""
     advantage: Sequence[Tensor]
-    """Of their tokens, [completions] tensors of [tokens of it]."""
+    """Advantages of their tokens, [completions] tensors of [tokens of it]."""
     settings: ScheduleSettings
     readings: Readings
     longest: int
@@ -47,16 +47,16 @@ class Fit:
     progress: float
     """Share of the run's rounds that are done."""
     old: Sequence[Tensor] | None
-    """Log-probs when the round began, [completions] tensors of [tokens of it]; None: the current ones are."""
+    """Log-probs when the round began, [completions] tensors of [tokens of it]; None: the current ones are used."""
     reference: Sequence[Tensor] | None
-    """Log-probs under the reference, likewise; None where there is none."""
+    """Log-probs under the reference, likewise; None if there is none."""
     marked: Sequence[Tensor] | None
-    """Tokens that the objective has singled out, likewise; None: none."""
+    """Tokens that the objective has marked, likewise; None: none."""
 
     def update(self, rows: Sequence[int]) -> Watched:
-        """One optimiser step on the completions at `rows`. Returns what was watched; nothing where it was skipped.
+        """Take one optimiser step on the completions at `rows`. Returns the watched values; empty if it was skipped.
 
-        Where memory runs out the step is made again in a way that needs less, and so are the steps after it.
+        If memory runs out, the step is repeated in a way that needs less, which the steps after it use too.
 
         Raises:
             UserError: memory runs out with the shortest rows.
@@ -137,11 +137,12 @@ class Fit:
         return longest_unit(self._sequences.take(places), None if labels is None else [labels[i] for i in places])
 
     def _places(self, rows: Sequence[int]) -> list[int]:
-        """The sequences of the completions at `rows`."""
+        """Return the sequences of the completions at `rows`."""
         return [place for row in rows for place in self._sequences_of[row]]
 
     def _wholes(self, indices: Sequence[int], said: Said) -> tuple[list[int], Said]:
-        """The completions of a row's sequences, and what was said of their tokens, an episode's parts in a row."""
+        """Return the completions of a row's sequences, and the log-probs and entropies of their tokens, with an
+        episode's parts concatenated."""
         if len(self._parts) == len(self.chosen.rollouts):
             return list(indices), said
         wholes, order = wholes_of_row(indices, self._owners)
@@ -159,7 +160,7 @@ class Fit:
 
     @cached_property
     def _parts(self) -> list[Rollout]:
-        """What the policy reads, [sequences]."""
+        """The sequences that the policy reads, [sequences]."""
         return parts_of(self.chosen.rollouts)
 
     @cached_property
@@ -176,7 +177,7 @@ class Fit:
 
     @cached_property
     def _together(self) -> list[int] | None:
-        """What must stand in one row, [sequences]: groups, where their completions are compared, and episodes."""
+        """Labels of sequences that must be in one row, [sequences]: groups, if these are compared, or episodes."""
         if self.objective.level not in ("pair", "group"):
             return episodes_together(self.chosen.rollouts)
         groups = self.chosen.groups.tolist()

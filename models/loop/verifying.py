@@ -14,7 +14,7 @@ class Verifying(SlotPart):
 
     @property
     def needs_answers(self) -> bool:
-        """Whether it holds completions against the problems' answers."""
+        """Whether it compares completions with the problems' answers."""
         return False
 
     @property
@@ -42,12 +42,12 @@ class Verifying(SlotPart):
         return False
 
     def grade(self, attempts: Sequence[Attempt]) -> list[float]:
-        """Share of what was demanded that each attempt meets, [attempts], in [0, 1], of a reward that `grades`."""
+        """Return the share of the requirements that each attempt meets, [attempts], in [0, 1], if it `grades`."""
         return []
 
     def stated(self, problem: Problem) -> str | None:
         """Return a completion that states the problem's own answer, which `right` must accept; None: none can be made
-        of the problem alone."""
+        from the problem alone."""
         return None
 
     def accepts(self, problems: Sequence[Problem]) -> list[bool]:

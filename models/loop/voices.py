@@ -1,7 +1,7 @@
-"""Completions that the learner's own models write, in step and without an engine: what such sources share.
+"""Completions that the learner's own models write, in step and without an engine: the base of such sources.
 
-Policy and reference are voices (`models.engine.decoding_loop`). They may speak together, by turns, or one under the
-veto of the other; the log-probs that are noted are those of the distribution that a token was drawn from.
+Policy and reference are voices (`models.engine.decoding_loop`). They may decode together, in turns, or one under the
+veto of the other; the recorded log-probs are those of the distribution that a token was drawn from.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from models.loop.slots import Rollouts
 from models.loop.world import World
 
 TOGETHER = 256
-"""Completions that are drawn side by side."""
+"""Completions that are drawn at the same time."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Voiced(Rollouts):
-    """Settings of a source whose completions the learner's models write. Stand under `rollouts:`."""
+    """Settings of a source whose completions the learner's models write. Set under `rollouts:`."""
 
     draws = False
     needs_reference = True
@@ -48,17 +48,17 @@ class Voiced(Rollouts):
 
     @property
     def sampling(self) -> Sampling:
-        """How is drawn; the learner's log-probs mean the same temperature."""
+        """Settings of the sampling; the learner's log-probs use the same temperature."""
         return Sampling(max_tokens=self.max_tokens, temperature=self.temperature, samples=self.group_size)
 
 
 def policy_voice(learner: Learner, weight: float = 1.0) -> Voice:
-    """The policy as it stands, in the precision that it learns in."""
+    """Return the current policy as a voice, in the precision that it learns in."""
     return Voice(lambda: nullcontext(learner.policy), weight, learner.autocast)
 
 
 def reference_voice(learner: Learner) -> Voice:
-    """The reference, which the policy may be itself without its adapter."""
+    """Return the reference as a voice; it may be the policy without its adapter."""
     return Voice(lambda: _reference(learner), autocast=learner.autocast)
 
 
@@ -71,13 +71,13 @@ def drawn_by(
     origin: Origin = "policy",
     switch: Switch | None = None,
 ) -> list[Rollout]:
-    """What the voices together answer to `problems`, those of one prompt side by side, [prompts * G].
+    """Sample completions of `problems` from the voices together, those of one prompt next to each other, [prompts * G].
 
     Args:
         seed: of the completions.
-        origin: what the completions are called.
-        switch: who of two voices writes the next token; only what the first wrote is trained on. None: they speak
-        together.
+        origin: the origin of the completions.
+        switch: decides which of two voices writes the next token; only tokens of the first are trained on. None: they
+            decode together.
 
     Raises:
         UserError: the reference is one of the voices, but the recipe has none.
@@ -114,7 +114,7 @@ def save_reference(learner: Learner, start: Path, folder: Path) -> None:
     Args:
         learner: as the run ended.
         start: the model folder that the run began with.
-        folder: is made.
+        folder: the folder to create.
     """
     if learner.reference is None:  # the policy without its adapter, as the run began
         shutil.copytree(start, folder)

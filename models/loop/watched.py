@@ -1,4 +1,4 @@
-"""What is watched of an update: sums that stay on the device, so that no micro-batch waits for it."""
+"""Metrics of an update: sums that stay on the device, so that no micro-batch waits for it."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ class Watched:
     """Sums of watched values over the tokens of all micro-batches, so that their means do not depend on the cut."""
 
     sums: dict[str, Tensor] = field(default_factory=dict)
-    """By name, scalars, float64."""
+    """Sums by name, scalars, float64."""
     counts: dict[str, int] = field(default_factory=dict)
-    """Values in each sum; a sum without a count is one of whole steps."""
+    """Number of values in each sum; a sum without a count is one of whole steps."""
     steps: list[float] = field(default_factory=list)
     """Gradient norm of each optimiser step."""
     skipped: int = 0
-    """Steps that were skipped: of them nothing else is here."""
+    """Steps that were skipped; they add nothing to the other fields."""
 
     def add(self, values: Mapping[str, Tensor]) -> None:
-        """Take in one value a token, pair or group, [values] each."""
+        """Add one value a token, pair or group, [values] each."""
         for name, value in values.items():
             self._raise(name, value.detach().double().sum(), value.numel())
 
     def add_loss(self, loss: Tensor) -> None:
-        """Take in a micro-batch's share of its step's loss, a scalar."""
+        """Add a micro-batch's share of its step's loss, a scalar."""
         self._raise("loss", loss.detach().double(), 0)
 
     @property
@@ -39,14 +39,14 @@ class Watched:
         return self.sums.get("loss")
 
     def take_in(self, step: Watched) -> None:
-        """Take in all that was watched of another step."""
+        """Add all watched values of another step."""
         for name, value in step.sums.items():
             self._raise(name, value, step.counts.get(name, 0))
         self.steps += step.steps
         self.skipped += step.skipped
 
     def over(self, ranks: Ranks) -> Watched:
-        """What all ranks have watched of their rows together, of one step; steps themselves they take together."""
+        """Sum the values of all ranks' rows, of one step; optimiser steps are not summed: all ranks take the same."""
         if ranks.count == 1:
             return self
         place = next(iter(self.sums.values())).device if self.sums else None
@@ -60,7 +60,8 @@ class Watched:
         )
 
     def means(self) -> dict[str, float]:
-        """Mean of each value; the loss a step; the mean gradient norm. The device is waited for once."""
+        """Compute the mean of each value, the loss per step and the mean gradient norm. The device is waited for
+        once."""
         steps = max(1, len(self.steps))
         sums = torch.stack(list(self.sums.values())).tolist() if self.sums else []
         means = {name: value / (self.counts.get(name) or steps) for name, value in zip(self.sums, sums, strict=True)}

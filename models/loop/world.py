@@ -1,4 +1,4 @@
-"""What parts may need beside their settings."""
+"""Objects that parts may need in addition to their settings."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from models.text.encoding import Codec
 
 @dataclass(frozen=True)
 class World:
-    """What parts may need beside their settings: complete when it is made, before the loop begins."""
+    """Objects that parts may need in addition to their settings, complete when made, before the loop begins."""
 
     codec: Codec
     engine: Engine | None
-    """None where the recipe's source draws nothing."""
+    """None if the recipe's source draws nothing."""
     score_with_reward_model: Callable[[Sequences], Tensor] | None
-    """Scores of prompts with their completions, [completions]; None where no reward model was fitted."""
+    """Scores of prompts with their completions, [completions]; None if no reward model was fitted."""
     seed: int
     learner: Learner
-    """Policy, reference and companions as they stand."""
+    """Policy, reference and companions in their current state."""
     readings: Readings
     """Log-probs under policy and reference, each completion read once a round: the loop renews them every round."""
     truncated: TruncationSettings = WRONG
-    """What becomes of completions that did not end."""
+    """Rule for completions that did not end."""
     start: Path | None = None
     """Model folder of the policy that the run began with."""
     judge: GenerativeJudge | None = None
-    """Who reads and writes; None where the recipe has no judge."""
+    """The generative judge; None if the recipe has none."""
 
     @property
     def token_budget(self) -> int:
@@ -44,11 +44,11 @@ class World:
         return self.readings.token_budget
 
     def asked_judge(self) -> GenerativeJudge:
-        """The judge, which every recipe has whose parts ask it."""
+        """Return the judge, which exists in every recipe whose parts use it."""
         assert self.judge is not None, "the recipe check makes sure that a judge is there"
         return self.judge
 
     def sampler(self) -> Engine:
-        """The engine, which every source that draws has."""
+        """Return the engine, which exists for every source that draws."""
         assert self.engine is not None, "the source says that it draws"
         return self.engine

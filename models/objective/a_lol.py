@@ -2,12 +2,13 @@
 
     loss = -A * w * log pi(y),   w = clip(pi(y) / ref(y), 1 - low, 1 + high), no gradient
 
-With one action an episode, importance sampling corrects the data's distribution, which the reference stands for, to the
-policy's by a single ratio: grad E_pi[A] = E_ref[pi/ref * A * grad log pi]. The product of all tokens' ratios is wild,
-so it is clipped; as a weight, not inside the surrogate, so that no answer leaves the loss. `importance: none` leaves it
-out: advantage-weighted likelihood. The formula is derived here, from that identity; that the ratio is clipped as a
-weight, at these ends, and that log pi is the sum over tokens follow the published code. Left out is its sampling by
-advantage: there an answer is drawn the likelier the larger its advantage, here all that are left are drawn alike.
+With one action an episode, importance sampling corrects the data's distribution, which the reference approximates, to
+the policy's by a single ratio: grad E_pi[A] = E_ref[pi/ref * A * grad log pi]. The product of all tokens' ratios has a
+large variance, so it is clipped; as a weight, not inside the surrogate, so that no answer leaves the loss. `importance:
+none` leaves it out: advantage-weighted likelihood. The formula is derived here, from that identity; that the ratio is
+clipped as a weight, at these ends, and that log pi is the sum over tokens follow the published code. Its sampling by
+advantage is left out: there an answer is drawn the likelier the larger its advantage, here all remaining answers are
+drawn with equal probability.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class ALol(Objective):
     """How far above one it may rise."""
 
     def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
-        """Loss of each completion, [completions], nats times advantage.
+        """Compute the loss of each completion, [completions], nats times advantage.
 
         Args:
             log_prob: log pi of whole completions, [completions], nats; gradient flows.

@@ -2,10 +2,11 @@
 
     loss of a step = 1/2 (beta * log pi/ref (step) - A(step))^2
 
-Derivation: max over pi of E[A] - beta KL(pi || ref) in each state has the solution pi* = ref exp(A / beta) / Z. Where A
-is the advantage of the reference itself its mean under ref is zero, so log Z is of second order in A / beta and is
-left out; what remains says beta log pi*/ref = A, which is fitted by least squares on sampled steps. It needs no
-ratio to whoever sampled: any state and any step may be regressed on. At pi = ref its gradient is -beta A grad log pi.
+Derivation: max over pi of E[A] - beta KL(pi || ref) in each state has the solution pi* = ref exp(A / beta) / Z. If A is
+the advantage of the reference itself, its mean under ref is zero, so log Z is of second order in A / beta and is left
+out; the remaining equation, beta log pi*/ref = A, is fitted by least squares on sampled steps. It needs no importance
+ratio to the sampling policy: any state and any step may be regressed on. At pi = ref its gradient is -beta A grad log
+pi.
 
 A step is a stretch of a completion's tokens with one advantage; log pi/ref (step) sums over it. Two neighbouring steps
 with exactly the same advantage count as one. Each token carries its share, the step's loss over its length.
@@ -23,7 +24,7 @@ from models.parts import part
 
 
 def stretches(advantage: Tensor, completion: Tensor) -> Tensor:
-    """Number of the step that each token belongs to, from 0, [tokens], int64.
+    """Return the number of the step that each token belongs to, from 0, [tokens], int64.
 
     Args:
         advantage: of each token, [tokens].
@@ -40,10 +41,10 @@ class AdvantageRegression(Objective):
     level = "token"
     needs_reference = True
     beta: PositiveFloat = 0.1
-    """How strongly the reference holds, in units of the advantage a nat."""
+    """Strength of the pull to the reference, in units of the advantage a nat."""
 
     def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
-        """Each token's share of its step's loss, [tokens].
+        """Compute each token's share of its step's loss, [tokens].
 
         Args:
             log_prob: log pi of each token, [tokens], nats; gradient flows.

@@ -6,8 +6,8 @@
 
 The teacher was fitted to preferences (DPO), its contrast to the same preferences turned around. Reinforcement learning
 on the reward that DPO implies is distillation from a sum of logits (the paper's theorem 1); the contrast makes that
-reward sharper. Where the two models agree there is little to learn and the teacher stays where it is; where they differ
-it is extrapolated further. The formula is that of the authors' code, `aligndistil_trainer.py`.
+reward sharper. If the two models agree there is little to learn and the teacher stays unchanged; if they differ it is
+extrapolated further. The formula is that of the authors' code, `aligndistil_trainer.py`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class AlignDistil(Objective):
     beta: PositiveFloat = 0.1
     """Weight of the loss where alpha is one: that of DPO's implied reward."""
     extrapolation: PositiveFloat = 15.0
-    """How far the teacher's logits are moved away from the contrast's for a difference of one between the two."""
+    """Distance by which the teacher's logits move away from the contrast's for a difference of one between the two."""
 
     @property
     def divergence(self) -> Divergence | None:
@@ -39,7 +39,7 @@ class AlignDistil(Objective):
         return Divergence(beta=1.0, extrapolation=self.extrapolation)
 
     def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
-        """Loss of each token, [tokens].
+        """Compute the loss of each token, [tokens].
 
         Args:
             log_prob: log pi of each token, [tokens], nats; not read.

@@ -1,4 +1,4 @@
-"""Imitation and reinforcement in one loss, the one giving way to the other as the run goes on (CHORD, paper 265).
+"""Imitation and reinforcement in one loss, with a weight that moves from one to the other in a run (CHORD, paper 265).
 
     loss = (1 - mu) * loss of GRPO        on the tokens that the policy sampled
     loss = mu * weight * -phi * log pi    on the tokens of a demonstration, or of the better answer of a preference
@@ -6,9 +6,9 @@
     phi  = p (1 - p), p = pi(token)       no gradient; 1 where it is switched off
 
 The paper has two forms. CHORD-phi: phi on, mu = 0.1 throughout, which are the defaults here. CHORD-mu: phi off, mu from
-0.9 to 0.05 by half a cosine until the share `until` of the run is done, where it stays. phi is the variance of "this
-token or another one" under the policy: it leaves alone what the policy knows already, and what it holds for so unlikely
-that imitating it would tear up what it has.
+0.9 to 0.05 by half a cosine until the share `until` of the run is done, and constant afterwards. phi is the variance of
+"this token or another one" under the policy: it leaves out tokens that the policy already knows, and tokens so unlikely
+that imitating them would disrupt the policy.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ class Chord(Grpo):
     start: Share = 0.1
     """mu in the first round."""
     end: Share = 0.1
-    """mu when it has fallen as far as it does, by half a cosine."""
+    """mu after its fall, which follows half a cosine."""
     until: Annotated[float, Field(gt=0, le=1)] = 0.5
     """Share of the run's rounds over which mu falls."""
     token_wise: bool = True
     """Whether phi weighs a demonstration's tokens."""
     demonstration_weight: PositiveFloat = 1.0
-    """What a demonstration's token counts against a sampled one. The number of samples for each demonstration, with
+    """Weight of a demonstration's token relative to a sampled one. The number of samples for each demonstration, with
     schedule.normalisation: completion, makes mu weigh the mean of the ones against the mean of the others."""
 
     def _mu(self, progress: float) -> float:
-        """Weight of imitation when the share `progress` of the run is done."""
+        """Return weight of imitation when the share `progress` of the run is done."""
         fallen = 0.5 * (1.0 - math.cos(math.pi * min(1.0, progress / self.until)))
         return self.start + (self.end - self.start) * fallen
 
     def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
-        """Loss of each token, [tokens].
+        """Compute the loss of each token, [tokens].
 
         Args:
             log_prob: log pi of each token, [tokens], nats; gradient flows.

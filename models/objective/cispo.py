@@ -1,10 +1,10 @@
-"""Clipped importance weights in place of clipped updates (CISPO; MiniMax-M1, arXiv 2506.13585).
+"""Clipped importance weights instead of clipped updates (CISPO; MiniMax-M1, arXiv 2506.13585).
 
     loss = -w * sg[clip(rho, 1 - low, 1 + high)] * A * log pi + beta * KL,   rho = pi / pi_old
 
-A clipped surrogate leaves tokens whose ratio has gone too far out of the gradient, and these are the rare ones at which
-reasoning turns. Here every token keeps its gradient; only the weight that corrects its sampling is bounded. w is the
-correction of the engine's log-probs to the learner's.
+A clipped surrogate leaves tokens whose ratio has moved too far out of the gradient, and these are the rare ones at
+which reasoning turns. Here every token keeps its gradient; only the weight that corrects its sampling is bounded. w is
+the correction of the engine's log-probs to the learner's.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class Cispo(PolicyGradient):
     """Policy gradient under a bounded weight, token by token."""
 
     clip_low: Share | None = None
-    """How far below one the weight may fall; null: any, as in the paper."""
+    """Distance by which the weight may fall below one; null: any, as in the paper."""
     clip_high: NonNegativeFloat | None = 4.0
-    """How far above one it may rise; null: any."""
+    """Distance by which the weight may rise above one; null: any."""
 
     def _surrogate(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
         ratio = torch.exp(log_prob.detach() - batch.old)

@@ -6,11 +6,11 @@ d = r_i - r_j, and L = l_i - l_j with l = log pi / reference of whole completion
 
     -(R_i - R_j) / 2 * grad(log pi_i - log pi_j)
 
-each completion is the other's baseline. Derivation (ours): the loss is zero on all pairs exactly where
-log pi / reference = r / beta + a constant of the prompt, which is the best policy under the KL to the reference; so
-whoever drew the completions, the optimum is the same. Completions drawn from pi itself make the expected gradient that
-of E[r] - beta * KL(pi || reference), and rewards of a preference that differ by 1/2 make beta / 4 of IPO's loss
-(L - 1 / (2 beta))^2.
+each completion is the other's baseline. Derivation (ours): the loss is zero on all pairs exactly where log pi /
+reference = r / beta + a constant of the prompt, which is the best policy under the KL to the reference; so the optimum
+is the same for completions of any sampler. Completions drawn from pi itself make the expected gradient that of E[r] -
+beta * KL(pi || reference), and rewards of a preference that differ by 1/2 make beta / 4 of IPO's loss (L - 1 / (2
+beta))^2.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ class Copg(Objective):
     level = "group"
     needs_reference = True
     beta: PositiveFloat = 0.05
-    """How strongly the reference holds: the weight of the KL in what is maximised."""
+    """Strength of the pull to the reference: the weight of the KL in the maximised objective."""
 
     def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
-        """Loss of each group, [groups].
+        """Compute the loss of each group, [groups].
 
         Args:
             log_prob: log pi of whole completions, [completions], nats; gradient flows.

@@ -1,9 +1,9 @@
-"""Contrastive preference optimisation: DPO without a reference, held up by imitation (CPO, arXiv 2401.08417).
+"""Contrastive preference optimisation: DPO without a reference, stabilised by imitation (CPO, arXiv 2401.08417).
 
     loss = -log sigmoid(beta [log pi (better) - log pi (worse)]) + sft * NLL (better)
 
-DPO's margin with a reference that is the same for all answers; the imitation of the better answer is the KL to the
-data's better answers that the paper puts in the reference's place.
+The margin is DPO's with a reference that is the same for all answers. The imitation of the better answer is the KL to
+the data's better answers, by which the paper replaces the reference.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Cpo(PairLoss):
 
     needs_reference = False
     sft: NonNegativeFloat = 1.0
-    """Weight of the mean negative log-prob of the better answer's tokens beside the loss of the pair."""
+    """Weight of the mean negative log-prob of the better answer's tokens, added to the loss of the pair."""
 
     def _scores(self, log_prob: Tensor, batch: TokenBatch) -> Tensor:
         return self.beta * log_prob

@@ -3,9 +3,10 @@
     loss = (1 - w) * -log sigmoid(m) + w * exp(-m),   w = sigmoid(m / temperature),   m = DPO's margin
 
 Log-ratio modulated loss of "Discovering Preference Optimization Algorithms with and for Large Language Models" (arXiv
-2406.08414, equation 5). Gradient flows through the weight too, and the loss is not convex: its slope at m = 0 is
-(1 - log 2) / (4 temperature) - 3/4. So below a temperature of 0.102, as the paper has it, there is a dip left of zero
-that draws in a policy which begins as its reference; only pairs that others have lifted over the hill go on from there.
+2406.08414, equation 5). Gradient flows through the weight too, and the loss is not convex: its slope at m = 0 is (1 -
+log 2) / (4 temperature) - 3/4. So below a temperature of 0.102, as the paper has it, there is a dip left of zero that
+draws in a policy which begins as its reference; only pairs that other pairs have lifted over the hill continue from
+there.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from models.loop.rollout import TokenBatch
 from models.parts import part
 
 STEEPEST = -60.0
-"""Margin below which exp(-m) stands still: its weight is zero there for any temperature up to one."""
+"""Margin below which exp(-m) is constant: its weight is zero there for any temperature up to one."""
 
 
 @part("discopop")
@@ -30,7 +31,7 @@ class DiscoPop(PairLoss):
     """One loss a pair; needs a reference."""
 
     beta: PositiveFloat = 0.05
-    """How strongly the reference holds, as in DPO."""
+    """Strength of the pull to the reference, as in DPO."""
     temperature: Annotated[float, Field(gt=0, le=1)] = 0.05
     """Margin within which the one loss gives way to the other (tau)."""
 

@@ -5,12 +5,12 @@
 D is forward KL (beta 0), reverse KL (beta 1) or the generalised Jensen-Shannon divergence between them (GKD, Agarwal et
 al. 2023, arXiv 2306.13649). The judge is
 
-    teacher      a frozen model of the recipe (GKD; on-policy distillation with whole distributions)
-    reference    the reference, which reads more than the policy: the answer, or a right completion of the group
-                 (on-policy self-distillation, OPSD, arXiv 2601.18734; SDPO, arXiv 2601.20802, whose reference moves)
-    policy       the policy as it stands, which reads more
+    teacher      a frozen model of the recipe (GKD; on-policy distillation with whole distributions) reference    the
+    reference, which reads more than the policy: the answer, or a right completion of the group (on-policy
+    self-distillation, OPSD, arXiv 2601.18734; SDPO, arXiv 2601.20802, whose reference moves) policy       the current
+    policy, which reads more
 
-No gradient flows to the judge, and none through who wrote the completions: GKD's and SDPO's do not, either.
+No gradient flows to the judge, and none through the sampling of the completions, as in GKD and SDPO.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ class Distillation(Judged, Objective):
     level = "token"
     _asks_of_teacher = "model"
     beta: Share = 0.5
-    """0: KL(judge || policy), which covers all that the judge would write; 1: KL(policy || judge), which keeps to what
-    it finds likely; between them the generalised Jensen-Shannon divergence."""
+    """0: KL(judge || policy), which covers all that the judge would write; 1: KL(policy || judge), which keeps to the
+    texts that the judge finds likely; between them the generalised Jensen-Shannon divergence."""
 
     @property
     def divergence(self) -> Divergence | None:
-        """From the judge's distribution."""
+        """Divergence from the judge's distribution."""
         return Divergence(beta=self.beta, judge=self.judge)
 
     def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
-        """Loss of each token, [tokens], nats.
+        """Compute the loss of each token, [tokens], nats.
 
         Args:
             log_prob: log pi of each token, [tokens], nats; not read.

@@ -12,29 +12,28 @@ Z is estimated from the group, self-normalised: with mu the policy that sampled,
 
     Z = sum_i p0_i exp(r_i / beta) / mu_i  /  sum_i pi_i / mu_i
 
-whose denominator is G on policy, and which does not care about a constant factor of mu. It makes pi / p* at least
-1 / G on policy, so that forward KL, whose pseudo-reward p* / pi is unbounded by itself, is bounded by G. The baseline
-is the group's mean pseudo-reward, undone by G / (G - 1) for the share of the completion itself; in reverse KL it takes
-log Z away whole, and the gradient is unbiased for any G. The other divergences are biased by the estimate of Z, less
-the larger G: log of a mean lies in expectation below the log of what it estimates, by about
+whose denominator is G on policy, and which does not depend on a constant factor of mu. It makes pi / p* at least 1 / G
+on policy, so that forward KL, whose pseudo-reward p* / pi is unbounded by itself, is bounded by G. The baseline is the
+group's mean pseudo-reward, corrected by G / (G - 1) for the share of the completion itself; in reverse KL it removes
+log Z completely, and the gradient is unbiased for any G. The other divergences are biased by the estimate of Z, less
+the larger G: log of a mean is in expectation below the log of the estimated value, by about
 
     normaliser_bias = (G - 1) * (log Z - mean over i of log Z without completion i)       (jackknife)
 
-It is watched, in nats. On softmax policies over 50 answers of which
-30 % are right, 0.3 deviations of logits from the prior, beta 0.1 and 0.5, the expected gradient was off by, in shares
-of its length,
+It is reported, in nats. On softmax policies over 50 answers of which 30 % are right, 0.3 deviations of logits from the
+prior, beta 0.1 and 0.5, the expected gradient was off by, in shares of its length,
 
     G                  4             8             16            32            64
     jensen_shannon     9 to 28 %     4 to 14 %     2 to 5 %      1 to 2 %      at most 1 %
     forward_kl         18 to 45 %    7 to 20 %     3 to 9 %      2 to 5 %      1 to 2 %
     normaliser_bias    0.2 to 2.3    0.1 to 2.4    0.05 to 1.2   0.02 to 0.2   0.01 to 0.05
 
-and by more where right answers are rarer or the policy is further from its target. So groups of 8, enough for other
+and by more if right answers are rarer or the policy is further from its target. So groups of 8, enough for other
 methods, are too small here.
 
 Off policy a pseudo-reward counts with the truncated weight w = min(pi / mu, ceiling). Both are exponentials that leave
-the range of floats far from mu, one above and the other below, so w p* / pi is formed from its logarithm. It is held to
-ceiling * G, which it never exceeds on policy and where it does not matter at the target: no w exceeds the ceiling.
+the range of floats far from mu, one above and the other below, so w p* / pi is formed from its logarithm. It is bounded
+by ceiling * G, which it never exceeds on policy and where it does not matter at the target: no w exceeds the ceiling.
 """
 
 from __future__ import annotations
@@ -60,13 +59,13 @@ ROUNDING = 1e-6
 
 
 def slope(log_ratio: Tensor, weight: Tensor, inverse: Tensor, to: Divergence) -> Tensor:
-    """w f'(t) at t = pi / p*, any shape.
+    """Compute w f'(t) at t = pi / p*, any shape.
 
     Args:
         log_ratio: log t.
         weight: w, same shape.
         inverse: w / t, same shape.
-        to: which divergence f makes.
+        to: divergence that f defines.
     """
     if to == "reverse_kl":  # f = t log t
         return weight * (log_ratio + 1.0)
@@ -78,8 +77,8 @@ def slope(log_ratio: Tensor, weight: Tensor, inverse: Tensor, to: Divergence) ->
 
 
 def share_of_divergence(log_ratio: Tensor, weight: Tensor, inverse: Tensor, to: Divergence) -> Tensor:
-    """w f(t) / t, any shape, nats (total variation: none): its mean over samples is D_f(pi || p*). Takes what `slope`
-    takes."""
+    """Compute w f(t) / t, any shape, nats (total variation: none): its mean over samples is D_f(pi || p*). The
+    arguments are those of `slope`."""
     if to == "reverse_kl":
         return weight * log_ratio
     if to == "forward_kl":
@@ -97,14 +96,14 @@ class DivergenceToPosterior(Objective):
     level = "group"
     needs_reference = True
     to: Divergence = "reverse_kl"
-    """Which divergence between policy and target."""
+    """Divergence between policy and target."""
     beta: PositiveFloat = 0.1
     """Units of reward that make a completion e times likelier than the prior has it."""
     importance_ceiling: PositiveFloat = 2.0
-    """Largest weight pi / mu of a whole completion that the policy did not sample as it stands now."""
+    """Largest weight pi / mu of a whole completion that an earlier policy sampled."""
 
     def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
-        """A value of each group whose gradient is the divergence's, [groups].
+        """Compute a value of each group whose gradient is the divergence's, [groups].
 
         Args:
             log_prob: log pi of whole completions, [completions], nats; gradient flows.
@@ -134,7 +133,7 @@ class DivergenceToPosterior(Objective):
 
     @staticmethod
     def _bias(log_weight: Tensor, sizes: Tensor, batch: TokenBatch) -> Tensor:
-        """How far log Z is expected to lie too low, by the jackknife, [groups], nats; zero for one that is alone.
+        """Estimate how far log Z is expected to be too low, by the jackknife, [groups], nats; zero for a group of one.
 
         Args:
             log_weight: log of p0 exp(r / beta) / mu, [completions].

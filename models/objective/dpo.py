@@ -5,7 +5,7 @@
 
 The reward model that the policy itself implies, r = beta log pi/ref, is fitted to the preference of each pair. With
 `label_smoothing` e > 0 it is conservative DPO (cDPO, Mitchell 2023, "A note on DPO with noisy preferences"): a label is
-taken to be wrong with that chance, and a pair is content where its margin is log((1 - e) / e). Its mean over flipped
+taken to be wrong with that chance, and a pair has no gradient at the margin log((1 - e) / e). Its mean over flipped
 labels is not the loss on clean ones; that is the objective `rdpo`.
 """
 

@@ -1,15 +1,15 @@
-"""A trust region of probabilities in place of ratios: divergence proximal policy optimisation (DPPO, arXiv 2602.04879).
+"""A trust region of probabilities, not ratios: divergence proximal policy optimisation (DPPO, arXiv 2602.04879).
 
     loss = -keep * min(rho, ceiling) * A + drift * (log rho)^2,   rho = pi / mu
     keep = 0 where A > 0 and pi has risen too far above mu, or A <= 0 and it has fallen too far below; else 1
 
-Too far is measured on the two events that a sample tells apart, this token or any other:
+The distance is measured on the two events that a sample distinguishes, this token or any other:
 
     total_variation   |pi - mu|
     kl                mu log(mu / pi) + (1 - mu) log((1 - mu) / (1 - pi))
 
-A ratio says little of that: of a rare token it is large as soon as anything moves, of a likely one it stays near one
-while the distribution goes. mu is the policy that sampled, as the engine said, so one weight and one region stand for
+A ratio is a poor measure of it: for a rare token it is large after any change, for a likely one it stays near one while
+the distribution changes. mu is the policy that sampled, as reported by the engine, so one weight and one region cover
 precision, staleness and the steps of a round. With total variation, no ceiling and drift 0.001 it is the default loss
 of prime-rl, whose square is that of Kimi K2.5 (arXiv 2602.02276); the authors' own code has the ceiling and no drift.
 """
@@ -27,11 +27,11 @@ from models.loop.slots import Objective
 from models.parts import part
 
 SMALLEST = 1e-8
-"""Added to the chance of any other token, as in the authors' code: that of a certain one is zero."""
+"""Added to the probability of any other token, as in the authors' code: that of a certain one is zero."""
 
 
 def binary_kl(log_prob: Tensor, behaviour: Tensor) -> Tensor:
-    """KL(mu || pi) of this token against any other, any shape, nats.
+    """Compute KL(mu || pi) of this token against any other, any shape, nats.
 
     Args:
         log_prob: log pi of what was sampled, nats.
@@ -48,18 +48,18 @@ class Dppo(Objective):
 
     level = "token"
     measure: Literal["total_variation", "kl"] = "total_variation"
-    """How far a token has moved from its sampler: in probability, or in nats of this token against any other."""
+    """Distance of a token from its sampler: in probability, or in nats of this token against any other."""
     region_low: NonNegativeFloat = 0.2
-    """How far a token may fall, where its advantage is not positive, before it leaves the gradient."""
+    """Distance by which a token of an advantage that is not positive may fall before it leaves the gradient."""
     region_high: NonNegativeFloat = 0.2
-    """How far it may rise, where its advantage is positive."""
+    """Distance by which a token of positive advantage may rise."""
     importance_ceiling: PositiveFloat | None = None
     """Largest weight pi / mu of a token; null: any."""
     drift: NonNegativeFloat = 0.001
     """Weight of the squared log-ratio to the sampler, of all tokens."""
 
     def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
-        """Loss of each token, [tokens].
+        """Compute the loss of each token, [tokens].
 
         Args:
             log_prob: log pi of each token, [tokens], nats; gradient flows.

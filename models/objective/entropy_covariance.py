@@ -1,17 +1,17 @@
-"""Holding what makes the policy surer of itself: Clip-Cov and KL-Cov (arXiv 2505.22617).
+"""Control of the tokens that reduce the policy's entropy most: Clip-Cov and KL-Cov (arXiv 2505.22617).
 
     cov_t = (A_t - mean A) * (log pi_old_t - mean log pi_old)      means over all tokens of the round
 
 The entropy of a softmax policy falls, to first order, by the step size times the covariance of log-probs and
-advantages: likely tokens of high advantage take it, and a few of them most of it. Clip-Cov takes some of these out of
-the gradient, drawn at random among those whose covariance lies between two bounds. KL-Cov leaves them in and holds
-those of highest covariance near where the round began:
+advantages: likely tokens of high advantage reduce it, and a few of them most of it. Clip-Cov takes some of these out of
+the gradient, drawn at random among those whose covariance is between two bounds. KL-Cov keeps them in the gradient and
+pulls those of highest covariance back to the policy at the beginning of the round:
 
     Clip-Cov   loss = GRPO's, 0 where drawn
     KL-Cov     loss = -w * rho * A, + pull * |log rho| where chosen,   rho = pi / pi_old, without a clip
 
-The covariance is read once a round, under the policy as it began; published code has it anew at each step, from the
-tokens of one micro-batch.
+The covariance is computed once a round, under the policy as it began; published code computes it again at each step,
+from the tokens of one micro-batch.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from models.seeds import seed_of
 
 
 def covariance(advantage: Tensor, log_prob: Tensor) -> Tensor:
-    """Each token's part of the covariance of advantages and log-probs, [tokens]; their mean is the covariance."""
+    """Compute each token's part of the covariance of advantages and log-probs, [tokens]; its mean is the covariance."""
     return (advantage - advantage.mean()) * (log_prob - log_prob.mean())
 
 
@@ -44,14 +44,14 @@ class ClipCov(Grpo):
     clip_low: Share | None = 1.0
     clip_high: NonNegativeFloat | None = 1.0
     share: Annotated[float, Field(gt=0, le=1)] = 0.0002
-    """Part of a round's tokens that are left out, at most; one token at least, where any is between the bounds."""
+    """Part of a round's tokens that are left out, at most; at least one token, if any is between the bounds."""
     covariance_low: Number = 1.0
-    """Covariance that a token must exceed to be left out."""
+    """Lower bound, exclusive, of the covariance of tokens that may be left out."""
     covariance_high: Number = 5.0
-    """Covariance that it must not reach."""
+    """Upper bound, exclusive."""
 
     def mark(self, tokens: RoundTokens) -> Tensor:
-        """The tokens that are left out, [tokens], bool; drawn by the round's number, in a resumed run too."""
+        """Mark the tokens that are left out, [tokens], bool; drawn by the round's number, in a resumed run too."""
         part_of = covariance(tokens.advantage, tokens.log_prob)
         able = ((part_of > self.covariance_low) & (part_of < self.covariance_high)).nonzero().squeeze(-1)
         generator = torch.Generator().manual_seed(seed_of(tokens.round_number, "clip_cov"))
@@ -70,12 +70,12 @@ class KlCov(PolicyGradient):
     """The surrogate without a clip, and a pull back at the tokens of highest covariance."""
 
     share: Annotated[float, Field(gt=0, le=1)] = 0.002
-    """Part of a round's tokens that are held."""
+    """Part of a round's tokens that are pulled back."""
     pull: NonNegativeFloat = 1.0
-    """What a nat of log-ratio to the policy as the round began costs at these."""
+    """Cost of a nat of log-ratio to the policy as the round began, at these tokens."""
 
     def mark(self, tokens: RoundTokens) -> Tensor:
-        """The tokens of highest covariance, [tokens], bool."""
+        """Mark the tokens of highest covariance, [tokens], bool."""
         return highest(covariance(tokens.advantage, tokens.log_prob), self.share)
 
     def _surrogate(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:

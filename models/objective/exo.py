@@ -2,9 +2,9 @@
 
     loss = q log(q / (1 - e)) + (1 - q) log((1 - q) / e),   q = sigmoid(margin), margin as in DPO
 
-DPO's cross-entropy is the KL the other way round. This one seeks a mode: a pair that the policy holds for the wrong way
-round by far has a vanishing gradient, as it has in the KL-regularised reward maximisation. The label is smoothed by e,
-for the KL to a certain label is infinite. The case of pairs, EXO-pref (equation 16).
+DPO's cross-entropy is the KL in the other direction. This direction is mode-seeking: a pair that the policy orders far
+the wrong way has a vanishing gradient, as it has in the KL-regularised reward maximisation. The label is smoothed by e,
+because the KL to a certain label is infinite. The case of pairs, EXO-pref (equation 16).
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
     loss = -exp(A / beta) * log pi
 
-The policy that maximises E[r] - beta * KL(pi || mu) is pi* = mu * exp(r / beta) / Z. Its projection on what the policy
-can be, min KL(pi* || pi), is the likelihood of mu's answers with weights exp(r / beta), without any sampling. With
-`advantage: {name: reward}` this is C-RLFT of OpenChat (arXiv 2309.11235; paper 316), which gives each source of data
-one reward; the derivation is that of reward-weighted regression.
+The policy that maximises E[r] - beta * KL(pi || mu) is pi* = mu * exp(r / beta) / Z. Its projection on the policies
+that the model can represent, min KL(pi* || pi), is the likelihood of mu's answers with weights exp(r / beta), without
+any sampling. With `advantage: {name: reward}` this is C-RLFT of OpenChat (arXiv 2309.11235; paper 316), which gives
+each source of data one reward; the derivation is that of reward-weighted regression.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class ExponentialLikelihood(Objective):
     """Largest weight."""
 
     def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
-        """Loss of each token, [tokens], nats.
+        """Compute the loss of each token, [tokens], nats.
 
         Args:
             log_prob: log pi of each token, [tokens], nats; gradient flows.

@@ -8,9 +8,9 @@
     alpha            f'(t) = (1 - t^-alpha) / alpha      near 0 reverse KL, at 1 forward KL
 
 Where E[r] - beta D_f(pi || ref) is maximised the reward is beta f'(pi / ref) but for a constant of the prompt, as long
-as the reference gives no answer a chance of zero. A constant of f' falls out of the margin. Forward KL and alpha make a
-worse answer that has become unlikely very unlikely indeed: their slopes grow without end, and powers of 1 / t are held
-at e^30, beyond which the loss is flat.
+as the reference gives no answer a probability of zero. A constant of f' cancels in the margin. Forward KL and alpha
+make a worse answer that has become unlikely extremely unlikely: their slopes grow without bound, and powers of 1 / t
+are limited to e^30, beyond which the loss is flat.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from models.objective.divergence import slope
 from models.parts import part
 
 LARGEST_POWER = 30.0
-"""Exponent at which powers of ref / pi are held."""
+"""Exponent at which powers of ref / pi are limited."""
 
 
 @part("f_dpo")
@@ -37,9 +37,9 @@ class FDpo(PairLoss):
     """One loss a pair; needs a reference."""
 
     to: Literal["reverse_kl", "forward_kl", "jensen_shannon", "alpha"] = "jensen_shannon"
-    """Which divergence holds the policy to the reference."""
+    """Divergence that holds the policy to the reference."""
     alpha: Annotated[float, Field(gt=0, le=1)] = 0.5
-    """Which alpha-divergence; of no meaning for the others."""
+    """Parameter of the alpha-divergence; unused for the others."""
 
     def _scores(self, log_prob: Tensor, batch: TokenBatch) -> Tensor:
         ratio = implied_of_pairs(log_prob, batch, 1.0)

@@ -1,17 +1,17 @@
-"""Group equivalent preference optimisation: rank what is right above what is wrong, and tie what is equally right.
+"""Group equivalent preference optimisation: rank right completions above wrong ones, and tie equally right ones.
 
 Source: paper 256, "On-Policy Optimization with Group Equivalent Preference" (OORL), whose groups are intermediate
-representations of one program, equivalent to it or not. Here a group is the completions of a prompt, and equivalent
-are those that are worth as much as its best.
+representations of one program, equivalent to it or not. Here a group is the completions of a prompt, and equivalent are
+those whose reward equals the best of the group.
 
     loss = mean over (i, j) of l(s_i - s_j)  +  tie * mean over (i, k) of [l(s_i - s_k) + l(s_k - s_i)] / 2 - log 2
 
 with i and k equivalent, j not, l(m) = -log sigmoid(m), s = beta log pi/ref. The second term is the cross-entropy of a
 preference that is even, less its smallest value: it is zero where all equivalents have the same s, that is where the
-policy divides its mass among them as the reference does, so no one way to be right crowds out the others.
+policy divides its mass among them as the reference does, so that no way to be right displaces the others.
 
 Derived from the paper's abstract and its summary; the paper's own form of the two terms may differ. Its other half, a
-policy gradient on unit tests, is what `grpo` does with a verifier.
+policy gradient on unit tests, is available as `grpo` with a verifier.
 """
 
 from __future__ import annotations
@@ -37,23 +37,23 @@ class Gepo(Objective):
     level = "group"
     needs_reference = True
     beta: PositiveFloat = 0.1
-    """How strongly the reference holds, as in DPO."""
+    """Strength of the pull to the reference, as in DPO."""
     tie: NonNegativeFloat = 1.0
     """Weight of the term that keeps equivalent completions together."""
     by: str = "total"
-    """The reward component that says what is equivalent; `total` is the weighted sum."""
+    """Reward component that decides which completions are equivalent; `total` is the weighted sum."""
     tolerance: NonNegativeFloat = 1e-4
-    """How much less than the best of the group still counts as equivalent."""
+    """Largest difference from the best of the group that still counts as equivalent."""
 
     def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
-        """Loss of each group, [groups], nats, >= 0.
+        """Compute the loss of each group, [groups], nats, >= 0.
 
         Args:
             log_prob: log pi of whole completions, [completions], nats; gradient flows.
             batch: the reference's log-probs, [tokens], the rewards, [completions], and the groups.
 
         Raises:
-            UserError: no reward is called as `by` says.
+            UserError: no reward has the name `by`.
         """
         implied, right = implied_of_completions(log_prob, batch, self.beta), self._equivalent(batch).to(log_prob)
         pairs = pairs_within(batch.group)
@@ -72,7 +72,7 @@ class Gepo(Objective):
         return preference + self.tie * tie, {name: value.detach() for name, value in watch.items()}
 
     def _equivalent(self, batch: TokenBatch) -> Tensor:
-        """Whether a completion is worth as much as the best of its group, [completions], bool."""
+        """Return whether a completion is worth as much as the best of its group, [completions], bool."""
         worth = batch.worth(self.by)
         best = torch.where(same_group(batch.group), worth[None, :], -torch.inf).amax(-1)
         return worth >= best - self.tolerance

@@ -4,9 +4,9 @@
     loss = -w * A * exp(mean over t of clipped log rho_t) + beta * KL,   rho = pi / pi_old
     clipped log rho_t = min(log rho_t, high) where A > 0, max(log rho_t, -low) where A < 0
 
-A mean of ratios is at the mercy of the largest, a geometric mean is not, so the clip may be wide. It is each token's,
-before the mean: one that has gone too far leaves the gradient alone, and not with its completion as in GSPO. The loss
-stands at every token of its completion; under schedule.normalisation: completion that is the paper's mean.
+A mean of ratios is dominated by the largest, a geometric mean is not, so the clip may be wide. It applies to each token
+before the mean: only a token that has moved too far leaves the gradient, not its whole completion as in GSPO. Every
+token of a completion has the completion's loss; with schedule.normalisation: completion that is the paper's mean.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class Gmpo(PolicyGradient):
     """Geometric mean of clipped ratios, completion by completion."""
 
     log_clip_low: NonNegativeFloat | None = 0.4
-    """How far a token's log-ratio may fall, where the advantage is negative, nats; null: any."""
+    """Distance by which a token's log-ratio may fall if the advantage is negative, nats; null: any."""
     log_clip_high: NonNegativeFloat | None = 0.4
-    """How far it may rise, where the advantage is positive, nats; null: any."""
+    """Distance by which it may rise if the advantage is positive, nats; null: any."""
 
     def _surrogate(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
         log_ratio = log_prob - batch.old

@@ -1,14 +1,14 @@
-"""Group alignment: samples of the policy, an answer of the data, and what the one is worth against the other.
+"""Group alignment: samples of the policy, an answer of the data, and the comparison of each sample with the answer.
 
     loss = -[ mean_i A_i l(o_i)  +  imitation * A_y l(y)  +  alignment * mean_i (A_i - A_y) (l(o_i) - l(y)) ]
 
 o_i are the samples of a prompt, y is its reference answer, l = log pi / length is a completion's mean log-prob, and A
 its advantage within the group that holds both. The three terms explore, imitate, and move the policy along the line
-between each sample and the reference answer, towards the better. Source: GRAO (paper 259); of the paper's three terms
-the names are known, their form is derived here from what they must do.
+between each sample and the reference answer, towards the better. Source: GRAO (paper 259); only the names of the
+paper's three terms are known, their form is derived here from their purpose.
 
-The worse answer of a preference is neither a sample nor an answer to imitate: it sets the scale of the advantages and
-has no loss of its own. Samples count as they are, so they must be those of the policy itself.
+The worse answer of a preference is neither a sample nor an answer to imitate: it affects the scale of the advantages
+and has no loss of its own. Samples are not corrected for their sampler, so they must be those of the policy itself.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ class GroupAlignment(Objective):
 
     level = "group"
     on_policy_only = True
-    """Nothing corrects samples of an earlier policy."""
+    """Samples of an earlier policy are not corrected."""
     imitation: NonNegativeFloat = 1.0
     """Weight of the reference answer's own likelihood."""
     alignment: NonNegativeFloat = 0.5
     """Weight of the comparison of each sample with the reference answer."""
 
     def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
-        """Loss of each group, [groups]; of several reference answers of a prompt the mean counts.
+        """Compute the loss of each group, [groups]; several reference answers of a prompt count by their mean.
 
         Args:
             log_prob: log pi of whole completions, [completions], nats; gradient flows.

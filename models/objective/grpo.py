@@ -4,7 +4,7 @@ loss = -w * min(rho * A, clip(rho, 1 - low, 1 + high) * A) + beta * k3
 
 rho = pi / pi_old          the learner's own ratio; one on the first update of a round
 w   = min(pi_old / mu, c)  importance sampling: the engine that sampled (mu) is never exactly the learner (pi_old), by
-                           precision or by staleness; what else it can be: `models.formulas.importance`
+                           precision or by staleness; other forms: `models.formulas.importance`
 k3  = exp(d) - 1 - d with d = log(reference / pi): the low-variance, never negative KL estimator
       (Schulman 2020); its gradient is taken through the samples' own log-probs, as the paper does
 
@@ -30,7 +30,7 @@ class Grpo(ClippedRatio, PolicyGradient):
 
     kl: NonNegativeFloat = 0.01
     entropy_bonus: NonNegativeFloat = 0.0
-    """What a nat of the tokens' mean entropy is worth."""
+    """Value of a nat of the tokens' mean entropy."""
 
     def _surrogate(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
         return self._clip(torch.exp(log_prob - batch.old), batch.advantage)

@@ -36,7 +36,7 @@ class Gspo(ClippedRatio):
     clip_high: NonNegativeFloat | None = 4e-4
 
     def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
-        """Loss of each completion, [completions].
+        """Compute the loss of each completion, [completions].
 
         Args:
             log_prob: log pi of whole completions, [completions], nats; gradient flows.
@@ -51,8 +51,8 @@ class Gspo(ClippedRatio):
 
 @part("gspo_token")
 class GspoToken(ClippedRatio, PolicyGradient):
-    """The same with an advantage for each token; schedule.normalisation: completion makes it the same where those of a
-    completion are equal."""
+    """GSPO with an advantage for each token; equal to `gspo` for constant advantages and normalisation by
+    completion."""
 
     clip_low: Share | None = 3e-4
     clip_high: NonNegativeFloat | None = 4e-4

@@ -20,14 +20,14 @@ from models.parts import part
 
 @part("hinge")
 class Hinge(PairLoss):
-    """One loss a pair; needs a reference where it is held against it."""
+    """One loss a pair; needs a reference if `against_reference` is set."""
 
     against_reference: bool = False
     """true: the margin is one of log-ratios (RSO); false: of log-probs (SLiC-HF)."""
 
     @property
     def needs_reference(self) -> bool:
-        """Where the margin is one of log-ratios."""
+        """Whether the margin is one of log-ratios."""
         return self.against_reference
 
     def _scores(self, log_prob: Tensor, batch: TokenBatch) -> Tensor:

@@ -28,17 +28,17 @@ from models.parts import part
 
 @part("inpo")
 class Inpo(Objective):
-    """One squared distance a pair, to the round's first policy and to the reference; needs a reference that stays."""
+    """One squared distance a pair, to the round's first policy and to the reference; needs a fixed reference."""
 
     level = "pair"
     needs_reference = True
     eta: PositiveFloat = 0.2
-    """How strongly a round is held back: its margin aims at 1 / (2 eta)."""
+    """Strength of the pull to the round's first policy: the target of a round's margin is 1 / (2 eta)."""
     reference_share: Share = 0.25
-    """How much of that is the reference's and not the last round's policy's: tau / eta. 0 forgets the reference."""
+    """Share of the reference in that pull, else to the last round's policy: tau / eta. 0 ignores the reference."""
 
     def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
-        """Loss of each pair, [pairs], nats squared.
+        """Compute the loss of each pair, [pairs], nats squared.
 
         Args:
             log_prob: log pi of the better and the worse completion, [pairs, 2], nats; gradient flows.

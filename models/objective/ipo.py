@@ -2,11 +2,11 @@
 
     loss = (h - 1 / (2 beta))^2,   h = log pi/ref (better) - log pi/ref (worse)
 
-With `average: tokens` both log-ratios are means over the tokens of their answers, as in TRL after the authors of IPO
-advised it: a margin of so many nats is then asked of every token, and not less of each the longer the answer. The
-fixed points below are those of sums; with means they are not reached but where all answers are equally long.
+With `average: tokens` both log-ratios are means over the tokens of their answers, as in TRL on the advice of the
+authors of IPO: the target margin then applies to every token, whatever the length of the answer. The fixed points below
+are those of sums; with means they are reached only if all answers are equally long.
 
-A regression with a finite target: certain preferences do not drive the policy away from the reference without end, as
+A regression with a finite target: certain preferences do not drive the policy away from the reference without bound, as
 they do under a logistic loss. "Human Alignment of Large Language Models through Online Preference Optimisation" (arXiv
 2403.08635) shows what the loss means on pairs that are drawn afresh. Where y beats y' with the chance P(y > y'), the
 mean over both labels of a pair moves h(y, y') towards (2 P(y > y') - 1) / (2 beta), and so with both answers drawn from
@@ -39,12 +39,12 @@ class Ipo(Objective):
     level = "pair"
     needs_reference = True
     beta: PositiveFloat = 0.1
-    """How strongly the reference holds: the weight of the KL term in the game. The margin aimed at is 1 / (2 beta)."""
+    """Strength of the pull to the reference: the weight of the game's KL term. The target margin is 1 / (2 beta)."""
     average: Literal["none", "tokens"] = "none"
-    """none: log-ratios of whole answers; tokens: divided by how many tokens are trained on of each."""
+    """none: log-ratios of whole answers; tokens: divided by the number of trained tokens of each."""
 
     def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
-        """Loss of each pair, [pairs], nats squared.
+        """Compute the loss of each pair, [pairs], nats squared.
 
         Args:
             log_prob: log pi of the better and the worse completion, [pairs, 2], nats; gradient flows.

@@ -3,11 +3,11 @@
     loss = desirable * [1 - sigmoid(beta (log pi/ref - z))]        of an answer that is good
     loss = undesirable * [1 - sigmoid(beta (z - log pi/ref))]      of one that is not
 
-z is the point from which people are taken to count gains and losses: the KL of the policy to the reference, over all
-prompts. An answer counts by how far it lies from there, less and less with the distance. The paper estimates z from
-answers that belong to other prompts of the batch and lets no gradient through it; here that is the component of the
-reward called `by`, read once for a whole round before the first step (`log_ratio_baseline`): so the loss of an answer
-does not depend on which others stand in its micro-batch. With several steps a round z is as old as the round.
+z is the point from which people are assumed to count gains and losses: the KL of the policy to the reference, over all
+prompts. An answer counts by its distance from z, less and less as the distance grows. The paper estimates z from
+answers that belong to other prompts of the batch and lets no gradient through it; here z is the component of the reward
+called `by`, computed once for a whole round before the first step (`log_ratio_baseline`), so that the loss of an answer
+does not depend on the other answers of its micro-batch. With several steps a round z is as old as the round.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class Kto(Objective):
     level = "completion"
     needs_reference = True
     beta: PositiveFloat = 0.1
-    """How strongly the reference holds, as in DPO."""
+    """Strength of the pull to the reference, as in DPO."""
     desirable: NonNegativeFloat = 1.0
-    """Weight of good answers; with the other one, to make up for many more of one kind."""
+    """Weight of good answers; together with `undesirable` it can balance many more answers of one kind."""
     undesirable: NonNegativeFloat = 1.0
     """Weight of poor answers."""
     threshold: Number = 0.5
@@ -41,14 +41,14 @@ class Kto(Objective):
     """The reward component that holds z, in nats."""
 
     def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
-        """Loss of each completion, [completions].
+        """Compute the loss of each completion, [completions].
 
         Args:
             log_prob: log pi of whole completions, [completions], nats; gradient flows.
             batch: the reference's log-probs, [tokens], the rewards and z, [completions] each.
 
         Raises:
-            UserError: no reward is called as `by` says.
+            UserError: no reward has the name `by`.
         """
         good = batch.reward > self.threshold
         lead = implied_of_completions(log_prob, batch, self.beta) - self.beta * batch.worth(self.by)
@@ -57,5 +57,5 @@ class Kto(Objective):
         return torch.where(good, self.desirable * loss, self.undesirable * loss), watch
 
     def _loss(self, lead: Tensor) -> Tensor:
-        """Of an answer that lies by `lead` on the right side of z, [completions]."""
+        """Compute the loss of an answer that is by `lead` on the right side of z, [completions]."""
         return torch.sigmoid(-lead)

@@ -1,9 +1,10 @@
-"""Length-desensitised DPO: what the longer answer has beyond the shorter one counts less (LD-DPO, arXiv 2409.06411).
+"""Length-desensitised DPO: tokens beyond the length of the shorter answer count less (LD-DPO, arXiv 2409.06411).
 
     log pi(y) = sum over the first l tokens + tail * sum over the rest,   l = tokens of the shorter answer of the pair
 
 and the reference's likewise; the rest is DPO. DPO's gradient grows with the tokens of an answer, so that the longer
-answer of a pair moves more whatever it says. With `tail` 1 it is DPO, with 0 both answers are cut to the same length.
+answer of a pair moves more whatever its content. With `tail` 1 it is DPO, with 0 both answers are cut to the same
+length.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ class LengthDesensitisedDpo(Dpo):
 
     reads_tokens = True
     tail: Share = 0.5
-    """What a token counts that the other answer of the pair is too short to have (alpha)."""
+    """Weight of the tokens beyond the length of the other answer of the pair (alpha)."""
 
     def _scores(self, log_prob: Tensor, batch: TokenBatch) -> Tensor:
         assert batch.pairs is not None and batch.reference is not None, "objectives over pairs see pairs"

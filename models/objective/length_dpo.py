@@ -1,15 +1,15 @@
-"""DPO whose margin does not grow with the length of an answer as such: by token, or with length paid for.
+"""DPO whose margin does not grow with the length of an answer as such: by token, or with a price of length.
 
     loss = -log sigmoid(s_better - s_worse + length_weight (tokens better - tokens worse))
     s = beta log pi/ref, with `average: tokens` divided by the tokens of the answer
 
 Length-normalised DPO (LN-DPO: Tulu 3, arXiv 2411.15124; SimPO's ablation, arXiv 2405.14734; TRL's `sigmoid_norm`) has
-the average: what is compared is the log-ratio a token has, of long answers and short ones alike.
+the average: it compares the log-ratio of a token, for long answers and short ones alike.
 
 Length-regularised DPO (R-DPO, Park et al. 2024, arXiv 2403.19159) has the weight: where E[r] - length_weight E[tokens]
-- beta KL is maximised, r = beta log pi/ref + length_weight * tokens but for a constant of the prompt. That in
-Bradley-Terry's loss is the margin above: of a preference for the longer answer a part is explained by its length, and
-the policy learns the rest.
+- beta KL is maximised, r = beta log pi/ref + length_weight * tokens but for a constant of the prompt. In
+Bradley-Terry's loss this gives the margin above: a part of a preference for the longer answer is explained by its
+length, and the policy learns the rest.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class LengthDpo(Dpo):
     """One loss a pair; needs a reference."""
 
     average: Literal["none", "tokens"] = "none"
-    """none: log-ratios of whole answers; tokens: divided by how many tokens are trained on of each."""
+    """none: log-ratios of whole answers; tokens: divided by the number of trained tokens of each."""
     length_weight: Number = 0.0
-    """Reward that the policy gives up for a token of length (alpha); zero with no average is DPO."""
+    """Reward that the policy gives up for a token of length (alpha); with zero and no average the loss is DPO's."""
 
     def _scores(self, log_prob: Tensor, batch: TokenBatch) -> Tensor:
         scores = super()._scores(log_prob, batch)

@@ -2,13 +2,13 @@
 
     loss = (A - tau * l)^2 / (2 tau),   l = log pi / pi_old of whole completions,   A = r - mean of the group
 
-pi_old is the policy when the round began. Derivation: the policy that maximises E[r] - tau * KL(pi || pi_old) obeys
-tau * log pi / pi_old = r - tau * log Z, and the group's mean stands for the unknown constant tau * log Z; the loss is
-the squared miss of that equation, for completions of whatever origin. Divided by 2 tau its gradient is
+pi_old is the policy when the round began. Derivation: the policy that maximises E[r] - tau * KL(pi || pi_old) obeys tau
+* log pi / pi_old = r - tau * log Z, and the group's mean estimates the unknown constant tau * log Z; the loss is the
+squared miss of that equation, for completions of whatever origin. Divided by 2 tau its gradient is
 
     -(A - tau * l) * grad log pi = -A * grad log pi + tau / 2 * grad l^2
 
-REINFORCE on the first step of a round, and from then on held back by how far the policy has gone.
+which is REINFORCE on the first step of a round, with a growing pull back as the policy moves away.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ class MirrorDescent(Objective):
 
     level = "completion"
     tau: PositiveFloat = 0.1
-    """How strongly the policy of the round's beginning holds: the weight of the KL to it."""
+    """Strength of the pull to the policy at the beginning of the round: the weight of the KL to it."""
 
     def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
-        """Loss of each completion, [completions].
+        """Compute the loss of each completion, [completions].
 
         Args:
             log_prob: log pi of whole completions, [completions], nats; gradient flows.

@@ -1,23 +1,23 @@
-"""Data of others beside one's own samples, by multiple importance sampling (RL-PLUS, arXiv 2508.00222; paper 266).
+"""Answers of the data next to own samples, by multiple importance sampling (RL-PLUS, arXiv 2508.00222; paper 266).
 
     sampled tokens        the surrogate of GRPO; the published run does not clip it
     tokens of the data    loss = -ratio * explore * A
     ratio   = 2 pi / (author + pi_old)     the balance heuristic of two samplers (Veach and Guibas 1995)
     author  = (1 - doubt) * pi_old + doubt * anybody
-    explore = (1 - pi)^curiosity           no gradient: what the policy holds for unlikely, though right, counts most
+    explore = (1 - pi)^curiosity           no gradient: tokens that the policy finds unlikely, though right, count most
 
-Dividing by the author alone would explode where he writes what the policy also writes but seldom wrote himself;
-dividing by pi_old alone would be biased. With the mixture of both as denominator no ratio exceeds 2 pi / pi_old, and
-the mean over as many draws of either would be exactly the policy's expectation, if all were weighed so and the author
-known. The loss promises less: only answers of the data are weighed so, samples as in GRPO and however many there are of
-each; ratios are those of single tokens, which leaves the choice of the beginning uncorrected; and nobody knows the
-author's log-probs. His stand-in is the mean of two guesses, that he is the policy itself and that any token was certain
-for him: 0.5 (pi_old + 1) with the constants of the published code, which are the defaults here, as is the square root
-of 1 - pi. So with pi = pi_old the ratio runs from 0 for unlikely tokens to 1 for certain ones. As nobody's distribution
-gives one to every token, `anybody` is a free constant; one over the vocabulary would be a proper distribution, and
-makes the ratio nearly 1 for all but the most unlikely tokens.
+Dividing by the author alone would explode on texts that the policy also writes but the author seldom wrote; dividing by
+pi_old alone would be biased. With the mixture of both as denominator no ratio exceeds 2 pi / pi_old, and the mean over
+as many draws of either would be exactly the policy's expectation, if all were weighed so and the author known. The loss
+promises less: only answers of the data are weighed so, samples as in GRPO, and the numbers of both may differ; ratios
+are those of single tokens, which leaves the choice of the beginning uncorrected; and the author's log-probs are not
+known. They are replaced by the mean of two guesses: that the author is the policy itself, and that the author was
+certain of any token: 0.5 (pi_old + 1) with the constants of the published code, which are the defaults here, as is the
+square root of 1 - pi. So with pi = pi_old the ratio runs from 0 for unlikely tokens to 1 for certain ones. A
+distribution cannot give one to every token, so `anybody` is a free constant; one over the vocabulary would be a proper
+distribution, and makes the ratio nearly 1 for all but the most unlikely tokens.
 
-The worse answer of a preference is an answer of the data too: with the advantage that it has it is pushed away.
+The worse answer of a preference is an answer of the data too: its advantage pushes it away.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ from models.parts import part
 
 
 def multiple_importance(log_prob: Tensor, old: Tensor, author: Tensor) -> Tensor:
-    """pi / (half author + half pi_old) of each token, [tokens], from log-probs in nats; gradient to `log_prob`."""
+    """Compute pi / (half author + half pi_old) of each token, [tokens], from log-probs, nats; gradient to
+    `log_prob`."""
     return torch.exp(log_prob - torch.logaddexp(old, author) + math.log(2.0))
 
 
@@ -46,15 +47,15 @@ class MultipleImportance(Grpo):
     """One loss a token; needs `rollouts: {name: sample_beside_data}`."""
 
     doubt: Share = 0.5
-    """Weight of the guess that knows nothing of the author, beside that he is the policy."""
+    """Weight of the guess that assumes nothing about the author, against the guess that the author is the policy."""
     anybody: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """What the guess that knows nothing gives to every token. One as published; one over the vocabulary would be a
-    distribution."""
+    """Probability that the guess that assumes nothing gives to every token. One as published; one over the vocabulary
+    would be a distribution."""
     curiosity: NonNegativeFloat = 0.5
-    """How much likely tokens of the data lose of their weight; 0 leaves all theirs."""
+    """Exponent by which likely tokens of the data lose weight; 0 keeps all weights."""
 
     def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
-        """Loss of each token, [tokens].
+        """Compute the loss of each token, [tokens].
 
         Args:
             log_prob: log pi of each token, [tokens], nats; gradient flows.

@@ -2,15 +2,15 @@
 
     loss = -( A - kl * log pi/ref ) * log pi,   A = P(y > y') - 1/2,   y ~ pi,  y' ~ pi^(1 - share) ref^share
 
-log-probs are those of whole completions, and what stands in brackets has no gradient. As the mean of grad log pi under
-pi is zero, the expected gradient is that of
+log-probs are those of whole completions, and the term in brackets has no gradient. As the mean of grad log pi under pi
+is zero, the expected gradient is that of
 
     E[ P(y > y') ] - kl * KL(pi || ref)          with the opponent y' held fixed
 
 so it vanishes where pi is proportional to ref exp( P(. > mixture) / kl ), and with a share of 0 that is the Nash
 equilibrium of the game in which both sides pay for their KL. The formula is that of "Nash Learning from Human
-Feedback"; the preference comes as a reward (`win_rate` against opponents) and 1/2 is taken off as a constant advantage.
-It is on-policy: right for one optimiser step a round, on completions of the round's own policy.
+Feedback"; the preference comes as a reward (`win_rate` against opponents) and 1/2 is subtracted as a constant
+advantage. It is on-policy: right for one optimiser step a round, on completions of the round's own policy.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ class NashMd(Objective):
     level = "completion"
     needs_reference = True
     on_policy_only = True
-    """Nothing corrects completions of an earlier policy."""
+    """Completions of an earlier policy are not corrected."""
     kl: NonNegativeFloat = 0.01
     """Weight of the KL to the reference (tau), in units of preference a nat."""
 
     def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
-        """Loss of each completion, [completions].
+        """Compute the loss of each completion, [completions].
 
         Args:
             log_prob: log pi of whole completions, [completions], nats; gradient flows.

@@ -3,8 +3,8 @@
     loss = -log sigmoid(s_better) - 1/2 log sigmoid(-s_better) - 1/2 log sigmoid(-s_worse),   s = beta log pi/ref
 
 Each answer is classified by itself as the better one or as a draw from the reference, which both are with a chance of
-one half: the pairwise case of NCA. The better answer is content at s = log 2, where DPO would push on, and the worse
-one falls.
+one half: the pairwise case of NCA. The better answer has no gradient at s = log 2, where DPO would push on, and the
+worse one falls.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
 
 p is the geometric mean of the probabilities of an answer's tokens. The paper calls the weight of the odds ratio lambda;
 TRL, as here, beta. Where the worse answer is unlikely already its odds change little with p, so the term is milder than
-a ratio of probabilities: it is meant to stand beside imitation and not to drive the policy alone.
+a ratio of probabilities: it is meant to be combined with imitation and not to train the policy alone.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Orpo(PairLoss):
     beta: PositiveFloat = 0.1
     """Weight of the odds ratio (lambda in the paper)."""
     sft: NonNegativeFloat = 1.0
-    """Weight of the mean negative log-prob of the better answer's tokens, which the odds ratio stands beside."""
+    """Weight of the mean negative log-prob of the better answer's tokens, to which the odds-ratio term is added."""
 
     def _scores(self, log_prob: Tensor, batch: TokenBatch) -> Tensor:
         mean = mean_over_tokens(log_prob, batch)

@@ -3,9 +3,9 @@
     loss = mean over all pairs of the group of  -p log sigmoid(m) - (1 - p) log sigmoid(-m)
     p = sigmoid((v_i - v_j) / temperature),   m = s_i - s_j,   s = beta log pi/ref
 
-v is the reward of a completion, read as log-odds. All pairs are content at once where s = v / temperature but for a
-constant: at the optimum of reward less beta * temperature times the KL to the reference, whoever drew the completions.
-A pair of equals is not left out, it says that both are to have the same s.
+v is the reward of a completion, read as log-odds. All pairs have zero gradient at once where s = v / temperature but
+for a constant: at the optimum of reward less beta * temperature times the KL to the reference, for completions of any
+sampler. A pair of equal rewards is not left out: it asks for the same s of both.
 
 Derived from the paper's abstract and its summary. There the model judges strengths itself and pairs are made by rank;
 here the recipe's rewards judge, and every pair counts.
@@ -32,12 +32,12 @@ class Osp(Objective):
     level = "group"
     needs_reference = True
     beta: PositiveFloat = 0.1
-    """How strongly the reference holds, as in DPO."""
+    """Strength of the pull to the reference, as in DPO."""
     temperature: PositiveFloat = 1.0
-    """What differences of reward are divided by before they count as log-odds."""
+    """Divisor of reward differences before they count as log-odds."""
 
     def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
-        """Loss of each group, [groups], nats; zero for a completion that is alone.
+        """Compute the loss of each group, [groups], nats; zero for a group of one completion.
 
         Args:
             log_prob: log pi of whole completions, [completions], nats; gradient flows.

@@ -5,16 +5,16 @@
     loss        = mean_i w_i -[ R_i log sigmoid(s_i) + (1 - R_i) log sigmoid(-s_i) ]
     weight w_i  = G / (2 * completions of the group with the outcome of i)    one where all have the same
 
-Source: PACS (arXiv 2509.02522; paper 263). The anchor is the policy as the round began, so that a round's first step
-finds all scores at zero and the later ones what the earlier have done; the weights make right and wrong count the same
+Source: PACS (arXiv 2509.02522; paper 263). The anchor is the policy as the round began, so that all scores are zero at
+a round's first step and later show the change by the earlier steps; the weights make right and wrong count the same
 however rare either is. The gradient, derived here, is a policy gradient whose reward is the weighted residual of the
 prediction, with the leave-one-out baseline of RLOO (arXiv 2402.14740):
 
     d loss / d log pi_i = -beta / G * [ w_i (R_i - sigmoid(s_i)) - mean of w_j (R_j - sigmoid(s_j)) over j != i ]
 
-sigmoid(s) is the critic and pi the actor, one in the other: what is predicted already pushes no more. Where the policy
-is the anchor all scores are zero, and without weights the gradient is RLOO's. With the recipe's reference as the anchor
-the prediction is that of the whole run, and a policy far from it pushes no more at all.
+sigmoid(s) is the critic and pi the actor, in one model: an outcome that is predicted already has no gradient. Where the
+policy is the anchor all scores are zero, and without weights the gradient is RLOO's. With the recipe's reference as the
+anchor the prediction is that of the whole run, and a policy far from it has no gradient at all.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from models.parts import part
 
 
 def less_mean_of_others(values: Tensor, batch: TokenBatch) -> Tensor:
-    """Each value less the mean of the others in its group, [completions]; zero for one alone; gradient flows."""
+    """Return each value less the mean of the others in its group, [completions]; zero for one alone; gradient flows."""
     sizes = batch.of_group(batch.sum_by_group(torch.ones_like(values)))
     return (values - batch.of_group(batch.mean_by_group(values))) * sizes / (sizes - 1.0).clamp(min=1.0)
 
 
 def balanced_weights(right: Tensor, batch: TokenBatch) -> Tensor:
-    """Weight of each completion, [completions], by which both outcomes of a group weigh half of it.
+    """Return the weight of each completion, [completions], by which both outcomes of a group weigh half of it.
 
     Args:
         right: one where a completion is right and zero where it is wrong, [completions].
@@ -58,17 +58,17 @@ class OutcomeCrossEntropy(Objective):
     beta: PositiveFloat = 1.0
     """Log-odds of being right that a log-ratio of one nat states."""
     anchor: Literal["round", "reference"] = "round"
-    """What the log-ratio is against: the policy as the round began, or the recipe's reference."""
+    """Denominator of the log-ratio: the policy as the round began, or the recipe's reference."""
     balance: bool = True
     """Whether right and wrong completions of a prompt count the same in all."""
 
     @property
     def needs_reference(self) -> bool:
-        """Only as the anchor."""
+        """Whether the reference is the anchor."""
         return self.anchor == "reference"
 
     def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
-        """Mean cross-entropy of each group, [groups], nats.
+        """Compute the mean cross-entropy of each group, [groups], nats.
 
         Args:
             log_prob: log pi of whole completions, [completions], nats; gradient flows.

@@ -3,11 +3,11 @@
     r(y) = beta * log pi(y) / ref(y),   loss = -[l log sigmoid(r) + (1 - l) log sigmoid(-r)],   l = 1 if y is right
 
 The policy itself is trained as an outcome reward model, one answer at a time: no pairs are needed. As r is a sum of
-log-ratios of tokens, its prefix sums say how much each step of an answer has added, though nobody ever labelled one:
+log-ratios of tokens, its prefix sums give the contribution of each step of an answer, without labels of steps:
 
     q_t = beta * sum over s <= t of log pi/ref (y_s),   reward of a step = q_end - q_begin,   sum of all steps = r(y)
 
-Summing pi over all ways to go on shows that q_t = beta * log E_ref[exp(r / beta) | y_1 .. y_t]: the soft value of r.
+Summing pi over all continuations shows that q_t = beta * log E_ref[exp(r / beta) | y_1 .. y_t]: the soft value of r.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from models.parts import part
 
 
 def verdict_loss(value: Tensor, right: Tensor) -> Tensor:
-    """Loss of each completion, [completions], nats.
+    """Compute the loss of each completion, [completions], nats.
 
     Args:
         value: r(y), log-odds of being right, [completions]; gradient flows.
@@ -41,14 +41,14 @@ class OutcomeLogRatio(Objective):
     level = "completion"
     needs_reference = True
     beta: PositiveFloat = 0.05
-    """Log-odds of being right that one nat of log-ratio stands for."""
+    """Log-odds of being right for one nat of log-ratio."""
     by: str = "total"
-    """The reward component that is the outcome; `total` is the weighted sum."""
+    """Reward component that is the outcome; `total` is the weighted sum."""
     threshold: Number = 0.5
-    """Above it a completion is right."""
+    """Outcome above which a completion is right."""
 
     def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
-        """Loss of each completion, [completions], nats.
+        """Compute the loss of each completion, [completions], nats.
 
         Args:
             log_prob: log pi of whole completions, [completions], nats; gradient flows.

@@ -2,17 +2,17 @@
 
     loss of a pair = -w * min(d / 2 * L, d / 2 * clip(L, -c, c)),   loss of a group = mean over its pairs
 
-d = r_i - r_j              the rewards' difference, KL included: r - beta * log(pi_old / reference)
-L = l_i - l_j              the difference of l = log pi / pi_old of whole completions; zero when a round begins
-w = min(pi_i pi_j / (mu_i mu_j), ceiling)   the chance of drawing the pair, against that of its sampler; no gradient
+    d = r_i - r_j              the rewards' difference, KL included: r - beta * log(pi_old / reference)
+    L = l_i - l_j              the difference of l = log pi / pi_old of whole completions; zero when a round begins
+    w = min(pi_i pi_j / (mu_i mu_j), ceiling)   the chance of drawing the pair, over that of its sampler; no gradient
 
-Derivation (ours, from the identity that the paper rests on): for two independent completions
-E[(r_i - r_j) / 2 * grad(log pi_i - log pi_j)] is the policy gradient, because E[grad log pi] = 0 strikes the mixed
-terms. w makes that so whoever drew the pair: the engine (mu), by precision or staleness never exactly the learner, and
-in later steps of a round the policy of its first. The clip is PPO's, put on the joint log-ratio of the pair: one that
-has moved far enough in the direction of its difference moves no further. It is measured from where the round began, so
-that what the engine says otherwise than the learner stops no pair. What a prompt adds to all its rewards is gone before
-anything is learned.
+Derivation (ours, from the identity that the paper rests on): for two independent completions E[(r_i - r_j) / 2 *
+grad(log pi_i - log pi_j)] is the policy gradient, because E[grad log pi] = 0 removes the mixed terms. w makes this hold
+for any sampler of the pair: the engine (mu), which by precision or staleness is never exactly the learner, and in later
+steps of a round the policy of its first. The clip is PPO's, put on the joint log-ratio of the
+pair: one that has moved far enough in the direction of its difference moves no further. It is measured from the
+beginning of the round, so that differences between engine and learner stop no pair. A constant that a prompt adds to
+all its rewards cancels before anything is learned.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ class P3o(Objective):
 
     level = "group"
     clip: PositiveFloat = 0.2
-    """How far the log-ratio of a pair may move in a round (c), nats."""
+    """Distance by which the log-ratio of a pair may move in a round (c), nats."""
     kl: NonNegativeFloat = 0.0
     """Weight of the KL penalty within the reward (beta); needs a reference."""
     importance_ceiling: PositiveFloat = 2.0
-    """Largest weight of a pair that the policy did not sample as it stands now."""
+    """Largest weight of a pair that an earlier policy sampled."""
 
     def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
-        """Loss of each group, [groups].
+        """Compute the loss of each group, [groups].
 
         Args:
             log_prob: log pi of whole completions, [completions], nats; gradient flows.

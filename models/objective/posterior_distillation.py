@@ -5,10 +5,10 @@
     loss = sum_i alpha_i log(alpha_i / pi_i'),   gradient = -sum_i (alpha_i - pi_i') grad log pi_i
 
 alpha is the posterior's self-normalised importance weight under the policy q that sampled; the policy's own weights pi'
-are the baseline that takes the variance away. Derived here: the gradient is that of forward KL between the two sets of
+are the baseline that reduces the variance. Derived here: the gradient is that of forward KL between the two sets of
 shares, as a cross-entropy has it, so the loss is a true one, never negative, and zero exactly where the policy is
-proportional to the posterior over the group. Two completions of which the posterior holds but one make it DPO with
-q as the reference.
+proportional to the posterior over the group. Two completions of which the posterior holds but one make it DPO with q as
+the reference.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from models.parts import part
 
 
 def log_posterior_weights(batch: TokenBatch, beta: float) -> Tensor:
-    """log alpha of each completion, [completions], nats, no gradient; alpha sums to one over each group."""
+    """Return log alpha of each completion, [completions], nats, no gradient; alpha sums to one over each group."""
     return log_share_of_group(log_evidence(batch, beta) - batch.sum_by_completion(batch.behaviour), batch)
 
 
@@ -38,7 +38,7 @@ class PosteriorDistillation(Objective):
     """Units of reward that make a completion e times likelier than the prior has it."""
 
     def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
-        """Loss of each group, [groups], nats.
+        """Compute the loss of each group, [groups], nats.
 
         Args:
             log_prob: log pi of whole completions, [completions], nats; gradient flows.

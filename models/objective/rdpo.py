@@ -28,7 +28,7 @@ class RobustDpo(PairLoss):
     """One loss a pair, unbiased under flips, may be negative; needs a reference."""
 
     flip_rate: Annotated[float, Field(ge=0, lt=0.5)] = 0.1
-    """Share of pairs whose better answer is said to be the worse (e); zero is DPO."""
+    """Share of pairs whose label is flipped, the better answer marked as the worse (e); zero is DPO."""
 
     def _loss(self, scores: Tensor, batch: TokenBatch) -> Tensor:
         margin = margins(scores)

@@ -1,12 +1,12 @@
-"""Regress the difference of log-ratios to the difference of what was to come (REFUEL, paper 183, arXiv 2410.04612).
+"""Regress the difference of log-ratios to the difference of future rewards (REFUEL, paper 183, arXiv 2410.04612).
 
     loss of two branches = ( (log pi/pi_old (y) - log pi/pi_old (y')) / eta  -  (R - R') )^2
 
-y and y' are turns that the old policy took at the same place, R and R' the rewards of the episodes that went on from
-there by it (rollouts `forked`); what both have from before cancels. The expected R is the old policy's Q, so the
-optimum over all policies is pi = pi_old exp(eta Q) / Z in every state: the policy of highest Q less 1/eta of its KL to
-the old one. No second model is fitted, for one policy holds its own Q. With a group of more than two the mean over all
-pairs of its branches.
+y and y' are turns that the old policy took at the same place, R and R' the rewards of the episodes that it continued
+from there (rollouts `forked`); the common history of both cancels. The expected R is the old policy's Q, so the optimum
+over all policies is pi = pi_old exp(eta Q) / Z in every state: the policy of highest Q less 1/eta of its KL to the old
+one. No second model is fitted, as the policy itself represents Q. With a group of more than two the loss is the mean
+over all pairs of its branches.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ class Refuel(Objective):
 
     level = "group"
     eta: PositiveFloat = 1.0
-    """How far a policy moves for a unit of the reward, in nats."""
+    """Change of the policy's log-ratio for a unit of reward, nats."""
 
     def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
-        """Mean over the pairs of each group, [groups].
+        """Compute the mean over the pairs of each group, [groups].
 
         Args:
             log_prob: log pi of the trained tokens of each completion, [completions], nats; gradient flows.

@@ -4,10 +4,10 @@ loss = -w * A * log pi + beta * k3
 
 w  = min(pi_old / mu, c)   truncated importance sampling: the engine that sampled (mu) is never exactly the
                            learner (pi_old); it does not follow the policy within a round
-k3                         the KL estimator of `models.formulas.kl_term`, where a reference is wanted
+k3                         the KL estimator of `models.formulas.kl_term`, if there is a reference
 
 E[grad loss] is the exact policy gradient for every advantage whose baseline does not depend on the completion itself.
-With several steps a round nothing holds the later ones back, so one step a round is what it is made for.
+With several steps a round the later ones are not bounded, so it is meant for one step a round.
 """
 
 from __future__ import annotations

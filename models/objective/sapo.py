@@ -1,10 +1,10 @@
-"""Soft adaptive policy optimisation: a gate that closes softly in place of a clip (SAPO, arXiv 2511.20347).
+"""Soft adaptive policy optimisation: a gate that closes softly instead of a clip (SAPO, arXiv 2511.20347).
 
     loss = -w * (4 / tau) * sigmoid(tau * (rho - 1)) * A + beta * KL,   rho = pi / pi_old
     tau  = tau_positive where A > 0, else tau_negative
 
 The gradient is that of rho * A times 4 p (1 - p), p = sigmoid(tau (rho - 1)): one on policy, whatever tau is, and less
-the further the ratio has gone either way. Pushing a token down lifts all others, most of which mean nothing, so the
+the further the ratio has moved either way. Pushing a token down lifts all others, most of which are meaningless, so the
 gate of negative advantages closes sooner.
 """
 
@@ -24,9 +24,9 @@ class Sapo(PolicyGradient):
     """Softly gated surrogate, token by token."""
 
     tau_positive: PositiveFloat = 1.0
-    """How fast the gate closes where the advantage is positive."""
+    """Speed at which the gate closes where the advantage is positive."""
     tau_negative: PositiveFloat = 1.05
-    """How fast it closes elsewhere."""
+    """Speed at which it closes elsewhere."""
 
     def _surrogate(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
         ratio = torch.exp(log_prob - batch.old)

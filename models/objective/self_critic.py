@@ -4,7 +4,7 @@
     self-critic       -log sigmoid(beta * (log pi/ref of the best - log pi/ref of the worst of the group))    (DPO)
 
 The run is cut into `cycles` of equal length; in the first half of each the policy gradient is followed, in the second
-the preferences, which the same reward decides. A group in which all are worth the same has no preference.
+the preferences, which the same reward decides. A group in which all rewards are equal has no preference.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ class SelfCritic(Objective):
     reads_tokens = True
     needs_reference = True
     cycles: Positive = 2
-    """How often the two take turns in a run."""
+    """Number of times that the two alternate in a run."""
     beta: PositiveFloat = 0.1
     """Temperature of the preferences."""
     clip_range: Share = 0.2
-    """How far the ratio may leave one in the policy gradient."""
+    """Distance by which the ratio may leave one in the policy gradient."""
 
     def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
-        """Loss of each group, [groups]; `log_prob` is [tokens]."""
+        """Compute the loss of each group, [groups]; `log_prob` is [tokens]."""
         critic = self._critic(batch.progress)
         loss = self._preferences(log_prob, batch) if critic else self._gradient(log_prob, batch)
         return loss, {"self_critic": torch.full_like(loss.detach(), float(critic))}
 
     def _critic(self, progress: float) -> bool:
-        """Whether it is the turn of the preferences."""
+        """Return whether it is the turn of the preferences."""
         return int(progress * self.cycles * 2) % 2 == 1
 
     def _gradient(self, log_prob: Tensor, batch: TokenBatch) -> Tensor:

@@ -2,8 +2,8 @@
 
     loss = -log sigmoid(beta [log pi (better) / tokens - log pi (worse) / tokens] - gamma)
 
-There is no reference, and what is compared is what decoding maximises: how likely the tokens are on average. `gamma` is
-the margin by which the better answer is to lead; the paper sets gamma / beta. Nothing but a small step size holds the
+The loss needs no reference, and compares the quantity that decoding maximises: the mean log-prob of the tokens. `gamma`
+is the margin by which the better answer is to lead; the paper sets gamma / beta. Only a small step size keeps the
 policy near its beginning.
 """
 
@@ -24,9 +24,9 @@ class SimPo(PairLoss):
 
     needs_reference = False
     beta: PositiveFloat = 2.0
-    """What mean log-probs are multiplied by."""
+    """Factor of mean log-probs."""
     gamma: NonNegativeFloat = 1.0
-    """Lead that the better answer is to have, in units of beta times nats a token."""
+    """Lead required of the better answer, in units of beta times nats a token."""
 
     def _scores(self, log_prob: Tensor, batch: TokenBatch) -> Tensor:
         return self.beta * mean_over_tokens(log_prob, batch)

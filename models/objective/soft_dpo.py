@@ -39,23 +39,23 @@ class SoftDpo(Objective):
     level = "pair"
     needs_reference = True
     beta: PositiveFloat = 0.1
-    """How strongly the reference holds, as in DPO."""
+    """Strength of the pull to the reference, as in DPO."""
     label: Literal["strength", "certainty", "given"] = "strength"
-    """Where the label q comes from."""
+    """Source of the label q."""
     by: str = "total"
-    """The reward component that it is read from; `total` is the weighted sum."""
+    """Reward component that the label is read from; `total` is the weighted sum."""
     temperature: PositiveFloat = 1.0
-    """What differences are divided by before they count as log-odds; of no meaning where the label is given."""
+    """Divisor of differences before they count as log-odds; unused if the label is given."""
 
     def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
-        """Loss of each pair, [pairs], nats.
+        """Compute the loss of each pair, [pairs], nats.
 
         Args:
             log_prob: log pi of the better and the worse completion, [pairs, 2], nats; gradient flows.
             batch: the reference's log-probs, [tokens], and the rewards, [completions].
 
         Raises:
-            UserError: no reward is called as `by` says, or a given label is not in [0, 1].
+            UserError: no reward has the name `by`, or a given label is not in [0, 1].
         """
         implied = implied_of_pairs(log_prob, batch, self.beta)
         label = self._labels(batch)
@@ -63,7 +63,7 @@ class SoftDpo(Objective):
         return loss, {**watch_pairs(implied), "label": label.detach()}
 
     def _labels(self, batch: TokenBatch) -> Tensor:
-        """How sure it is that the better completion is better, [pairs], in [0, 1]."""
+        """Return the probability that the better completion is better, [pairs], in [0, 1]."""
         assert batch.pairs is not None, "objectives over pairs see pairs"
         values = batch.worth(self.by)[batch.pairs]
         if self.label == "given":

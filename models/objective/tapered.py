@@ -27,7 +27,7 @@ class Tapered(Objective):
     """Largest importance weight of a completion with negative advantage. One keeps the paper's form."""
 
     def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
-        """Loss of each completion, [completions].
+        """Compute the loss of each completion, [completions].
 
         Args:
             log_prob: log pi of whole completions, [completions], nats; gradient flows.

@@ -2,9 +2,9 @@
 
     loss of a token = GRPO's where its entropy is among the highest `share` of the round's, else the KL term alone
 
-Most tokens of an answer follow from what stands before them; a few, at which the policy is unsure, decide where it
-goes. The mean is still one over all tokens, so that a token that counts does not count more for being one of few. The
-entropies are those of the policy as the round began, so that the forks stay the same through its steps.
+Most tokens of an answer follow from the text before them; a few, at which the policy is unsure, decide its course. The
+mean is still one over all tokens, so that a token that counts does not count more for being one of few. The entropies
+are those of the policy as the round began, so that the forks stay the same through its steps.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class TopEntropy(Grpo):
     """Part of a round's tokens that are trained on."""
 
     def mark(self, tokens: RoundTokens) -> Tensor:
-        """The tokens of highest entropy, [tokens], bool."""
+        """Mark the tokens of highest entropy, [tokens], bool."""
         return highest(tokens.entropy, self.share)
 
     def _surrogate(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:

@@ -5,12 +5,12 @@
 
 v is the reward of a completion and rank its place in the list by s, from 1. w_ij is LambdaRank's weight: by how much
 the discounted gain of the list would change if both swapped places, so that the top of the list counts most. Derived
-from LambdaRank (Burges et al. 2006) as LiPO (arXiv 2402.01878) carries it over to DPO's implied rewards. Where all s
-are equal, as at the beginning, earlier completions count as higher, else no pair would weigh anything.
+from LambdaRank (Burges et al. 2006) as LiPO (arXiv 2402.01878) carries it over to DPO's implied rewards. If all s are
+equal, as at the beginning, earlier completions count as higher, else all pair weights would be zero.
 
 The paper builds lists from trees of thought, and scales the reward of each step by how far it differs between the
-branches. Here a list is the group of a prompt, and every token counts the same: of a common beginning nothing is left
-in s_i - s_j anyway.
+branches. Here a list is the group of a prompt, and every token counts the same: a common beginning cancels in s_i - s_j
+anyway.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from models.parts import part
 
 
 def ranks(scores: Tensor, together: Tensor) -> Tensor:
-    """Place of each completion in its group by falling score, from 1, [completions]; of equals the earlier comes first.
+    """Return the place of each completion in its group by falling score, from 1, [completions]; ties in their order.
 
     Args:
         scores: what is ranked, [completions].
@@ -40,7 +40,7 @@ def ranks(scores: Tensor, together: Tensor) -> Tensor:
 
 
 def list_weights(worth: Tensor, rank: Tensor) -> Tensor:
-    """Change of the discounted gain if row and column swapped places, [completions, completions], >= 0."""
+    """Return the change of the discounted gain if row and column swapped places, [completions, completions], >= 0."""
     gain, discount = 2.0**worth, 1.0 / torch.log2(1.0 + rank.to(worth))
     return (gain[:, None] - gain[None, :]).abs() * (discount[:, None] - discount[None, :]).abs()
 
@@ -52,10 +52,10 @@ class Tpo(Objective):
     level = "group"
     needs_reference = True
     beta: PositiveFloat = 0.1
-    """How strongly the reference holds, as in DPO."""
+    """Strength of the pull to the reference, as in DPO."""
 
     def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
-        """Loss of each group, [groups], nats.
+        """Compute the loss of each group, [groups], nats.
 
         Args:
             log_prob: log pi of whole completions, [completions], nats; gradient flows.

@@ -1,13 +1,14 @@
-"""Weighted likelihood: completions are cloned in the measure of their advantage, bad ones pushed away.
+"""Weighted likelihood: completions are cloned in proportion to their advantage, bad ones pushed away.
 
     loss = -A * log pi + kl * k3,   token by token
 
-With A = 1 for every chosen completion it is supervised fine-tuning on one's own samples (RAFT, Dong et al. 2023,
-arXiv 2304.06767; paper 217); with A > 0 for right and A < 0 for wrong ones it is the loss of OREAL (paper 280), whose
-KL term keeps the policy by its reference. k3 is the estimator of `models.formulas.kl_term`.
+With A = 1 for every chosen completion it is supervised fine-tuning on one's own samples (RAFT, Dong et al. 2023, arXiv
+2304.06767; paper 217); with A > 0 for right and A < 0 for wrong ones it is the loss of OREAL (paper 280), whose KL term
+keeps the policy near its reference. k3 is the estimator of `models.formulas.kl_term`.
 
-No weight corrects for whoever wrote the completions: cloning needs none, it moves towards what is chosen of them. What
-is pushed away is pushed as if the policy had written it, so that a policy gradient (OREAL) wants fresh completions.
+No weight corrects for the sampler of the completions: cloning needs none, as it moves towards the chosen ones. Bad
+completions are pushed away as if the policy had written them, so that a policy gradient (OREAL) needs fresh
+completions.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class WeightedLikelihood(KlInLoss):
     level = "token"
 
     def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
-        """Loss of each token, [tokens].
+        """Compute the loss of each token, [tokens].
 
         Args:
             log_prob: log pi of each token, [tokens], nats; gradient flows.

@@ -3,10 +3,10 @@
     loss = w * DPO's loss of the pair,   w = min(1, exp(t_better + t_worse))
     t    = mean over the tokens of an answer of [log pi(token) - log sum over v of pi(v)^2]
 
-Preferences of the data are off-policy: they say most about answers that the policy would not write. The weight makes
-them look like a sample of its own. A token is as likely as one that the policy draws, on average, where its log-prob is
-log sum pi(v)^2; the mean over tokens keeps long answers from having no weight at all. No gradient flows through the
-weight. t is the component of the reward called `by` (`typicality`), read as the round begins.
+Preferences of the data are off-policy: most concern answers that the policy would not write. The weight makes them look
+like a sample of its own. A token is as likely as one that the policy draws, on average, where its log-prob is log sum
+pi(v)^2; the mean over tokens keeps long answers from having no weight at all. No gradient flows through the weight. t
+is the component of the reward called `by` (`typicality`), read as the round begins.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from models.parts import part
 
 @part("wpo")
 class Wpo(Dpo):
-    """One loss a pair; needs a reference, and a reward that says how typical answers are."""
+    """One loss a pair; needs a reference, and a reward that measures how typical answers are."""
 
     by: str = "typicality"
     """The reward component that holds t, in nats a token."""

@@ -1,20 +1,20 @@
-"""Exploratory preference optimisation: online DPO that is optimistic about what it has not tried (paper 64, "XPO").
+"""Exploratory preference optimisation: online DPO with optimism about untried answers (paper 64, "XPO").
 
     loss = -log sigmoid(margin) + alpha * log pi(explored),   margin as in DPO (arXiv 2305.18290)
 
 `explored` is the completion of the pair that the sampling policy drew, in the paper the reference. Lowering its
-log-prob moves mass to where the reference does not go, which under DPO's implied reward, r = beta log pi/ref, is to
-believe that what was not seen is worth more: log pi(ref's answers) falls as the value of the whole policy rises.
+log-prob moves mass to answers that the reference does not give. Under DPO's implied reward, r = beta log pi/ref, this
+is the belief that unseen answers are worth more: log pi(ref's answers) falls as the value of the whole policy rises.
 
 The mean gradient of the term over `explored` drawn from a distribution mu is alpha * (mu - pi) in the logits of a
 softmax: on completions of the policy itself it vanishes, so at least one of the pair should come from the reference
-(`rollouts: {name: sample_beside_reference}`). Where neither or both do, both count half, which is the mean over which
-of two equal draws was the explored one. Derived from the formula that is known of the paper, from memory.
+(`rollouts: {name: sample_beside_reference}`). If neither or both do, both count half, which is the mean over the choice
+of the explored one among two equal draws. Derived from the formula that is known of the paper, from memory.
 
-The paper's term counts every completion of the reference. Here it is part of the loss of a pair, and pairs of equal
-reward are none (`select: best_worst` leaves them out): what the reference wrote where both are worth the same is not
-lowered. So the mean above is over what the reference draws given that the two differ in worth. A reward that seldom
-ties, as a verifier's beside a reward model's, loses little; a verifier alone loses most where all is right or wrong.
+The paper's term counts every completion of the reference. Here it is part of the loss of a pair, and completions of
+equal reward make no pair (`select: best_worst` leaves them out): if both are worth the same, the reference's answer is
+not lowered. So the mean above is over the reference's draws given that the two differ in worth. A reward that seldom
+ties, such as a verifier's plus a reward model's, loses little; a verifier alone loses most if all are right or wrong.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ class Xpo(Objective):
     level = "pair"
     needs_reference = True
     beta: PositiveFloat = 0.1
-    """How strongly the reference holds, as in DPO."""
+    """Strength of the pull to the reference, as in DPO."""
     alpha: NonNegativeFloat = 0.001
     """Weight of the optimism, far below beta: the log-prob of a whole completion has no lower bound. Zero is DPO."""
 
     def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
-        """Loss of each pair, [pairs], nats.
+        """Compute the loss of each pair, [pairs], nats.
 
         Args:
             log_prob: log pi of the better and the worse completion, [pairs, 2], nats; gradient flows.
@@ -55,7 +55,7 @@ class Xpo(Objective):
 
 
 def explored_share(batch: TokenBatch) -> Tensor:
-    """How far each completion of a pair counts as the explored one, [pairs, 2]; the two add up to one."""
+    """Return the weight of each completion of a pair as the explored one, [pairs, 2]; the two add up to one."""
     assert batch.pairs is not None, "objectives over pairs see pairs"
     drawn = batch.from_origins("reference")[batch.pairs].double()
     count = drawn.sum(-1, keepdim=True)

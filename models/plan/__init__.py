@@ -1,1 +1,1 @@
-"""What a training will need, found out before it starts."""
+"""Needs of a training, found out before it starts."""

@@ -1,4 +1,4 @@
-"""Advice where a training does not fit: every option is planned before it is named, and the cheapest is taken.
+"""Advice if a training does not fit: every option is planned before it is recommended, and the cheapest is chosen.
 
 Shorter rows change no result and cost almost nothing, so each option is tried with the longest rows with which it fits.
 """
@@ -23,7 +23,7 @@ class Option:
     """A change of the recipe."""
 
     setting: str
-    """As an override; empty: none but shorter rows."""
+    """Setting as an override; empty: only shorter rows."""
     cost: str
     """Cost of the change."""
     recipe: Recipe
@@ -55,7 +55,7 @@ def advice(recipe: Recipe, stage: Stage, given: PlanContext, share: float) -> st
 
 
 def _budgets(stage: Stage, recipe: Recipe, given: PlanContext) -> list[int]:
-    """The budget of a stage and its halves that are possible, but those that are beyond the tokens of an update."""
+    """Return the budget of a stage and its possible halves, without those that are above the tokens of an update."""
     budget = budget_of(stage.name, recipe)
     budgets = [budget]
     while budget // 2 >= LEAST_BUDGET:
@@ -82,7 +82,7 @@ def _sentence(stage: str, recipe: Recipe, option: Option, budget: int, share: fl
 
 
 def _options(stage: str, recipe: Recipe) -> Iterator[Option]:
-    """Changes of a recipe that save memory in a stage, the cheapest first."""
+    """Yield changes of a recipe that save memory in a stage, the cheapest first."""
     yield Option("", "", recipe)
     schedule, lora = recipe.schedule, recipe.policy.lora
     if stage == LOOP and schedule is not None:

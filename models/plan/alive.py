@@ -1,4 +1,4 @@
-"""Bytes of the tensors that are alive while a block runs, real ones or such as only have shapes."""
+"""Counter of the bytes of live tensors while a block runs, for real tensors or tensors that only have shapes."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from torch.utils._pytree import tree_leaves
 class Alive(TorchDispatchMode):
     """Counts storages that operations make inside of a `with` block, and notices when they are freed.
 
-    What a kernel takes for itself and gives back before it returns is not seen.
+    Memory that a kernel allocates and frees before it returns is not seen.
     """
 
     def __init__(self, already: Iterable[Tensor] = ()) -> None:
-        """Nothing is counted yet.
+        """Begin with a count of zero.
 
         Args:
-            already: tensors that stand for themselves, such as weights: they are not counted.
+            already: tensors that are not counted, such as weights.
         """
         super().__init__()  # type: ignore[no-untyped-call]
         self.now = 0
         """Bytes alive, of those made inside of the block."""
         self.most = 0
-        """The most there ever were."""
+        """Largest number of bytes so far."""
         self._known: dict[int, weakref.ref[torch.UntypedStorage]] = {}
         for tensor in already:
             self._note(tensor, counted=False)

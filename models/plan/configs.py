@@ -1,4 +1,4 @@
-"""Configs of the models that a plan counts, read without any weight: the policy's, and that of a judge beside it."""
+"""Configs of the models that a plan counts, read without any weight: the policy's, and that of a judge, if any."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ def policy_config(recipe: Recipe) -> tuple[Any, str]:
 
 
 def judge_config(recipe: Recipe, policy: Any) -> Any | None:
-    """Config of the judge that is held on this machine; None where there is none, or a server is asked.
+    """Return the config of the judge that is held on this machine; None without a judge, or if a server is used.
 
     Args:
         recipe: of the run.
-        policy: config of its policy, which is the judge where nobody else is named.
+        policy: config of its policy, which is the judge if none is named.
 
     Raises:
         UserError: the judge's recipe cannot be planned.

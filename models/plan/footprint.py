@@ -1,11 +1,12 @@
 """Memory of a training by part, from the code that will run: no weight is loaded, no number computed.
 
 The policy is made of shapes alone (torch's meta device), with its adapters, its reference and the companions that the
-recipe's parts bring. What a packed row keeps for its backward pass is counted while the learner's own forward and
-backward pass run, on fake tensors, over two sizes of the model; layers are alike, so the rest follows. The projection
-to the vocabulary is counted by its blocks (`models.learner.fused_log_probs`): whole logits are never held.
+recipe's parts bring. The memory that a packed row keeps for its backward pass is counted while the learner's own
+forward and backward pass run, on fake tensors, over two sizes of the model; layers are alike, so the rest is
+extrapolated. The projection to the vocabulary is counted by its blocks (`models.learner.fused_log_probs`): whole logits
+are never held.
 
-Not in it: what allocators keep, kernels' workspaces, the CUDA context. A plan is not a promise.
+Not included: memory kept by allocators, workspaces of kernels, the CUDA context. A plan is an estimate.
 """
 
 from __future__ import annotations
@@ -51,9 +52,9 @@ class Row:
 
     tokens: int
     completion_tokens: int
-    """Of them, those whose log-probs are read."""
+    """Number of these tokens whose log-probs are read."""
     several: bool
-    """Whether an update reads more than one: gradients are held while the next is read."""
+    """Whether an update reads more than one row: gradients are held while the next is read."""
 
 
 @dataclass(frozen=True)
@@ -67,13 +68,13 @@ class Footprint:
     gradients: int
     optimiser: int
     activations: int
-    """What a row keeps for its backward pass."""
+    """Memory that a row keeps for its backward pass."""
     backward: int
-    """What is made beside that while the backward pass goes through the layers."""
+    """Memory made in addition while the backward pass runs through the layers."""
     logits: int
     """Blocks of the projection to the vocabulary, and the gradient that it is gathered in."""
     put_together: int
-    """Of several learners: the weights and gradients that each of them holds whole while it reads a row."""
+    """With several learners: the weights and gradients that each of them holds whole while it reads a row."""
     several_rows: bool
     """Whether gradients of an earlier row are held while a row is read."""
     reference: int = 0
@@ -83,26 +84,26 @@ class Footprint:
     teachers: int = 0
     """Frozen models that the policy is distilled from; those that another recipe makes are taken for its size."""
     judge: int = 0
-    """The judge's weights, where it is on this machine; what it writes with goes before the learner fits."""
+    """The judge's weights, if it is on this machine; its other memory is freed before the learner fits."""
     engine: int = 0
     sleeps: bool = False
     """Whether the engine gives its memory up while the learner fits."""
     offloaded: bool = False
-    """Whether the reference is there only while it is read."""
+    """Whether the reference is in memory only while it is read."""
 
     @property
     def passing(self) -> int:
-        """The most that is held beside what stays from round to round: gradients, and what a row needs.
+        """Peak of the memory that does not stay from round to round: gradients, and the needs of a row.
 
-        The projection's turn is over before the layers' backward pass begins; the gradients of a first row come while
-        its activations go.
+        The projection is done before the layers' backward pass begins; the gradients of a first row are made while its
+        activations are freed.
         """
         reading = self.activations + max(self.logits, self.backward)
         return self.gradients + reading if self.several_rows else max(self.gradients, reading)
 
     @property
     def total(self) -> int:
-        """The most that is held at once."""
+        """Largest number of bytes held at once."""
         staying = self.weights + self.optimiser + self.companions + self.reward_model + self.teachers + self.judge
         fitting = self.put_together + self.passing
         reading = self.put_together + self.logits
@@ -116,7 +117,7 @@ class Footprint:
 
 @dataclass(frozen=True)
 class Device:
-    """What the parts must fit into."""
+    """Device whose memory the parts must fit into."""
 
     kind: str
     """cuda or cpu."""
@@ -125,7 +126,7 @@ class Device:
 
 
 def footprint(recipe: Recipe, config: Any, row: Row, device: Device, autocast: torch.dtype | None) -> Footprint:
-    """What a round of the recipe's loop holds; of several learners the first, which has most.
+    """Count the memory of a round of the recipe's loop; of several learners that of the first, which has most.
 
     Args:
         recipe: has a schedule.
@@ -154,7 +155,7 @@ def footprint(recipe: Recipe, config: Any, row: Row, device: Device, autocast: t
 
 
 def _parts(recipe: Recipe, config: Any, autocast: torch.dtype | None) -> dict[str, int]:
-    """Parameters, and bytes of what stays from round to round."""
+    """Count the parameters, and the bytes of the parts that stay from round to round."""
     count = recipe.placement.learners
     with torch.device("meta"):
         plain = new_shapes(config)
@@ -187,7 +188,7 @@ def _parts(recipe: Recipe, config: Any, autocast: torch.dtype | None) -> dict[st
 
 
 def learning_parts(model: nn.Module, learners: int, *, eight_bit: bool) -> dict[str, int]:
-    """Count what the first of several learners holds of a model in training, whatever it reads.
+    """Count the memory of a model in training on the first of several learners, activations not included.
 
     Args:
         model: shapes alone; its parameters that require a gradient learn.
@@ -206,7 +207,7 @@ def learning_parts(model: nn.Module, learners: int, *, eight_bit: bool) -> dict[
 
 
 def adapted(policy: PreTrainedModel, recipe: Recipe) -> PreTrainedModel:
-    """Add the recipe's adapters, where it has any."""
+    """Add the recipe's adapters, if it has any."""
     return policy if recipe.policy.lora is None else with_adapter(policy, recipe.policy.lora, recipe.seed)
 
 
@@ -220,13 +221,13 @@ def _size(weights: Iterable[Tensor]) -> int:
 
 
 def _share(weights: Iterable[Tensor], learners: int) -> int:
-    """Numbers that the first of several learners holds: each tensor is cut along its first dimension."""
+    """Count the numbers that the first of several learners holds: each tensor is cut along its first dimension."""
     return sum(-(-len(weight) // learners) * weight[0].numel() for weight in weights)
 
 
 def _put_together(policy: nn.Module) -> int:
-    """Bytes of what is whole in the midst of a backward pass: what stands in no layer, the layer that is read and the
-    one that is fetched meanwhile, and the gradients of all but the last."""
+    """Count the bytes that are whole during a backward pass: the weights outside of layers, the layer that is read and
+    the one that is fetched at the same time, and the gradients of all but the last."""
     layers = layers_of(policy)
     (layer, trained), whole = max((_both(part) for part in layers), default=(0, 0)), _both(policy)
     beside = whole[0] - sum(numbers_of(part) for part in layers)
@@ -235,7 +236,7 @@ def _put_together(policy: nn.Module) -> int:
 
 
 def _both(module: nn.Module) -> tuple[int, int]:
-    """Numbers of its weights, and of those that learn."""
+    """Count the weights of a module, and those that learn."""
     return numbers_of(module), _size(weight for weight in module.parameters() if weight.requires_grad)
 
 
@@ -269,7 +270,7 @@ def _activations(
     autocast: torch.dtype | None,
     again: bool,
 ) -> tuple[int, int]:
-    """Count the same for a model of so many layers, which is run on fake tensors."""
+    """Count the bytes of `activations_of` for a model of so many layers, which is run on fake tensors."""
     smaller = copy.deepcopy(config)
     text = smaller.get_text_config()
     text.num_hidden_layers = layers
@@ -291,7 +292,7 @@ def _activations(
 
 
 def _as_fakes(model: nn.Module) -> list[Tensor]:
-    """Give a model of shapes parameters, gradients and buffers that are taken for a CPU's. Returns them."""
+    """Give a model of shapes parameters, gradients and buffers that act as a CPU's. Returns them."""
     made: dict[int, Tensor] = {}
     for module in model.modules():
         for name, weight in module._parameters.items():
@@ -308,7 +309,7 @@ def _as_fakes(model: nn.Module) -> list[Tensor]:
 
 
 class _Attention:
-    """Attention as the packed routes keep it: queries, keys, values, what comes out, a sum a query; no scores."""
+    """Attention as the packed routes keep it: queries, keys, values, the output, a sum a query; no scores."""
 
     def attend(
         self,
@@ -320,7 +321,7 @@ class _Attention:
         window: int | None,
         softcap: float | None,
     ) -> Tensor:
-        """[1, heads, tokens, size] -> [1, tokens, heads, size]."""
+        """Return attention, [1, heads, tokens, size] -> [1, tokens, heads, size]."""
         groups = query.shape[1] // key.shape[1]
         if groups > 1:
             key, value = key.repeat_interleave(groups, dim=1), value.repeat_interleave(groups, dim=1)
@@ -328,7 +329,7 @@ class _Attention:
 
 
 def logits_of(config: Any, row: Row, device: Device, autocast: torch.dtype | None, *, cut: bool, learns: bool) -> int:
-    """Count the blocks of logits with what is made of them, and the weights and gradient of the projection.
+    """Count the blocks of logits with their derived tensors, and the weights and gradient of the projection.
 
     Args:
         config: of the model, as transformers has it.
@@ -368,7 +369,7 @@ def _teachers(recipe: Recipe, autocast: torch.dtype | None, parameters: int) -> 
 
 
 def _engine(recipe: Recipe, config: Any, device: Device, autocast: torch.dtype | None, parameters: int) -> int:
-    """What the engine takes beside the learner: its share of a GPU, or its copy of the weights and its cache."""
+    """Count the engine's additional memory: its share of a GPU, or its copy of the weights and its cache."""
     if not recipe.rollouts.draws:
         return 0
     if device.kind == "cuda" and _is_vllm(recipe, device):
@@ -385,7 +386,7 @@ def _is_vllm(recipe: Recipe, device: Device) -> bool:
 
 
 def _sleeps(recipe: Recipe, device: Device) -> bool:
-    """Whether the engine gives its memory to the learner; one that draws the next round meanwhile does not."""
+    """Return whether the engine gives its memory to the learner; it does not if it draws the next round then."""
     if recipe.schedule is None or recipe.schedule.staleness or recipe.placement.placed:
         return False
     if device.kind == "cuda":

@@ -1,4 +1,4 @@
-"""What a recipe will need, as a page: parameters, tokens a round, memory by part, and whether it fits the device."""
+"""Plan of a recipe's needs, as a page: parameters, tokens a round, memory by part, and whether it fits the device."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def planned(recipe: Recipe, prompt: int, memory: float | None, whence: str = "")
     """Plan a training. Returns the page, and whether the device is large enough.
 
     Args:
-        recipe: nothing of it is loaded.
+        recipe: recipe of the training; none of its models is loaded.
         prompt: tokens of a prompt; the data are not read.
-        memory: of the GPU that is planned for, GiB; None: this machine's device.
+        memory: memory of the GPU that is planned for, GiB; None: this machine's device.
         whence: where the policy's base comes from, if the recipe has its folder only.
 
     Raises:
@@ -44,7 +44,7 @@ def planned(recipe: Recipe, prompt: int, memory: float | None, whence: str = "")
 
 
 def this_device() -> Device:
-    """The GPU of this machine, where there is one, else its memory."""
+    """Return the GPU of this machine, if there is one, else its memory."""
     if torch.cuda.is_available():
         return Device("cuda", int(torch.cuda.get_device_properties(0).total_memory))
     return Device("cpu", os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
@@ -83,7 +83,7 @@ PARTS = (
 
 
 def _table(plans: Sequence[Stage]) -> list[str]:
-    """GiB of each part, a column for each stage."""
+    """Format GiB of each part, a column for each stage."""
 
     def row(name: str, values: Sequence[str]) -> str:
         return f"{name:<13} {values[0]:>8}{''.join(f'{value:>14}' for value in values[1:])}".rstrip()

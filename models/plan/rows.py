@@ -1,4 +1,4 @@
-"""Rows of tokens that a training reads at once, from the recipe alone: every completion is as long as it may be."""
+"""Rows of tokens that a training reads at once, from the recipe alone: every completion has its maximal length."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from models.recipe.schema import Recipe
 
 
 def loop_row(recipe: Recipe, config: Any, prompt: int, device: Device) -> Row:
-    """Largest packed row of an update of the loop.
+    """Return the largest packed row of an update of the loop.
 
     Args:
         recipe: has a schedule.
@@ -41,7 +41,7 @@ def largest_row(
     device: Device,
     together: Sequence[Hashable] | None = None,
 ) -> Row:
-    """Largest of the rows that the learner packs.
+    """Return the largest of the rows that the learner packs.
 
     Args:
         prompts: that are read in one update.

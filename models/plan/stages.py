@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 LOOP, WARM_START, REWARD_MODEL = "loop", "warm start", "reward model"
 IN_TURN = (WARM_START, REWARD_MODEL, LOOP)
-"""The stages in the order in which a run comes to them."""
+"""The stages in the order in which a run reaches them."""
 KEYS = {
     LOOP: "schedule.token_budget",
     WARM_START: "warm_start.token_budget",
@@ -60,7 +60,7 @@ class Stage:
 
 
 def stages(recipe: Recipe) -> tuple[str, ...]:
-    """Names of the stages that a recipe has, the loop first."""
+    """Return the names of the stages that a recipe has, the loop first."""
     there = {LOOP: recipe.schedule, WARM_START: recipe.warm_start, REWARD_MODEL: recipe.reward_model}
     return tuple(name for name, section in there.items() if section is not None)
 
@@ -78,7 +78,7 @@ def stage_of(name: str, recipe: Recipe, given: PlanContext) -> Stage:
 
 
 def row_of(name: str, recipe: Recipe, given: PlanContext) -> Row:
-    """Longest row of an update of a stage.
+    """Return the longest row of an update of a stage.
 
     Raises:
         UserError: the budget is smaller than the shortest row that is possible.
@@ -99,7 +99,7 @@ def row_of(name: str, recipe: Recipe, given: PlanContext) -> Row:
 
 
 def budget_of(name: str, recipe: Recipe) -> int:
-    """Most tokens of a row of a stage."""
+    """Return the largest number of tokens of a row of a stage."""
     if name == LOOP:
         assert recipe.schedule is not None
         return recipe.schedule.token_budget
@@ -111,7 +111,7 @@ def budget_of(name: str, recipe: Recipe) -> int:
 
 
 def with_budget(name: str, recipe: Recipe, budget: int) -> Recipe:
-    """The same recipe with another budget of a stage."""
+    """Return the same recipe with another budget of a stage."""
     if name == LOOP:
         assert recipe.schedule is not None
         return recipe.model_copy(update={"schedule": replace(recipe.schedule, token_budget=budget)})
@@ -124,7 +124,7 @@ def with_budget(name: str, recipe: Recipe, budget: int) -> Recipe:
 
 
 def _warm_start(recipe: Recipe, given: PlanContext) -> Stage:
-    """Fit of the policy to demonstrations; adapters learn only where there is a base."""
+    """Plan the fit of the policy to demonstrations; adapters learn only if there is a base."""
     settings = recipe.warm_start
     assert settings is not None
     adapters = recipe.policy.base is not None and recipe.policy.lora is not None
@@ -145,7 +145,8 @@ def _warm_start(recipe: Recipe, given: PlanContext) -> Stage:
 
 
 def _reward_model(recipe: Recipe, given: PlanContext) -> Stage:
-    """Fit of a reward model: the policy's body, all of which learns, with one score instead of the vocabulary."""
+    """Plan the fit of a reward model: the policy's body, all of which learns, with a score instead of the
+    vocabulary."""
     section = recipe.reward_model
     assert section is not None
     count, eight_bit = recipe.placement.learners, section.fit.optimiser.moments == "int8"

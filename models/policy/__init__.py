@@ -1,1 +1,1 @@
-"""Policies: how one is built or opened, kept in a folder, and checkpointed while it trains."""
+"""Policies: building, opening, saving to a folder, and checkpoints during training."""

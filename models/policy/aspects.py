@@ -1,4 +1,4 @@
-"""Parts of a policy's settings, each for work that reads no others: what is made there is kept when others change."""
+"""Parts of a policy's settings, each for work that reads no others: results are kept if only other settings change."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class ReadingSettings:
 
 
 class InUse(Protocol):
-    """A policy whose files are there already, as it is sampled from and scored."""
+    """Settings for sampling and scoring a policy whose files exist already."""
 
     @property
     def chat(self) -> bool: ...
@@ -31,12 +31,12 @@ class InUse(Protocol):
     def trust_remote_code(self) -> bool: ...
     @property
     def room(self) -> int | None:
-        """Longest sequence of a policy that the recipe makes, in tokens; None: the base says."""
+        """Longest sequence of a policy that the recipe makes, in tokens; None: the limit of the base."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class UseSettings:
-    """The same as data."""
+    """The settings of `InUse` as data."""
 
     chat: bool
     system: str | None
@@ -45,7 +45,7 @@ class UseSettings:
 
 
 def reading_of(policy: PolicySettings) -> ReadingSettings:
-    """Take what decides how texts become tokens."""
+    """Return the settings that decide how texts become tokens."""
     return ReadingSettings(
         base=policy.base,
         tokenizer=policy.tokenizer if policy.base is None else TokenizerSettings(),
@@ -56,18 +56,18 @@ def reading_of(policy: PolicySettings) -> ReadingSettings:
 
 
 def use_of(policy: PolicySettings) -> UseSettings:
-    """Take what sampling and scoring read."""
+    """Return the settings that sampling and scoring read."""
     return UseSettings(
         chat=policy.chat, system=policy.system, trust_remote_code=policy.trust_remote_code, room=policy.room
     )
 
 
 def start_of(policy: PolicySettings, fitted: bool) -> PolicySettings:
-    """Take what decides the policy that the loop begins with; all else has its default.
+    """Return the settings that decide the initial policy of the loop; all others have their defaults.
 
     Args:
-        policy: of the recipe.
-        fitted: whether it learns from demonstrations first, in a precision and as adapters where these are asked for.
+        policy: settings of the recipe.
+        fitted: whether it learns from demonstrations first, in a precision and as adapters if these are set.
     """
     plain = PolicySettings()
     start = replace(policy, subnetwork=None)

@@ -1,7 +1,8 @@
-"""Whether a folder can be the base of a policy, asked before anything starts and without loading its weights.
+"""Check whether a folder can be the base of a policy, before anything starts and without loading its weights.
 
-Files, tokenizer, and the shapes of the weights against the config: what transformers would find out after half a
-minute, in pages, or not at all. Shapes are compared for architectures that name their weights as Llama does.
+Checked are the files, the tokenizer, and the shapes of the weights against the config. transformers would report these
+errors after half a minute, in pages of text, or not at all. Shapes are compared for architectures that name their
+weights as Llama does.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ TOKENIZERS = (
     "*.model",
     "tokenization*.py",
 )
-"""Files of which a folder with a tokenizer has one."""
+"""Tokenizer files; a folder with a tokenizer has at least one."""
 JSON_FILES = ("tokenizer.json", "tokenizer_config.json", "generation_config.json", "special_tokens_map.json")
-"""Files that are JSON objects where they are there."""
+"""Files that must be JSON objects if they exist."""
 LLAMA_LIKE = ("llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "granite", "olmo2", "cohere")
 LAYER = re.compile(r"(?:^|\.)layers\.(\d+)\.")
 EMBEDDINGS = ("embed_tokens.weight", "wte.weight")
@@ -45,15 +46,15 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 
 def check_base_folder(folder: Path, *, chat: bool = False) -> tuple[int | None, list[str]]:
-    """Make sure that a policy can begin with the model in `folder`.
+    """Check that a policy can start from the model in `folder`.
 
     Args:
         folder: a local model folder.
-        chat: whether prompts go through its chat template.
+        chat: whether prompts use its chat template.
 
     Returns:
-        The longest sequence that it reads, in tokens, None where its config does not say; and the names of its modules
-        with a matrix.
+        The longest sequence that it reads, in tokens, None if its config does not define it; and the names of its
+        modules with a matrix.
 
     Raises:
         UserError: a file is missing or of another kind, or weights, config and tokenizer do not fit together.
@@ -78,14 +79,14 @@ def check_base_folder(folder: Path, *, chat: bool = False) -> tuple[int | None, 
 
 
 def check_targets(targets: str | Sequence[str], modules: Sequence[str]) -> None:
-    """Make sure that the adapters' targets exist.
+    """Check that the adapters' targets exist.
 
     Args:
         targets: as in `policy.lora.targets`: `all-linear`, a regular expression of whole names, or ends of names.
-        modules: names of modules that adapters can be put on.
+        modules: names of modules that can have adapters.
 
     Raises:
-        UserError: one of them does not.
+        UserError: one of them does not exist.
     """
     ends = sorted({name.rpartition(".")[2] for name in modules})
     if targets == "all-linear":
@@ -108,7 +109,7 @@ def check_targets(targets: str | Sequence[str], modules: Sequence[str]) -> None:
 
 
 def _object(file: Path) -> dict[str, Any]:
-    """The JSON object in a file."""
+    """Return the JSON object in a file."""
     try:
         value = parse_json(file.read_text(encoding="utf-8"))
     except (JsonError, UnicodeDecodeError) as error:
@@ -125,7 +126,7 @@ def _has_template(folder: Path) -> bool:
 
 
 def _shapes(folder: Path) -> dict[str, tuple[int, ...]]:
-    """Shapes of all weights; those of the shards that an index names, where there is one."""
+    """Return the shapes of all weights; with an index, those of the shards that it names."""
     index = folder / "model.safetensors.index.json"
     files = sorted(folder.glob("*.safetensors"))
     if index.is_file():
@@ -139,12 +140,12 @@ def _shapes(folder: Path) -> dict[str, tuple[int, ...]]:
 
 
 def _whole(config: Mapping[str, Any], *names: str) -> int | None:
-    """A whole number of a config under the first of its names that is there."""
+    """Return the integer of a config under the first of these names that it has."""
     return next((config[name] for name in names if type(config.get(name)) is int), None)
 
 
 def _check_shapes(folder: Path, config: Mapping[str, Any], shapes: Shapes) -> None:
-    """Hold the shapes of the weights against the config."""
+    """Compare the shapes of the weights with the config."""
     width, rows = _whole(config, "hidden_size", "n_embd"), _whole(config, "vocab_size")
     expected: dict[str, tuple[int | None, int | None]] = {}
     if "word_embed_proj_dim" not in config:
@@ -179,7 +180,7 @@ def _check_shapes(folder: Path, config: Mapping[str, Any], shapes: Shapes) -> No
 
 
 def _check_vocabulary(folder: Path, tokenizer: Mapping[str, Any] | None, shapes: Shapes) -> None:
-    """Make sure that every token has an embedding."""
+    """Check that every token has an embedding."""
     model = (tokenizer or {}).get("model", {})
     if tokenizer is not None and not isinstance(model, dict):
         raise UserError(f"{folder}/tokenizer.json: no model; this is no tokenizer of the tokenizers library")

@@ -1,7 +1,7 @@
-"""Where a policy comes from: a small Qwen3 made from its size, or a base model that the recipe names.
+"""Construction of a policy: a small Qwen3 made from its size, or a base model that the recipe names.
 
-A base model is a local folder or a hub id: safetensors only, and no code of the model's own is run unless
-the recipe says `trust_remote_code: true`. With `lora:` only low-rank adapters learn (peft) and the base
+A base model is a local folder or a hub id. Only safetensors are read, and the model's own code is not run unless
+the recipe sets `trust_remote_code: true`. With `lora:` only low-rank adapters learn (peft) and the base
 stays frozen; the adapter is merged into the folder that the policy is saved to.
 """
 
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase, Qwen3Config, Qwen3ForCausalLM
 
 _LOADING = threading.Lock()
-"""transformers loads one model at a time: of two loaded by two threads, tied weights count as missing in one."""
+"""Lock for loading one model at a time: of two loaded by two threads, tied weights count as missing in one."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SizeSettings:
-    """A Qwen3 model made from nothing. Raises a UserError where the heads do not divide the width."""
+    """Size of a new Qwen3 model. Raises a UserError if the heads do not divide the width."""
 
     hidden: Annotated[int, Field(ge=1, le=65_536)] = 128
     layers: Annotated[int, Field(ge=1, le=1024)] = 4
@@ -68,45 +68,45 @@ class LoraSettings:
     rank: Annotated[int, Field(ge=1, le=4096)] = 16
     alpha: Annotated[int, Field(ge=1, le=65_536)] = 32
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """Of the warm start alone. The loop reads the policy whole: a ratio between two dropout masks would say that the
-    policy has moved where it has not."""
+    """Dropout of the warm start only. The loop reads the policy without dropout: a ratio between two dropout masks
+    would show a change of the policy where there is none."""
     targets: str | tuple[str, ...] = "all-linear"
 
 
 @dataclass(frozen=True, kw_only=True)
 class PolicySettings:
-    """What learns. Stands under `policy:`."""
+    """Policy that is trained, under `policy:`."""
 
     base: str | None = None
-    """Local model folder, GGUF file, name of the catalogue (`rewardflow base list`), hub id (OWNER/NAME@COMMIT;
-    without a commit it is not pinned), or a registered version to train on from: `champion` (the recipe's own),
+    """Local model folder, GGUF file, name in the catalogue (`rewardflow base list`), hub id (OWNER/NAME@COMMIT; without
+    a commit it is not pinned), or a registered version to continue training from: `champion` (the recipe's own),
     models:/NAME/VERSION, models:/NAME@ALIAS. None: a new model of `size`, warm-started by supervised fine-tuning."""
     size: SizeSettings = SizeSettings()
     tokenizer: TokenizerSettings = field(default_factory=TokenizerSettings)
     lora: LoraSettings | None = None
     subnetwork: SubnetworkSettings | None = None
-    """Let only some weights learn by reinforcement; None: all."""
+    """Weights that learn by reinforcement; None: all."""
     chat: bool = False
-    """Wrap prompts in the tokenizer's chat template."""
+    """Whether to wrap prompts in the tokenizer's chat template."""
     system: Annotated[str, Field(min_length=1)] | None = None
     """System message before every prompt of a chat policy; a row's own system message replaces it. None: none."""
     trust_remote_code: bool = False
-    """Run code that the base model ships. Leave it off unless you read that code."""
+    """Whether to run code that the base model ships. Leave it off unless you have read that code."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """Precision of matrix products; auto takes the faster one of a short measurement, and float32 on a processor that
+    """Precision of matrix products; auto: the faster one in a short measurement, and float32 on a processor that
     emulates bfloat16. Master weights are float32."""
 
     @property
     def room(self) -> int | None:
-        """Longest sequence of a policy that is made from its size, in tokens; None: the base says."""
+        """Longest sequence of a policy that is made from its size, in tokens; None: the limit of the base."""
         return self.size.positions if self.base is None else None
 
 
 def config_of(size: SizeSettings, vocabulary: int, *, pad: int | None = None, end: int | None = None) -> Qwen3Config:
-    """The config of a Qwen3 model of a size.
+    """Return the config of a Qwen3 model of a size.
 
     Args:
-        vocabulary: tokens that it has.
+        vocabulary: number of tokens.
         pad: id of the token that fills rows.
         end: id of the token that ends a completion.
     """
@@ -130,7 +130,7 @@ def config_of(size: SizeSettings, vocabulary: int, *, pad: int | None = None, en
 
 
 def new_shapes(config: Any) -> PreTrainedModel:
-    """A causal language model as its config describes it, float32; for what only asks for shapes."""
+    """Return a causal language model as its config describes it, float32; for callers that only need shapes."""
     from transformers import AutoModelForCausalLM, PreTrainedModel
 
     made = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
@@ -139,7 +139,7 @@ def new_shapes(config: Any) -> PreTrainedModel:
 
 
 def new_policy(size: SizeSettings, tokenizer: PreTrainedTokenizerBase, seed: int) -> Qwen3ForCausalLM:
-    """A Qwen3 model with random weights from `seed`, float32."""
+    """Return a Qwen3 model with random weights from `seed`, float32."""
     from transformers import Qwen3ForCausalLM
 
     config = config_of(size, len(tokenizer), pad=tokenizer.pad_token_id, end=tokenizer.eos_token_id)
@@ -149,10 +149,10 @@ def new_policy(size: SizeSettings, tokenizer: PreTrainedTokenizerBase, seed: int
 
 
 def open_tokenizer(base: str | Path, *, trust_remote_code: bool = False) -> PreTrainedTokenizerBase:
-    """The tokenizer of a base model.
+    """Load the tokenizer of a base model.
 
     Raises:
-        UserError: it cannot be had.
+        UserError: it is not available.
     """
     from transformers import AutoTokenizer
 
@@ -168,15 +168,16 @@ def open_tokenizer(base: str | Path, *, trust_remote_code: bool = False) -> PreT
 
 
 def first_line(error: Exception) -> str:
-    """The first line of an error's text, for a message of one line."""
+    """Return the first line of an error's text, for a message of one line."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 def load_causal_model(name: str | Path, dtype: torch.dtype, *, trust_remote_code: bool = False) -> PreTrainedModel:
-    """A causal language model from a model folder or a hub id, every weight of it read from safetensors.
+    """Load a causal language model from a model folder or a hub id, with every weight read from safetensors.
 
     Raises:
-        UserError: it cannot be had or is broken, or weights are missing (transformers would make them up).
+        UserError: it is not available or is broken, or weights are missing (transformers would initialise them
+            randomly).
     """
     from transformers import AutoModelForCausalLM, PreTrainedModel
 
@@ -195,7 +196,7 @@ def load_causal_model(name: str | Path, dtype: torch.dtype, *, trust_remote_code
         refuse_untrusted(error, name)
         raise UserError(f"{name}: the model cannot be loaded ({first_line(error)})") from None
     model, report = loaded
-    if getattr(model, "_hf_peft_config_loaded", False):  # of the hub; folders are checked before anything is loaded
+    if getattr(model, "_hf_peft_config_loaded", False):  # from the hub; folders are checked before anything is loaded
         raise UserError(f"{name}: holds an adapter next to the weights of a model; merge it first, or take its base")
     if report["missing_keys"]:
         missing = sorted(report["missing_keys"])
@@ -210,7 +211,7 @@ def open_policy(
     """Load a causal language model and its tokenizer, float32 master weights, on the learner's device.
 
     Raises:
-        UserError: the folder is not a model folder, the hub id cannot be had, or vocabulary and weights differ.
+        UserError: the folder is not a model folder, the hub model is not available, or vocabulary and weights differ.
     """
     name = str(base)
     folder = given_folder(name)
@@ -240,4 +241,4 @@ def with_adapter(model: PreTrainedModel, settings: LoraSettings, seed: int) -> P
         task_type="CAUSAL_LM",
     )
     adapted: Any = get_peft_model(model, config)
-    return cast("PreTrainedModel", adapted)  # it answers as the model it wraps
+    return cast("PreTrainedModel", adapted)  # it has the interface of the model that it wraps

@@ -1,11 +1,11 @@
-"""Checkpoints from which a killed run goes on as if nothing had happened.
+"""Checkpoints from which a killed run resumes as if it had not been interrupted.
 
 A checkpoint is a folder `round_000040/` with tensors in safetensors and a `state.json` that names the round and
-the hash of every file. It is written beside, synced and renamed, so a kill at any moment leaves it whole or
-absent; one whose hashes, files or round do not fit is passed over for the one before.
+the hash of every file. It is written to a temporary folder, synced and renamed, so a kill at any moment leaves it whole
+or absent. A checkpoint whose hashes, files or round do not match is skipped, and the one before is used.
 
-Of models that are cut over several ranks each writes its parts, `policy.2of4.safetensors` in place of
-`policy.safetensors`, into a folder that all of them see. Any number of ranks can go on from it.
+If a model is split over several ranks, each writes its parts, `policy.2of4.safetensors` instead of
+`policy.safetensors`, into a shared folder. Any number of ranks can resume from it.
 """
 
 from __future__ import annotations
@@ -30,33 +30,33 @@ from models.ranks import ALONE, Ranks, cut_like
 
 STATE = "state.json"
 BEST = "best"
-"""Folder beside the checkpoints that holds the best policy so far."""
+"""Folder next to the checkpoints with the best policy so far."""
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """One that was found whole."""
+    """A complete checkpoint."""
 
     folder: Path
     round_number: int
     """Rounds that were finished when it was written."""
     updates: dict[str, int]
-    """Optimiser steps that each model had taken, by its name."""
+    """Optimiser steps of each model, by its name."""
 
     def read(self, name: str) -> bytes:
-        """What the file called `name` holds, which was kept beside the tensors."""
+        """Return the content of the file `name`, which is stored next to the tensors."""
         return (self.folder / name).read_bytes()
 
 
 def state_of(
     modules: Mapping[str, nn.Module], optimisers: Mapping[str, torch.optim.Optimizer], ranks: Ranks = ALONE
 ) -> dict[str, dict[str, Tensor]]:
-    """All tensors of a checkpoint by the name of their file, not copied; of those that are cut the parts of this rank.
+    """Return all tensors of a checkpoint by the name of their file, not copied; of split tensors this rank's parts.
 
     Args:
-        modules: what learns or moves, by name; only parameters that could change need to be in it.
-        optimisers: of the models that learn, by the same names; their moments are kept too.
-        ranks: whose the parts are; what is whole the first alone keeps.
+        modules: models that learn or move, by name; only parameters that could change need to be in it.
+        optimisers: optimisers of the models that learn, by the same names; their moments are included.
+        ranks: owners of the parts; tensors that are not split are kept by the first rank only.
     """
     state = {name: trainable(module) for name, module in modules.items()}
     state |= {f"{name}.optimiser": _flatten(optimiser) for name, optimiser in optimisers.items()}
@@ -82,16 +82,16 @@ def write_checkpoint(
     keep: int = 2,
     ranks: Ranks = ALONE,
 ) -> Path:
-    """Write the state after `round_number` rounds; only the newest `keep` stay.
+    """Write the state after `round_number` rounds; only the newest `keep` checkpoints stay.
 
     Args:
         root: folder of all checkpoints of one training.
         round_number: rounds finished.
-        state: tensors by the name of their file, as `state_of` gives them.
+        state: tensors by the name of their file, as returned by `state_of`.
         updates: optimiser steps that each model has taken.
-        files: what else is to be kept, by the names of its files.
-        keep: how many checkpoints stay.
-        ranks: who writes, each the parts in its own `state`.
+        files: contents of other files of the checkpoint, by name.
+        keep: number of checkpoints that stay.
+        ranks: ranks that write, each the parts in its own `state`.
 
     Raises:
         UserError: no space left; the older checkpoints are untouched.
@@ -110,7 +110,7 @@ def write_checkpoint(
     def remove_others() -> None:
         checkpoints = [folder for folder in reversed(_by_round(root)) if _round_of(folder) is not None]
         here = checkpoints.index(target)
-        # What lies ahead was broken, or this training would have gone on from there.
+        # Later checkpoints were broken, or this training would have resumed from them.
         for old in checkpoints[: max(0, here + 1 - keep)] + checkpoints[here + 1 :]:
             shutil.rmtree(old)
 
@@ -121,7 +121,7 @@ def write_checkpoint(
 
 
 def newest_checkpoint(root: Path) -> Checkpoint | None:
-    """The newest checkpoint that is whole; broken ones are passed over with a warning."""
+    """Return the newest complete checkpoint; broken ones are skipped with a warning."""
     for folder in _by_round(root):
         faults: list[str] = []
         try:
@@ -144,7 +144,7 @@ def newest_checkpoint(root: Path) -> Checkpoint | None:
 def load_checkpoint(
     checkpoint: Checkpoint, modules: Mapping[str, nn.Module], optimisers: Mapping[str, torch.optim.Optimizer]
 ) -> None:
-    """Put modules and optimisers into the state of `checkpoint`, in place."""
+    """Load the state of `checkpoint` into modules and optimisers, in place."""
     for name, module in modules.items():
         own = dict(module.named_parameters())
         with torch.no_grad():
@@ -162,21 +162,21 @@ def load_checkpoint(
 
 
 def keep_best(root: Path, weights: Mapping[str, Tensor], ranks: Ranks = ALONE) -> None:
-    """Keep `weights`, by name, beside the checkpoints, in place of those kept before.
+    """Write `weights`, by name, next to the checkpoints, and replace those stored before.
 
     Args:
         root: folder of all checkpoints of one training.
-        weights: those of the policy that can change; of several ranks the parts of each.
-        ranks: who writes.
+        weights: the policy's weights that can change; with several ranks the parts of each.
+        ranks: ranks that write.
 
     Raises:
-        UserError: no space left; those kept before are untouched.
+        UserError: no space left; the weights stored before are untouched.
     """
     write_parts(root / BEST, {"policy": weights}, lambda folder, hashes: None, ranks)
 
 
 def restore_best(root: Path, policy: nn.Module) -> None:
-    """Give `policy` the weights that were kept, in place."""
+    """Load the stored best weights into `policy`, in place."""
     own = dict(policy.named_parameters())
     with torch.no_grad():
         for key, value in read_parts(root / BEST, "policy"):
@@ -184,7 +184,7 @@ def restore_best(root: Path, policy: nn.Module) -> None:
 
 
 def trainable(module: nn.Module) -> dict[str, Tensor]:
-    """Parameters that can change; all of them where none is trainable (a reference that moves by itself)."""
+    """Return the parameters that can change; all of them if none is trainable (a reference that moves by itself)."""
     named = dict(module.named_parameters())
     learning: dict[str, Tensor] = {name: value for name, value in named.items() if value.requires_grad}
     return learning or dict(named)
@@ -195,21 +195,21 @@ def _name_of(round_number: int) -> str:
 
 
 def _round_of(folder: Path) -> int | None:
-    """The round that a folder is called after; None where it is called otherwise than we call one."""
+    """Return the round in a folder's name; None for any other name."""
     digits = re.fullmatch(r"round_([0-9]+)", folder.name)
     number = int(digits[1]) if digits else 0
     return number if digits and folder.name == _name_of(number) else None
 
 
 def _by_round(root: Path) -> list[Path]:
-    """What could be a checkpoint, the newest first; what is called after no round stands before all."""
+    """Return possible checkpoints, the newest first; names without a round come before all others."""
     numbered = [(_round_of(folder), folder) for folder in root.glob("round_*")]
     numbered.sort(key=lambda each: (each[0] is None, each[0] or 0, each[1].name), reverse=True)
     return [folder for _, folder in numbered]
 
 
 def _faults(folder: Path, hashes: Mapping[str, str]) -> list[str]:
-    """What is wrong with the files of a checkpoint, whose names and hashes are those of `hashes` and no others."""
+    """Return the faults in the files of a checkpoint, whose names and hashes must be exactly those of `hashes`."""
     there = {file.name for file in folder.iterdir() if not file.name.startswith(".")} - {STATE}
     faults = [
         _fault(folder / name, digest) if name in there else f"{name} is missing" for name, digest in hashes.items()
@@ -219,7 +219,7 @@ def _faults(folder: Path, hashes: Mapping[str, str]) -> list[str]:
 
 
 def _fault(file: Path, digest: str) -> str:
-    """What is wrong with a file that should have the hash `digest`; "" where nothing is."""
+    """Return the fault of a file that should have the hash `digest`; "" if there is none."""
     try:
         return "" if sha256_of(file) == digest else f"{file.name} is broken"
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Tensors that several ranks hold parts of, in files: each rank writes its own, and any number of ranks reads them.
+"""Files of tensors that are split over several ranks: each rank writes its parts, and any number of ranks reads them.
 
 policy.safetensors                 one rank
 policy.1of2.safetensors, ...       two: the parts of a tensor, joined along its first dimension, are the tensor
@@ -26,22 +26,22 @@ Complete = Callable[[Path, dict[str, str]], None]
 
 
 def parts_of(tensors: Mapping[str, Tensor], ranks: Ranks) -> dict[str, Tensor]:
-    """What this rank keeps of `tensors`: its parts of those that are cut, and on the first rank what is whole."""
+    """Return the part of `tensors` that this rank stores: its parts of split ones, and on the first rank all others."""
     own = {key: own_part(value) for key, value in tensors.items()}
     return {key: part for key, part in own.items() if ranks.first or part is not tensors[key]}
 
 
 def write_parts(folder: Path, state: Mapping[str, Mapping[str, Tensor]], complete: Complete, ranks: Ranks) -> None:
-    """Write `folder`, in place of an older one, as a whole or not at all.
+    """Write `folder` atomically, replacing an older one.
 
     Args:
-        folder: is made; all ranks see it.
+        folder: folder to create; all ranks share it.
         state: tensors of this rank by the name of their file.
         complete: called on the first rank with the folder and the hashes of its files, when all have written theirs.
-        ranks: who writes.
+        ranks: ranks that write.
 
     Raises:
-        UserError: on every rank: one of them has no space left; the older folder is there as it was.
+        UserError: on every rank: one of them has no space left; the older folder is unchanged.
     """
     with ExitStack() as held:
         beside = ranks.from_first(lambda: held.enter_context(replace_folder(folder)))
@@ -55,7 +55,7 @@ def write_parts(folder: Path, state: Mapping[str, Mapping[str, Tensor]], complet
                     if ranks.count > 1:
                         sync(file)  # on the machine that wrote it
                     hashes[file.name] = sha256_of(file)
-        except Exception as error:  # the others wait to hear of it
+        except Exception as error:  # the others wait for the outcome
             if ranks.count == 1:
                 raise
             refused = error if isinstance(error, UserError) else UserError(f"{folder}: cannot be written ({error})")
@@ -72,7 +72,8 @@ def write_parts(folder: Path, state: Mapping[str, Mapping[str, Tensor]], complet
 
 
 def read_parts(folder: Path, name: str) -> Iterator[tuple[str, Tensor]]:
-    """Names and tensors that were written under the name of a file, each put together, one at a time."""
+    """Yield the names and tensors that were written under the name of a file, joined from their parts, one at a
+    time."""
     with ExitStack() as opened:
         files = [opened.enter_context(safe_open(file, "pt")) for file in _files(folder, name)]
         keys = [set(file.keys()) for file in files]
@@ -86,7 +87,7 @@ def _file_name(name: str, number: int, count: int) -> str:
 
 
 def _files(folder: Path, name: str) -> list[Path]:
-    """The files that hold the parts of `name`, in the order of the ranks.
+    """Return the files that hold the parts of `name`, in the order of the ranks.
 
     Raises:
         FileNotFoundError: there is none.

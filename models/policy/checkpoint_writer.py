@@ -1,8 +1,8 @@
-"""Checkpoints written behind the loop's back: it waits for a copy of the tensors, not for the disk.
+"""Checkpoints written in the background: the loop waits for a copy of the tensors, not for the disk.
 
-The copies lie in the processor's memory, as large as what is kept, and are used again for the next checkpoint. What a
-file holds is what the models were when the loop asked, whatever they have become since. A kill at any moment leaves
-the checkpoints before it whole, as `models.policy.checkpoint` writes them.
+The copies are in CPU memory, take as much memory as the checkpoint, and are reused for the next checkpoint. A file
+holds the state of the models at the time of the call, whatever changed since. A kill at any moment leaves the
+checkpoints before it whole, as `models.policy.checkpoint` writes them.
 """
 
 from __future__ import annotations
@@ -21,20 +21,19 @@ from models.ranks import ALONE, Ranks
 
 
 class CheckpointWriter:
-    """Writes the checkpoints of one training, one after the other; use it in a `with` statement, which waits for the
-    last one.
+    """Writer of the checkpoints of one training, one after the other; its `with` statement waits for the last one.
 
     Args:
         root: folder of all checkpoints of the training.
-        keep: how many stay.
-        ranks: who train, and write each its parts.
+        keep: number of checkpoints that stay.
+        ranks: ranks that train, and write their parts.
     """
 
     def __init__(self, root: Path, keep: int = 2, ranks: Ranks = ALONE) -> None:
         self._root, self._keep, self._ranks = root, keep, ranks
         self._behind = ranks.apart()
-        """The same ranks, as the threads that write speak to each other."""
-        # As in models.loop.ahead: a new thread must know of as many threads of torch as the others.
+        """The same ranks, with a separate channel for the writer threads."""
+        # As in models.loop.ahead: a new thread must use the same number of torch threads as the others.
         self._pool = ThreadPoolExecutor(1, "checkpoint", initializer=torch.get_num_threads)
         self._copies: dict[str, dict[str, Tensor]] = {}
         self._pending: dict[str, Future[object]] = {}
@@ -47,17 +46,17 @@ class CheckpointWriter:
         updates: Mapping[str, int],
         files: Mapping[str, bytes] = MappingProxyType({}),
     ) -> None:
-        """Begin to write the state after `round_number` rounds; waits for the checkpoint before, if it is not written.
+        """Start to write the state after `round_number` rounds; waits for the checkpoint before first.
 
         Args:
             round_number: rounds finished.
-            modules: what learns or moves, by name.
-            optimisers: of the models that learn, by the same names.
+            modules: models that learn or move, by name.
+            optimisers: optimisers of the models that learn, by the same names.
             updates: optimiser steps that each has taken.
-            files: what else is to be kept, by the names of its files.
+            files: contents of other files of the checkpoint, by name.
 
         Raises:
-            UserError: what was begun before could not be written.
+            UserError: an earlier write failed.
         """
         self.raise_failed()
         self._finish("round")
@@ -69,10 +68,10 @@ class CheckpointWriter:
         )
 
     def keep_best(self, policy: nn.Module) -> None:
-        """Begin to write the weights of `policy` that can change, in place of those kept before.
+        """Start to write the weights of `policy` that can change, replacing those stored before.
 
         Raises:
-            UserError: what was begun before could not be written.
+            UserError: an earlier write failed.
         """
         self.raise_failed()
         self._finish(BEST)
@@ -80,7 +79,7 @@ class CheckpointWriter:
         self._begin(BEST, lambda: keep_best(self._root, tensors, self._behind))
 
     def restore_best(self, policy: nn.Module) -> None:
-        """Give `policy` the weights that were kept last, in place.
+        """Load the last stored weights into `policy`, in place.
 
         Raises:
             UserError: they could not be written.
@@ -89,24 +88,24 @@ class CheckpointWriter:
         restore_best(self._root, policy)
 
     def raise_failed(self) -> None:
-        """Raise what has gone wrong behind the loop's back; waits for nothing.
+        """Raise the error of a background write that has failed, without waiting.
 
         Raises:
             UserError: no space left; the older checkpoints are untouched.
         """
         done = [what for what, future in self._pending.items() if future.done()]
-        everywhere = self._ranks.everyone(done)  # what one has heard of all must raise
+        everywhere = self._ranks.everyone(done)  # a failure that one rank knows must be raised on all
         for what in done:
             if all(what in theirs for theirs in everywhere):
                 self._finish(what)
 
     @property
     def writing(self) -> bool:
-        """Whether something that was begun is not on the disk yet."""
+        """Whether a started write is not on the disk yet."""
         return not all(future.done() for future in self._pending.values())
 
     def wait(self) -> None:
-        """Wait until all that was begun is on the disk.
+        """Wait until all started writes are on the disk.
 
         Raises:
             UserError: no space left; the older checkpoints are untouched.
@@ -133,7 +132,7 @@ class CheckpointWriter:
             future.result()
 
     def _copied(self, name: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The values as they are now, in memory of the last copy where that has their shape."""
+        """Return copies of the current values, in the memory of the last copy if that has their shape."""
         before, copies = self._copies.get(name, {}), {}
         for key, value in tensors.items():
             room = before.get(key)

@@ -1,4 +1,4 @@
-"""The tokenizer of a policy that begins from no base, fitted to the texts that it will meet."""
+"""The tokenizer of a policy without a base model, fitted to the texts of its data."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def fitted_tokenizer(folder: Path, settings: TokenizerSettings) -> PreTrainedTokenizerFast:
-    """The tokenizer of a policy that is trained on `folder` and begins from no base.
+    """Train the tokenizer of a policy that is trained on `folder` and has no base model.
 
     Raises:
         UserError: see `models.text.tokenizer.train_tokenizer`.
@@ -24,9 +24,9 @@ def fitted_tokenizer(folder: Path, settings: TokenizerSettings) -> PreTrainedTok
 
 
 def training_texts(folder: Path, tokenizer: TokenizerSettings) -> Iterable[str]:
-    """The texts that a policy trained on `folder` meets, each once: prompts, demonstrations, both sides of preferences.
+    """Return the texts of the data in `folder`, each once: prompts, demonstrations, both sides of preferences.
 
-    All where each word is a token; of more than `MOST_TEXTS` a part, which their hashes choose, where bytes are.
+    A word tokenizer gets all texts. A byte tokenizer gets `MOST_TEXTS` at most, selected by their hashes.
     """
     columns: dict[Kind, tuple[str, ...]] = {
         "problems": ("prompt",),

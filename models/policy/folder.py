@@ -25,7 +25,7 @@ def save_model_folder(
     """Write model and tokenizer to `target`, atomically. Returns the content hash of the folder.
 
     Args:
-        beside: writes what else belongs into the folder, such as `models.policy.use`.
+        beside: writes additional files into the folder, such as `models.policy.use`.
     """
 
     with replace_folder(target) as folder:
@@ -36,7 +36,7 @@ def save_model_folder(
 
 
 def hash_folder(folder: Path, *, weights: bool = True) -> str:
-    """SHA-256 over names and contents of all files of `folder`, or of all but the weights, in order of name."""
+    """Return the SHA-256 over names and contents of all files of `folder`, or all but the weights, in order of name."""
     total = hashlib.sha256()
     for file in sorted(folder.rglob("*")):
         if file.is_file() and (weights or not file.name.endswith((".safetensors", ".safetensors.index.json"))):
@@ -47,20 +47,19 @@ def hash_folder(folder: Path, *, weights: bool = True) -> str:
 
 
 CHAMPION, MODELS = "champion", "models:/"
-"""What `policy.base` may be beside a folder and a hub id: the recipe's own champion, the address of a registered
-version."""
+"""Values of `policy.base` besides folders and hub ids: the recipe's own champion, addresses of registered versions."""
 
 
 def is_registered(base: str) -> bool:
-    """Whether the name of a base model means a registered version; a folder called so is written `./champion`."""
+    """Return whether a base model's name means a registered version; a folder of that name is written `./champion`."""
     return base == CHAMPION or base.startswith(MODELS)
 
 
 def given_folder(base: str) -> Path | None:
-    """The local folder that the name of a base model means; None where it is a hub id.
+    """Return the local folder that the name of a base model means; None for a hub id.
 
-    A name of the catalogue of base models means its folder below the state folder; a GGUF file means the folder that
-    it is converted to, now if it was not before.
+    A name in the catalogue of base models means its folder below the state folder. A GGUF file means the folder that
+    it is converted to, and is converted now if it was not before.
 
     Raises:
         UserError: the named model is not on this machine, or a GGUF file cannot be converted.
@@ -70,7 +69,7 @@ def given_folder(base: str) -> Path | None:
             return folder_of(base)
         if Path(base).exists() or base.startswith((".", "/", "~")):
             return Path(base).expanduser()
-    except OSError as error:  # a name that no file system takes
+    except OSError as error:  # a name that no file system accepts
         raise UserError(f"policy.base: {shortened(base)}: {error.strerror}") from None
     except RuntimeError:
         raise UserError(f"policy.base: {shortened(base)}: this user is not known here") from None
@@ -82,7 +81,7 @@ ADAPTERS = ("adapter_config.json", "adapter_model.*")
 
 
 def check_model_folder(folder: Path) -> None:
-    """Make sure that `folder` holds a loadable safetensors checkpoint.
+    """Check that `folder` holds a loadable safetensors checkpoint.
 
     Raises:
         UserError: the folder, its config, its tokenizer or its weights are missing, the weights are not safetensors, or
@@ -112,17 +111,17 @@ def check_model_folder(folder: Path) -> None:
 
 
 def refuse_untrusted(error: Exception, name: str | Path) -> None:
-    """Say it in the recipe's words where transformers refused to run code that a model ships.
+    """Raise an error in the recipe's terms if transformers refused to run code that a model ships.
 
     Raises:
-        UserError: that is what `error` says.
+        UserError: `error` is such a refusal.
     """
     if "custom code" in str(error):
         raise UserError(f"{name}: ships code of its own; read it, then set policy.trust_remote_code: true") from None
 
 
 def check_classifier_code(folder: Path) -> None:
-    """Make sure that a model which ships code of its own ships a sequence classifier, which a reward model is.
+    """Check that a model which ships code of its own ships a sequence classifier, which a reward model needs.
 
     Raises:
         UserError: it ships none: a reward model of this architecture cannot be made.
@@ -136,10 +135,10 @@ def check_classifier_code(folder: Path) -> None:
 
 
 def load_tokenizer(folder: Path, *, trust_remote_code: bool = False) -> PreTrainedTokenizerBase:
-    """The tokenizer that lies beside the weights of a model folder.
+    """Load the tokenizer next to the weights of a model folder.
 
     Raises:
-        UserError: it cannot be had, or is code of the model's own and not trusted.
+        UserError: it is not available, or needs code of the model's own that is not trusted.
     """
     from transformers import AutoTokenizer
 

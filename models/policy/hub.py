@@ -1,9 +1,9 @@
-"""Models of the Hugging Face hub: which one a hub id means, and whether it can be had, asked once and quickly.
+"""Models of the Hugging Face hub: the model that a hub id means, and one quick check of its availability.
 
-    OWNER/NAME            whatever the hub has under that name on the day
-    OWNER/NAME@COMMIT     the same for ever: a commit of 40 hexadecimal digits, as the model's page shows it
+    OWNER/NAME            the current model of that name on the hub
+    OWNER/NAME@COMMIT     a fixed version: a commit of 40 hexadecimal digits, as on the model's page
 
-A machine without a network is told so in one line.
+Without a network, the error is one line.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from models.policy.folder import given_folder
 
 HUB_ID = re.compile(r"(?P<name>[A-Za-z0-9][\w.-]{0,95}(?:/[A-Za-z0-9][\w.-]{0,95})?)(?:@(?P<commit>[0-9a-f]{40}))?")
 PATIENCE = 5.0
-"""Seconds that the hub has to answer."""
+"""Timeout of the hub, seconds."""
 
 
 class Origin(NamedTuple):
-    """A model as transformers take its name."""
+    """The name of a model, as transformers takes it."""
 
     name: str
     """Folder or hub id."""
     commit: str | None
-    """On the hub; None: a folder, or the newest."""
+    """Commit on the hub; None: a folder, or the newest."""
 
     @property
     def revision(self) -> str:
-        """As they take it."""
+        """Revision argument for transformers."""
         return self.commit or "main"
 
 
 def origin_of(base: str | Path) -> Origin:
-    """Read the name of a base model: a folder that is there, or else a hub id with or without a commit.
+    """Parse the name of a base model: an existing folder, or else a hub id with or without a commit.
 
     Raises:
         UserError: see `given_folder`.
@@ -46,7 +46,7 @@ def origin_of(base: str | Path) -> Origin:
 
 
 def unpinned_base(base: str) -> str:
-    """Why nobody can say later which model a hub id meant; "" where it names a commit."""
+    """Return why a hub id does not identify one model for ever; "" if it names a commit."""
     name, commit = origin_of(base)
     if commit:
         return ""
@@ -58,10 +58,10 @@ def unpinned_base(base: str) -> str:
 
 
 def check_hub_id(base: str) -> None:
-    """Make sure that the model of a hub id is in the cache or on the hub.
+    """Check that the model of a hub id is in the cache or on the hub.
 
     Raises:
-        UserError: it is no id, there is no such model, or the hub cannot be reached.
+        UserError: the id is malformed, the model does not exist, or the hub cannot be reached.
     """
     if not HUB_ID.fullmatch(base):
         raise UserError(
@@ -89,7 +89,7 @@ def check_hub_id(base: str) -> None:
     except HfHubHTTPError as error:
         status = getattr(error.response, "status_code", "an error")
         raise UserError(f"policy.base: {base}: the hub answers {status} for its config.json") from None
-    except Exception as error:  # whatever the hub's client makes of a network that is not there
+    except Exception as error:  # any error of the hub's client without a network
         raise UserError(
             f"policy.base: {base} is no folder here and not in the cache, and the hub cannot be reached "
             f"({type(error).__name__}); name a local folder"

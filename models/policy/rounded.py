@@ -1,8 +1,8 @@
-"""A model that is only read: what autocast would round at every reading is rounded once.
+"""Rounding of a frozen model: values that autocast would round at every forward pass are rounded once.
 
-Under autocast a linear layer's weights are rounded to bfloat16 each time they are used, and used as such. A model that
-nobody trains can hold them so: half of the memory, the same values to the last bit. What autocast leaves in float32
-(norms, embeddings, and a projection tied to these) stays so.
+Under autocast, a linear layer's weights are rounded to bfloat16 each time they are used. A model that is not trained
+can store the rounded values: half of the memory, the same values to the last bit. The parts that autocast leaves in
+float32 (norms, embeddings, and a projection tied to these) stay so.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from models.learner.log_probs import use_packed_attention
 
 
 def round_once(model: PreTrainedModel, autocast: torch.dtype) -> None:
-    """Round the weights of `rounded_layers`, in place; from now on `model` is read under `autocast` alone.
+    """Round the weights of `rounded_layers`, in place; from then on `model` must be read under `autocast` only.
 
     Raises:
         UserError: the model cannot read packed rows.
     """
-    use_packed_attention(model)  # tried in one precision, before there are two
+    use_packed_attention(model)  # tried in one precision, before the model has two
     for layer in rounded_layers(model):
         layer.weight.data = layer.weight.data.to(autocast)
         if layer.bias is not None:
@@ -28,7 +28,7 @@ def round_once(model: PreTrainedModel, autocast: torch.dtype) -> None:
 
 
 def rounded_layers(model: PreTrainedModel) -> list[nn.Linear]:
-    """The layers whose weights autocast rounds whenever they are used, and that nothing else reads."""
+    """Return the layers whose weights autocast rounds at every use, and that nothing else reads."""
     embeddings = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
     head = model.get_output_embeddings()  # read by blocks, its bias unrounded
     return [

@@ -1,4 +1,4 @@
-"""Write a model that several ranks may hold parts of as an ordinary model folder."""
+"""Writer of a model, possibly split over several ranks, as an ordinary model folder."""
 
 from __future__ import annotations
 
@@ -24,12 +24,11 @@ def save_whole(
     ranks: Ranks,
     beside: Callable[[Path], None] = lambda folder: None,
 ) -> None:
-    """Write the whole weights of `model`, adapters merged in; each is put together once, and kept by the first rank
-    alone.
+    """Write the whole weights of `model`, adapters merged in; each is joined once, and kept by the first rank only.
 
     Args:
-        plain: opens a model without adapters of the same weights' names; called on the first rank.
-        result: the model folder that is made.
+        plain: opens a model without adapters whose weights have the same names; called on the first rank.
+        result: the model folder that is created.
         beside: see `save_model_folder`.
     """
     weights = {}

@@ -1,8 +1,8 @@
 """A teacher behind an OpenAI-compatible address: log-probs of given tokens, and nothing else.
 
-Prompts and completions are sent as token ids to `/completions` with `echo`, `logprobs` and no token to generate, as
-vLLM's server and the older servers of OpenAI's interface answer it: the log-prob of each token, at temperature 1. What
-a server has loaded cannot be hashed; a run that learned from one cannot be made again by anybody else.
+Prompts and completions are sent as token ids to `/completions` with `echo`, `logprobs` and no token to generate.
+vLLM's server and the older servers of OpenAI's interface answer with the log-prob of each token, at temperature 1. The
+loaded model of a server cannot be hashed, so a run that learned from one cannot be reproduced by others.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from models.gateway.client import NoAnswer, ask_json, names_of
 from models.learner.packing import Sequences
 
 KEY_VARIABLE = "REWARDFLOW_TEACHER_KEY"
-"""Environment variable whose value is sent as the bearer token; it stands in no recipe, log or result."""
+"""Environment variable with the bearer token; the token is not written to recipes, logs or results."""
 TOGETHER = 64
-"""Sequences of one request."""
+"""Sequences per request."""
 TIMEOUT = 300.0
-"""Seconds that one request may take."""
+"""Timeout of one request, seconds."""
 PROBE = "1 2 3 + = a the of . end"
-"""Text whose ids server and policy must agree about."""
+"""Text whose ids must be the same for server and policy."""
 
 
 @dataclass(frozen=True)
@@ -34,12 +34,12 @@ class ServedTeacher:
     """A model behind an address."""
 
     address: str
-    """Up to and with /v1."""
+    """Base address, up to and including /v1."""
     model: str
-    """What the server calls it."""
+    """Name of the model on the server."""
 
     def __call__(self, sequences: Sequences) -> list[Tensor]:
-        """Log-probs of the tokens of every completion, [completions] tensors of [tokens of it], nats, float32.
+        """Return the log-probs of every completion's tokens, [completions] tensors of [tokens of it], nats, float32.
 
         Raises:
             UserError: the server does not answer, or not with one log-prob for each token.
@@ -77,16 +77,16 @@ class ServedTeacher:
 
 
 def _is_placed(choice: Any) -> bool:
-    """Whether it can be said which sequence a choice is about; without a number they stand in order."""
+    """Return whether a choice can be assigned to its sequence; choices without a number are in order."""
     return isinstance(choice, dict) and isinstance(choice.get("index", 0), int)
 
 
 def open_served(address: str, model: str | None, ids_of: Callable[[str], Sequence[int]]) -> ServedTeacher:
-    """A server's model, after a look at whether it is there and means the same by a token id.
+    """Connect to a server's model, after a check that it exists and has the policy's token ids.
 
     Args:
         address: base address, with or without a slash at its end.
-        model: what the server calls the model; None: the first that it names.
+        model: name of the model on the server; None: the first that it lists.
         ids_of: text -> token ids by the policy's tokenizer, nothing added.
 
     Raises:
@@ -109,7 +109,7 @@ def open_served(address: str, model: str | None, ids_of: Callable[[str], Sequenc
 
 
 def send(url: str, body: Any = None, *, optional: bool = False) -> Any:
-    """The JSON that the teacher's server answers; see `models.gateway.client.ask_json`.
+    """Return the JSON response of the teacher's server; see `models.gateway.client.ask_json`.
 
     Raises:
         UserError: it does not answer after some tries, refuses, or answers with something else.

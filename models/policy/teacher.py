@@ -1,7 +1,7 @@
 """The frozen model that a policy is distilled from: a local model folder with the policy's own vocabulary.
 
-Token ids and distributions are compared one to one, so a teacher of another tokenizer would be read as nonsense; it is
-refused. How many rows its output projection has beyond the tokens is no matter.
+Token ids and distributions are compared one to one, so a teacher with another tokenizer is refused. Additional rows of
+its output projection beyond the tokens do not matter.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class FrozenSettings:
-    """A model that does not learn: one that is there, or one that a recipe makes."""
+    """A frozen model: an existing one, or one that a recipe makes."""
 
     path: str | None = None
     """A local model folder with the policy's tokenizer."""
@@ -34,9 +34,9 @@ class FrozenSettings:
     set: tuple[str, ...] = ()
     """Overrides of that recipe, `key.path=value` each."""
     _key: ClassVar[str] = "teacher"
-    """Where it stands in a recipe."""
+    """Key of these settings in a recipe."""
     _least: ClassVar[int] = 1
-    """How many of its settings must say who it is; 0: there is somebody else where none does."""
+    """Smallest number of settings that name the model; 0: the model is optional."""
 
     @property
     def _named(self) -> list[str]:
@@ -52,12 +52,12 @@ class FrozenSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class ServedSettings(FrozenSettings):
-    """The same, or one behind an address."""
+    """A frozen model, local or behind an address."""
 
     address: Annotated[str, Field(pattern=r"^https?://")] | None = None
     """Base address of an OpenAI-compatible server, such as http://127.0.0.1:8000/v1."""
     model: str | None = None
-    """What the server calls the model; None: the first that it has."""
+    """Name of the model on the server; None: the first that it lists."""
 
     @property
     def _named(self) -> list[str]:
@@ -71,26 +71,26 @@ class ServedSettings(FrozenSettings):
 
 @dataclass(frozen=True, kw_only=True)
 class TeacherSettings(ServedSettings):
-    """Whom the policy is distilled from. Stands under `teacher:`. One behind an address tells log-probs of given tokens
-    and no more."""
+    """Teacher that the policy is distilled from, under `teacher:`. One behind an address returns only log-probs of
+    given tokens."""
 
     contrast: FrozenSettings | None = None
-    """A model that the teacher is set apart from, for parts that ask for one."""
+    """Model that the teacher is contrasted with, for parts that need one."""
 
 
 def open_frozen(
     folder: Path, tokenizer: PreTrainedTokenizerBase, role: str, *, dtype: torch.dtype, trust_remote_code: bool = False
 ) -> PreTrainedModel:
-    """A model that only reads, on the learner's device.
+    """Load a read-only model on the learner's device.
 
     Args:
         folder: a model folder.
-        tokenizer: the policy's.
-        role: key of the recipe that names it, for the error's line.
-        dtype: of its weights.
+        tokenizer: the policy's tokenizer.
+        role: key of the recipe that names it, for the error message.
+        dtype: data type of its weights.
 
     Raises:
-        UserError: it is no model folder, cannot be loaded, or has another vocabulary than the policy.
+        UserError: the folder is not a model folder, cannot be loaded, or has another vocabulary than the policy.
     """
     check_model_folder(folder)
     check_vocabulary(folder, load_tokenizer(folder, trust_remote_code=trust_remote_code), tokenizer, role)
@@ -100,10 +100,10 @@ def open_frozen(
 
 
 def check_vocabulary(folder: Path, theirs: PreTrainedTokenizerBase, ours: PreTrainedTokenizerBase, role: str) -> None:
-    """Make sure that a model and the policy mean the same by every token id.
+    """Check that every token id has the same meaning for a model and the policy.
 
     Raises:
-        UserError: they do not; the line names the first token that differs.
+        UserError: the vocabularies differ; the message names the first token that differs.
     """
     own: Mapping[str, int] = theirs.get_vocab()
     other: Mapping[str, int] = ours.get_vocab()

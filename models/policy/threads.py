@@ -19,11 +19,11 @@ from models.policy.build import PolicySettings, SizeSettings
 SMALL_POLICY = 1_000_000
 """Weights below which a policy computes on one thread."""
 CHOSEN_BY_USER = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
-"""Environment variables whose value is kept."""
+"""Environment variables that take precedence over this module."""
 
 
 def set_threads(policy: PolicySettings) -> None:
-    """Let this process compute on one thread where `policy` is small, there is no GPU and the user chose no number."""
+    """Set one thread for this process if `policy` is small, the machine has no GPU and the user set no number."""
     if has_gpu() or any(name in os.environ for name in CHOSEN_BY_USER):
         return
     weights = weights_of(policy)
@@ -32,7 +32,7 @@ def set_threads(policy: PolicySettings) -> None:
 
 
 def weights_of(policy: PolicySettings) -> int | None:
-    """Number of a policy's weights, by its size settings or the files of its base; None where no file is here."""
+    """Return the number of a policy's weights, by its size or the files of its base; None without local files."""
     if policy.base is None:
         return weights_of_size(policy.size, policy.tokenizer.vocabulary)
     files = list(Path(policy.base).glob("*.safetensors")) if Path(policy.base).is_dir() else []
@@ -40,6 +40,6 @@ def weights_of(policy: PolicySettings) -> int | None:
 
 
 def weights_of_size(size: SizeSettings, vocabulary: int) -> int:
-    """Number of the weights of a new policy's matrices; norms, which are a thousandth of them, are left out."""
+    """Return the number of weights in a new policy's matrices; norms, which are a thousandth of them, are left out."""
     attention = 2 * size.hidden * size.head_width * (size.heads + size.key_value_heads)
     return size.hidden * vocabulary + size.layers * (attention + 3 * size.hidden * size.feed_forward)

@@ -1,7 +1,7 @@
-"""A policy that begins as its base model is: the folder takes the base's own weight files, in the base's type.
+"""Saving of a policy that equals its base model: the folder takes the base's own weight files, in the base's type.
 
-Master weights are float32, which hold bfloat16 and float16 exactly: what is loaded from the folder is the same to the
-last bit, at half the size. Files of the store of base models get a second name and are not copied.
+Master weights are float32, which represents bfloat16 and float16 exactly: the weights loaded from the folder are the
+same to the last bit, at half the size. Files of the store of base models are hard-linked and not copied.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 TYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
-"""Types of safetensors that a policy's weights may have."""
+"""Safetensors types that a policy's weights may have."""
 
 
 def holds_weights_of(base: Path, model: PreTrainedModel) -> bool:
-    """Whether the files of a base model hold exactly what saving `model` would write, but for the type."""
+    """Return whether a base model's files hold exactly the tensors that saving `model` would write, except for the
+    type."""
     types, names = _tensors(base)
     state = model.state_dict(keep_vars=True)
     first = {id(weight): name for name, weight in reversed(state.items())}  # tied weights are written once
@@ -56,7 +57,7 @@ def save_with_weights_of(base: Path, model: PreTrainedModel, tokenizer: PreTrain
 
 
 def _tensors(folder: Path) -> tuple[set[str], set[str]]:
-    """Types and names of all tensors of a model folder."""
+    """Return the types and names of all tensors of a model folder."""
     types, names = set(), set()
     for file in sorted(folder.glob("*.safetensors")):
         header, _ = read_header(file)

@@ -1,11 +1,11 @@
-"""Which part of a policy learning has changed, and training of that part alone (paper 62, "RL finetunes small
+"""Measurement of the weights that learning changed, and training of a subnetwork (paper 62, "RL finetunes small
 subnetworks"): reinforcement learning moves few weights, of nearly all matrices, by updates of nearly full rank.
 
     share of a matrix W = |{ i, j : |W'_ij - W_ij| > tolerance }| / |W|,   rank = rank of W' - W
     masked training:  gradient <- mask * gradient
 
-Under AdamW without weight decay a weight whose gradient is always zero keeps its value to the bit: its moments stay
-zero. So a mask on the gradients is all that training a subnetwork takes; a mask of ones is full training.
+Under AdamW without weight decay, a weight whose gradient is always zero keeps its value to the bit, because its moments
+stay zero. A mask on the gradients is therefore enough to train a subnetwork; a mask of ones is full training.
 """
 
 from __future__ import annotations
@@ -27,22 +27,21 @@ from models.errors import UserError
 from models.ranks import cut_like, own_part
 
 COARSEST_STEP = 2.0**-9
-"""Half the distance of neighbouring numbers in bfloat16, as a share of their size: what is below it would be rounded
-away there."""
+"""Half the distance of bfloat16 neighbours, as a share of their size: smaller changes are rounded away."""
 
 
 @dataclass(frozen=True)
 class MatrixUpdate:
-    """How one matrix or vector has changed."""
+    """Change of one matrix or vector."""
 
     weights: int
-    """How many numbers it has."""
+    """Number of weights."""
     changed: int
-    """How many of them have changed."""
+    """Number of changed weights."""
     rank: int | None
-    """Rank of the difference; None of what is no matrix."""
+    """Rank of the difference; None for a vector."""
     full_rank: int | None
-    """The largest rank that it could have."""
+    """Largest possible rank."""
 
     @property
     def share(self) -> float:
@@ -52,12 +51,12 @@ class MatrixUpdate:
 
 @torch.no_grad()
 def changed_weights(before: Mapping[str, Tensor], after: Mapping[str, Tensor], tolerance: float) -> dict[str, Tensor]:
-    """Which weights have changed, bool, by name and shaped as they are.
+    """Return a mask of the weights that have changed, bool, by name and in the shape of the weight.
 
     Args:
         before: state of the policy when learning began.
         after: its state later; the same names and shapes.
-        tolerance: largest change that counts as none, as a share of the weight's own size; 0 counts every change.
+        tolerance: largest ignored change, as a share of the weight's own size; 0 counts every change.
 
     Raises:
         ValueError: the two states do not have the same names.
@@ -71,7 +70,7 @@ def changed_weights(before: Mapping[str, Tensor], after: Mapping[str, Tensor], t
 def update_of(
     before: Mapping[str, Tensor], after: Mapping[str, Tensor], tolerance: float = COARSEST_STEP
 ) -> dict[str, MatrixUpdate]:
-    """How every matrix and vector of a policy has changed, by name; see `changed_weights`.
+    """Return the change of every matrix and vector of a policy, by name; see `changed_weights`.
 
     The rank is that of the changes above the tolerance, by singular values in float64: expensive for large matrices.
     """
@@ -87,7 +86,7 @@ def update_of(
 
 @torch.no_grad()
 def changed_share_of_files(before: Path, after: Path, tolerance: float = COARSEST_STEP) -> float:
-    """Share of all weights that differ between two model folders, one tensor in memory at a time.
+    """Return the share of all weights that differ between two model folders, with one tensor in memory at a time.
 
     Raises:
         ValueError: the two do not hold tensors of the same names.
@@ -106,7 +105,7 @@ def changed_share_of_files(before: Path, after: Path, tolerance: float = COARSES
 
 
 def tensor_files(folder: Path) -> dict[str, Path]:
-    """The file of each tensor of a model folder."""
+    """Return the file of each tensor of a model folder."""
     files: dict[str, Path] = {}
     for file in sorted(folder.glob("*.safetensors")):
         with safe_open(file, "pt") as held:
@@ -116,17 +115,17 @@ def tensor_files(folder: Path) -> dict[str, Path]:
 
 @dataclass(frozen=True, kw_only=True)
 class SubnetworkSettings:
-    """Which weights of the policy learn. Stands under `policy.subnetwork:`."""
+    """Weights of the policy that learn, under `policy.subnetwork:`."""
 
     masks: str | None = None
-    """Safetensors file with a mask for each parameter, by name; True learns. None: drawn by chance."""
+    """Safetensors file with a mask for each parameter, by name; True learns. None: random masks."""
     share: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """Share of the weights of every matrix that learn, where the masks are drawn by chance."""
+    """Share of the weights of every matrix that learn, if the masks are random."""
     seed: Seed = 0
 
 
 def masks_of(model: nn.Module, settings: SubnetworkSettings) -> dict[str, Tensor]:
-    """The mask of each parameter that learns, bool, by name and shaped as it is.
+    """Return the mask of each parameter that learns, bool, by name and in the shape of the parameter.
 
     Raises:
         UserError: the file cannot be read, or a mask has no parameter or another shape.
@@ -146,19 +145,19 @@ def masks_of(model: nn.Module, settings: SubnetworkSettings) -> dict[str, Tensor
 
 
 def changed_share(updates: Mapping[str, MatrixUpdate]) -> float:
-    """Share of all weights that have changed."""
+    """Return the share of all weights that have changed."""
     return sum(update.changed for update in updates.values()) / sum(update.weights for update in updates.values())
 
 
 def learn_only(model: nn.Module, masks: Mapping[str, Tensor]) -> list[RemovableHandle]:
-    """Let only the weights under the masks learn, in place, until the handles are removed.
+    """Restrict learning to the weights under the masks, in place, until the handles are removed.
 
-    Gradients are masked as they arise, so clipping and gradient norms see the subnetwork alone. An optimiser with
-    weight decay would still shrink the others.
+    Gradients are masked as they arise, so clipping and gradient norms see the subnetwork only. An optimiser with
+    weight decay would still shrink the other weights.
 
     Args:
         model: the policy.
-        masks: by parameter name, bool, shaped as the parameters; a parameter without one learns whole.
+        masks: by parameter name, bool, in the shape of the parameters; a parameter without one learns whole.
 
     Raises:
         ValueError: a mask has no parameter.
@@ -172,8 +171,8 @@ def learn_only(model: nn.Module, masks: Mapping[str, Tensor]) -> list[RemovableH
 
 def _mask(parameter: nn.Parameter, mask: Tensor) -> RemovableHandle:
     kept = own_part(cut_like(mask.to(parameter.device), parameter))
-    # where, not a product: minus zero and what is not finite must not come through either
-    if own_part(parameter) is not parameter:  # cut over the ranks: autograd itself sees gradients of whole weights
+    # where, not a product: minus zero and non-finite values must not pass either
+    if own_part(parameter) is not parameter:  # split over the ranks: autograd itself sees gradients of whole weights
 
         def keep(moved: Tensor) -> None:
             if moved.grad is not None:

@@ -1,12 +1,12 @@
-"""How a policy is used where that takes more than its weights: a file beside them, `use.json`.
+"""Use of a policy that needs more than its weights: a file next to them, `use.json`.
 
-    after_prompt   token ids that stand between every prompt and its completion, and the same as text
-    gated          a gate in `gate/` says at every token whether the policy writes it or the reference that lies there
-    mask_top_p     the policy writes only tokens among the likeliest of the lagged policy in `mask/`, which gives these
-                   so much probability
+    after_prompt   token ids between every prompt and its completion, and the same as text
+    gated          a gate in `gate/` decides at every token whether the policy writes it or the reference in that folder
+    mask_top_p     the policy writes only tokens among the likeliest of the lagged policy in `mask/`, which have this
+                   much probability
 
-Policies that need nothing of it have no such file. Whoever draws completions of a model folder reads it, so that a
-policy is measured as it is meant to be used, by the runs of other recipes too.
+Policies that need none of these have no such file. Every caller that draws completions of a model folder reads it, so
+that a policy is measured as it is meant to be used, by the runs of other recipes too.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ USE = "use.json"
 GATE = "gate"
 """Folder of a gated policy's gate and reference, in its model folder."""
 MASK = "mask"
-"""Folder of the lagged policy whose mask a policy is used within, in its model folder."""
+"""Folder of the lagged policy of a masked policy, in its model folder."""
 
 
 @dataclass(frozen=True)
 class Use:
-    """What a policy's completions are drawn with beside the plain prompt and its own weights."""
+    """Additions to the plain prompt and the weights that a policy's completions are drawn with."""
 
     after_prompt: tuple[int, ...] = ()
     """Token ids between prompt and completion, [tokens]."""
     text: str = ""
-    """The same as text, for a person."""
+    """The same ids as text, for readers."""
     gated: bool = False
     """Whether the policy writes by turns with the reference in `gate/`."""
     mask_top_p: float = 1.0
-    """Probability that the lagged policy in `mask/` gives the tokens that may be drawn; 1: there is no mask."""
+    """Total probability, by the lagged policy in `mask/`, of the tokens that may be drawn; 1: no mask."""
 
 
 def write_use(folder: Path, use: Use) -> None:
@@ -44,7 +44,7 @@ def write_use(folder: Path, use: Use) -> None:
 
 
 def read_use(folder: Path) -> Use:
-    """How the policy in `folder` is used; all defaults where nothing is said.
+    """Read how the policy in `folder` is used; defaults without a file.
 
     Raises:
         UserError: the file is broken, or of a later version.

@@ -1,4 +1,4 @@
-"""Whether two model folders hold the same weights to the bit, and where they do not, which tensors and by how much."""
+"""Bitwise comparison of the weights of two model folders: the tensors that differ, and by how much."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from models.policy.update_sparsity import tensor_files
 
 @dataclass(frozen=True)
 class TensorGap:
-    """A tensor that is not the same in two folders."""
+    """A tensor that differs between two folders."""
 
     name: str
     greatest: float = float("nan")
-    """Greatest absolute difference of two numbers; NaN where they cannot be held against each other, or one is NaN."""
+    """Greatest absolute difference of two numbers; NaN if they cannot be compared, or one is NaN."""
     differing: int = 0
-    """Numbers whose bits differ."""
+    """Number of values whose bits differ."""
     numbers: int = 0
     problem: str = ""
-    """Why its numbers cannot be compared; empty where they were."""
+    """Why the values cannot be compared; empty if they were."""
 
     def __str__(self) -> str:
         if self.problem:
@@ -34,7 +34,7 @@ class TensorGap:
 
 @torch.no_grad()
 def tensor_hashes(folder: Path) -> dict[str, str]:
-    """Name -> SHA-256 over type, shape and bytes of every tensor of a model folder, one in memory at a time."""
+    """Return name -> SHA-256 over type, shape and bytes of every tensor of a model folder, one in memory at a time."""
     hashes = {}
     for name, file in sorted(tensor_files(folder).items()):
         with safe_open(file, "pt") as tensors:
@@ -46,15 +46,15 @@ def tensor_hashes(folder: Path) -> dict[str, str]:
 
 
 def whole_hash(hashes: Mapping[str, str]) -> str:
-    """SHA-256 over names and hashes of tensors: how they are cut into files does not count."""
+    """Return the SHA-256 over names and hashes of tensors; the split into files does not count."""
     return hashlib.sha256("".join(f"{name}\0{hashes[name]}\n" for name in sorted(hashes)).encode()).hexdigest()
 
 
 @torch.no_grad()
 def tensor_gaps(before: Path, after: Path) -> list[TensorGap]:
-    """The tensors that differ between two model folders, one pair in memory at a time; the greatest gap first.
+    """Return the tensors that differ between two model folders, one pair in memory at a time; greatest gap first.
 
-    How they are cut into files does not count. Bits are held against each other: NaN equals itself, -0 is not 0.
+    The split into files does not count. Bits are compared: NaN equals itself, -0 differs from 0.
     """
     old, new = tensor_files(before), tensor_files(after)
     gaps = [TensorGap(name, problem="in one of the two only") for name in sorted(old.keys() ^ new.keys())]

@@ -1,4 +1,4 @@
-"""The weights of a policy as an engine and a model folder know them: adapters merged in, exactly, in copies."""
+"""The weights of a policy in the form of an engine and a model folder: adapters merged in, exactly, in copies."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 def merged_weights(model: Any) -> Iterator[tuple[str, Tensor]]:
-    """Names and tensors of the plain model. With adapters, each adapted matrix is base + delta in a new tensor. Of a
-    model that is cut over the ranks each tensor is put together, on all of them, when it is asked for.
+    """Yield the names and tensors of the plain model. With adapters, each adapted matrix is base + delta in a new
+    tensor. Each tensor of a model that is split over the ranks is joined on demand, on all of them.
 
-    The trained weights are not touched: merging in place and taking it back would not give the same floats.
+    The trained weights are not changed: merging in place and undoing it would not give the same floats.
     """
     if not hasattr(model, "get_base_model"):
         yield from ((name, whole(tensor)) for name, tensor in model.state_dict().items())
@@ -42,8 +42,8 @@ def merged_weights(model: Any) -> Iterator[tuple[str, Tensor]]:
 
 
 def weights_of_both(plain: nn.Module, model: nn.Module) -> Iterator[tuple[Tensor, Tensor]]:
-    """Each weight of a model without adapters, and what `model` computes with in its place, its adapter merged in, cut
-    over the ranks as the weight is.
+    """Yield each weight of a model without adapters, and the corresponding weight of `model`, its adapter merged in,
+    split over the ranks as the former is.
 
     Weights that a model uses twice (tied embeddings) come once.
     """
@@ -56,7 +56,8 @@ def weights_of_both(plain: nn.Module, model: nn.Module) -> Iterator[tuple[Tensor
 
 
 def plain_model(model: Any) -> PreTrainedModel:
-    """A model without adapters, ready to be saved; an adapted model is merged for good and must not train on."""
+    """Return a model without adapters, ready for saving; an adapted model is merged for good and must not train
+    further."""
     from transformers import PreTrainedModel
 
     if hasattr(model, "merge_and_unload"):

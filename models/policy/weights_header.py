@@ -1,4 +1,4 @@
-"""What a safetensors file says of itself: names and shapes of its tensors, read without their values.
+"""Header of a safetensors file: names and shapes of its tensors, read without their values.
 
 A file is eight bytes with the length of a JSON header, the header, then the values that its offsets point into.
 """
@@ -12,14 +12,14 @@ from models.datasets.strict_json import JsonError, parse_json
 from models.errors import UserError
 
 LONGEST_HEADER = 100_000_000
-"""Bytes; the format allows no more."""
+"""Largest header in bytes; the limit of the format."""
 
 
 def tensor_shapes(file: Path) -> dict[str, tuple[int, ...]]:
-    """Name of each tensor -> its shape.
+    """Return the shape of each tensor, by name.
 
     Raises:
-        UserError: the file is no safetensors file, or was cut short.
+        UserError: the file is not a safetensors file, or was cut short.
     """
     header, begin = read_header(file)
     try:
@@ -33,10 +33,10 @@ def tensor_shapes(file: Path) -> dict[str, tuple[int, ...]]:
 
 
 def read_header(file: Path) -> tuple[Any, int]:
-    """The header as it stands there, and the place in the file that its offsets count from.
+    """Return the header, unchanged, and the place in the file that its offsets count from.
 
     Raises:
-        UserError: the file is no safetensors file, or was cut short.
+        UserError: the file is not a safetensors file, or was cut short.
     """
     try:
         size = file.stat().st_size
@@ -52,7 +52,7 @@ def read_header(file: Path) -> tuple[Any, int]:
 
 
 def _tensor(entry: dict[str, Any]) -> tuple[tuple[int, ...], int]:
-    """Shape and last byte of one entry of a header."""
+    """Return the shape and last byte of one entry of a header."""
     first, last = entry["data_offsets"]
     if not all(isinstance(number, int) for number in (first, last, *entry["shape"])):
         raise ValueError("a shape or an offset is no whole number")

@@ -1,4 +1,4 @@
-"""The catalogue of parts: what can stand in each slot, with settings, bounds, defaults, traits and source."""
+"""The catalogue of parts: the choices for each slot, with settings, bounds, defaults, traits and source."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class Setting:
     """A key of a part."""
 
     key: str
-    """Below the part, with dots where one section stands inside of another."""
+    """Key below the part, with dots between a section and the section inside it."""
     kind: str
-    """What it may be, with its bounds."""
+    """Type of the value, with its bounds."""
     default: str
     meaning: str
 
@@ -44,17 +44,17 @@ class Entry:
     slot: Slot
     name: str
     summary: str
-    """First line of its class."""
+    """First line of the docstring of its class."""
     source: str
-    """What its file says of itself in the first line: the method and its paper."""
+    """First line of the docstring of its file: the method and its paper."""
     file: str
     settings: tuple[Setting, ...]
     traits: tuple[tuple[str, str], ...]
-    """Those that differ from what the slot has, with the values that they have by default."""
+    """Traits that differ from the default of the slot, with the values that they have by default."""
 
 
 def entries(wanted: str = "") -> list[Entry]:
-    """The parts of a slot, those called `wanted`, or all.
+    """Return the parts of a slot, those called `wanted`, or all parts.
 
     Raises:
         UserError: there is neither a slot nor a part of this name.
@@ -87,7 +87,7 @@ def _first_line(text: str | None) -> str:
 
 
 def _settings(built: Any, above: str = "") -> list[Setting]:
-    """Settings of a part, or of a section inside of it, with the values that they have in `built`."""
+    """Return the settings of a part, or of a section inside it, with the values that they have in `built`."""
     hints, meanings = typing.get_type_hints(type(built), include_extras=True), docstrings(type(built))
     listed = []
     for item in dataclasses.fields(built):
@@ -104,13 +104,13 @@ def _settings(built: Any, above: str = "") -> list[Setting]:
 
 
 def _parts_in(value: Any) -> list[Part]:
-    """The parts that stand in a setting of another part; none where it is no such setting."""
+    """Return the parts held by a setting of another part; none if the setting holds no parts."""
     listed = value if isinstance(value, list) else [value]
     return [part for part in listed if isinstance(part, Part)]
 
 
 def kind_of(hint: Any) -> str:
-    """A type with its bounds, in words: "number, 0 to 1", "whole number, at least 1, or null"."""
+    """Describe a type with its bounds, in words: "number, 0 to 1", "whole number, at least 1, or null"."""
     if get_origin(hint) is Annotated:
         inner, *around = get_args(hint)
         marks = [*around, *(mark for info in around if isinstance(info, FieldInfo) for mark in info.metadata)]
@@ -163,7 +163,7 @@ _PLAIN = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
 
 
 def _traits(built: Any, base: type) -> list[tuple[str, str]]:
-    """Traits whose values differ from what the class of the slot says, by name."""
+    """Return the traits whose values differ from the defaults of the slot's class, by name."""
     settings = {item.name for item in dataclasses.fields(built)}
     traits = {name: property_ for cls in base.__mro__ for name, property_ in vars(cls).items()}
     listed = [("level", built.level)] if "level" in base.__annotations__ else []
@@ -179,7 +179,7 @@ def _traits(built: Any, base: type) -> list[tuple[str, str]]:
 
 
 def as_text(chosen: Sequence[Entry], whole: bool) -> str:
-    """Lines for a terminal: a line a part, or, of those that are `whole`, all that is known."""
+    """Format parts for a terminal: one line for each part or, if `whole`, all details of each."""
     if whole:
         return "\n\n".join(_page(entry) for entry in chosen)
     width = max(len(entry.name) for entry in chosen)

@@ -1,7 +1,7 @@
-"""Which parts of a recipe can work together: what would fail in the first round, or silently train on something else.
+"""Checks of the parts of a recipe against each other: errors of the first round, and silent training on other data.
 
-Parts say themselves what they need and what they bring (`models.loop.slots`); here the traits of each are held against
-those of the others, so that no method is named. Every refusal is one line that names the keys of the recipe.
+Each part declares what it needs and what it provides (`models.loop.slots`). The checks compare the traits of the parts,
+so that no method is named here. Every refusal is one line that names the keys of the recipe.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 
 def check_combination(recipe: Recipe, schedule: ScheduleSettings) -> None:
-    """Hold the parts of a recipe against one another.
+    """Check the parts of a recipe against each other.
 
     Args:
-        recipe: whose sections are right, each by itself.
-        schedule: its schedule: how often a round's completions are used.
+        recipe: the recipe, whose sections are each valid.
+        schedule: its schedule, which sets how often a round's completions are used.
 
     Raises:
         ValueError: two of them do not fit together.
@@ -44,14 +44,14 @@ def check_combination(recipe: Recipe, schedule: ScheduleSettings) -> None:
 
 
 def _named(recipe: Recipe) -> Iterator[tuple[str, SlotPart]]:
-    """Every part but the reference, with its place in the recipe."""
+    """Yield every part except the reference, with its place in the recipe."""
     yield from (("rollouts", recipe.rollouts), ("advantage", recipe.advantage), ("objective", recipe.objective))
     yield from ((f"rewards.{number}", reward) for number, reward in enumerate(recipe.rewards))
     yield from (("select", select) for select in recipe.select)
 
 
 def _having(slot: Slot, wanted: Callable[[Any], bool]) -> str:
-    """Names of the parts of a slot that could be set instead, with their defaults."""
+    """Return the names of the parts of a slot that could be set instead; each is tested with its defaults."""
     return " or ".join(name for name, cls in parts(slot).items() if wanted(cls()))
 
 
@@ -121,7 +121,7 @@ def _labels(recipe: Recipe) -> None:
 
 
 def _made_of_others(rewards: Sequence[Reward]) -> None:
-    """What a reward is made of stands before it."""
+    """Check that the rewards that a blend is made of are listed before it."""
     for number, reward in enumerate(rewards):
         if not isinstance(reward, Blend):
             continue
@@ -136,7 +136,7 @@ def _made_of_others(rewards: Sequence[Reward]) -> None:
 
 
 def _apart(alarm: AlarmSettings, labels: Sequence[str]) -> None:
-    """Proxy and truth of an alarm are rewards of the recipe, and two."""
+    """Check that the proxy and the truth of an alarm are two different rewards of the recipe."""
     for key, label in (("proxy", alarm.proxy), ("truth", alarm.truth)):
         if label is not None and label not in labels:
             raise ValueError(f"alarm.{key}: no reward is labelled {label!r}; there are {', '.join(labels)}")

@@ -1,12 +1,12 @@
-"""What recipes need to be compared: the same task and beginning, and the same budget.
+"""Checks and budget of a comparison of recipes: the same task, the same initial policy and the same budget.
 
     completions = rounds * prompts of a round * completions of a prompt     (the most, baselines and opponents included)
 
-They agree in the data, the evaluation and the policy that learning begins with; what else differs is the method. Each
-gets as many rounds as come nearest to the budget. Where nothing is sampled (offline methods), the completions are those
-of the data that are learned from, of a prompt's demonstrations one. A recipe whose rounds draw further prompts
-(`select.refills`), or which tries prompts first (`schedule.curriculum`), ends with the round in which the budget is
-reached, and takes fewer. Optimiser steps are a method's own and are told, not made equal.
+The recipes agree in the data, the evaluation and the initial policy; all other differences belong to the method. Each
+recipe gets the number of rounds that comes nearest to the budget. If nothing is sampled (offline methods), completions
+are those of the data that are learned from; the demonstrations of a prompt count as one. A recipe whose rounds draw
+further prompts (`select.refills`), or which tries prompts first (`schedule.curriculum`), ends with the round in which
+the budget is reached, and takes fewer rounds. Optimiser steps depend on the method; they are reported, not equalised.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from models.recipe.schema import Recipe
 from models.recipe.smoke import made_small
 
 EXPERIMENT = "comparison"
-"""Every recipe's name in a comparison, with `-smoke` behind it in a smoke run: MLflow's experiment, and the name under
-which reward models are shared by the methods."""
+"""Name of every recipe in a comparison, with the suffix `-smoke` in a smoke run: the MLflow experiment, and the name
+under which the methods share reward models."""
 
 MOST_SEEDS = 1000
-"""Trainings of each recipe; more is a slip of the hand."""
+"""Largest number of trainings of each recipe; a larger number is taken for a mistake."""
 
 SHARED = ("data", "validation", "evaluation", "warm_start", "policy")
-"""Sections in which recipes agree. Which weights of the policy learn afterwards is a method's own."""
+"""Sections in which recipes agree. Which weights of the policy learn afterwards depends on the method."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Contender:
     name: str
     file: Path
     overrides: tuple[str, ...]
-    """All that stands on top of the file, name and rounds included; the seed comes with each training."""
+    """All overrides on top of the file, name and rounds included; the seed is added for each training."""
     recipe: Recipe
 
     @property
@@ -76,7 +76,7 @@ def contenders(
     budget: int | None = None,
     smoke: bool = False,
 ) -> list[Contender]:
-    """The recipes of a comparison, checked before anything starts.
+    """Return the recipes of a comparison, checked before anything starts.
 
     Args:
         paths: paths or names of recipes.
@@ -88,8 +88,8 @@ def contenders(
 
     Raises:
         UserError: fewer than two recipes, two of one name, one that is wrong or trains no policy; they differ in what
-            they must share; seed or name are set by hand; too few seeds; a metric that is not measured; a budget that
-            is no round.
+            they must share; seed or name are set by hand; too few seeds; a metric that is not measured; a budget
+            smaller than one round.
     """
     names = [find_recipe(path).stem for path in paths]
     if len(names) < 2:
@@ -127,7 +127,7 @@ def _contender(path: str, overrides: Sequence[str], smoke: bool) -> Contender:
 
 
 def _within(contender: Contender, budget: int) -> Contender:
-    """The same with the rounds that come nearest to the budget."""
+    """Return the contender with the number of rounds that comes nearest to the budget."""
     size = contender.recipe.largest_round
     if budget < size:
         raise UserError(
@@ -139,14 +139,15 @@ def _within(contender: Contender, budget: int) -> Contender:
 
 
 def rounds_within(recipe: Recipe, budget: int) -> list[str]:
-    """Overrides for the rounds that come nearest to `budget` completions; where rounds differ, the limit as well."""
+    """Return overrides for the number of rounds that comes nearest to `budget` completions; if rounds differ in size,
+    the limit as well."""
     size = recipe.largest_round
     rounds = f"schedule.rounds={(budget + size // 2) // size}"
     return [rounds, f"schedule.completions={budget}"] if recipe.open_ended else [rounds]
 
 
 def require_shared(contenders: Sequence[Contender]) -> None:
-    """Make sure that all have the task and the beginning of the first.
+    """Check that all contenders have the same task and initial policy as the first.
 
     Raises:
         UserError: a key differs.
@@ -163,7 +164,7 @@ def require_shared(contenders: Sequence[Contender]) -> None:
 
 
 def require_metric(metric: str, recipe: Recipe) -> None:
-    """Make sure that an evaluation measures `metric`, as far as that is known before the data are read.
+    """Check that an evaluation measures `metric`, as far as that is known before the data are read.
 
     Raises:
         UserError: it does not.
@@ -184,7 +185,7 @@ def require_metric(metric: str, recipe: Recipe) -> None:
 
 
 def _shared(recipe: Recipe) -> dict[str, Any]:
-    """The sections in which recipes agree."""
+    """Return the sections in which recipes agree."""
     described = plain(recipe)
     shared = {name: described[name] for name in SHARED}
     shared["policy"].pop("subnetwork")
@@ -196,7 +197,7 @@ def _shared(recipe: Recipe) -> dict[str, Any]:
 
 
 def _difference(first: Any, other: Any, path: str = "") -> tuple[str, Any, Any] | None:
-    """The first key path whose values differ, with both."""
+    """Return the first key path whose values differ, with both values."""
     if not (isinstance(first, Mapping) and isinstance(other, Mapping)):
         return None if first == other else (path, first, other)
     for key in dict.fromkeys((*first, *other)):

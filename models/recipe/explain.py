@@ -1,4 +1,4 @@
-"""What is wrong with a recipe, in one line: the path inside the YAML and, for an unknown key, the nearest known one."""
+"""Explanation of a recipe's error in one line: the path inside the YAML and, for an unknown key, the nearest one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from models.loop.slot_part import SlotPart
 
 
 def explain(error: ValidationError, schema: Any) -> str:
-    """The first problem of a validation in one line, with the path inside the YAML."""
+    """Return the first problem of a validation in one line, with the path inside the YAML."""
     first = error.errors()[0]
     where, known, renamed = _walk(schema, first["loc"])
     path = shortened(".".join(where), 120)
@@ -39,8 +39,8 @@ def explain(error: ValidationError, schema: Any) -> str:
 
 
 def _walk(schema: Any, location: tuple[int | str, ...]) -> tuple[list[str], list[str], Mapping[str, str]]:
-    """The path as the user wrote it, without the tags that a union adds, the keys known where it ends, and what keys
-    there were once, with their names of today."""
+    """Return the path as the user wrote it, without the tags that a union adds, the keys known where it ends, and the
+    keys that were renamed, with their present names."""
     where: list[str] = []
     known: list[str] = []
     renamed: dict[str, str] = {}
@@ -71,7 +71,7 @@ def _walk(schema: Any, location: tuple[int | str, ...]) -> tuple[list[str], list
 
 
 def _options(types_here: list[Any]) -> list[Any]:
-    """The alternatives of a type: members of unions, through Annotated."""
+    """Return the alternatives of a type: members of unions, through Annotated."""
     options: list[Any] = []
     for option in types_here:
         origin = get_origin(option)

@@ -1,4 +1,4 @@
-"""Whether what a recipe names is there, asked before anything starts: data, base model, masks, teachers."""
+"""Checks that the files a recipe names exist, made before anything starts: data, base model, masks, teachers."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from models.user_code.contain import UserCodeError, contained, leaving
 
 
 def require_files(recipe: Recipe) -> None:
-    """Make sure that the files which a recipe names are there, so that a run does not find out after its first steps.
+    """Check that the files named by a recipe exist, so that a run does not fail after its first steps.
 
     Raises:
-        UserError: a data file is missing or of an unknown kind, policy.base is a folder that holds no whole model or
-            a hub id that cannot be had, adapters aim at no module, the masks of a subnetwork are not there, a
-            part's own file does not work, a teacher can neither be had nor be made, or code that a model ships tries to
+        UserError: a data file is missing or of an unknown kind, policy.base is a folder without a complete model or a
+            hub id that cannot be fetched, adapters target no module, the masks of a subnetwork are missing, a part's
+            own file does not work, a teacher can neither be found nor be made, or code shipped with a model tries to
             end the process.
     """
     try:
@@ -62,7 +62,8 @@ def _require(recipe: Recipe) -> None:
 
 
 def _check_base(recipe: Recipe) -> Sequence[str] | None:
-    """Make sure that the base can be had and has room. Returns the names of its modules, None for one of the hub."""
+    """Check that the base is available and has enough room. Return the names of its modules, None for one of the
+    hub."""
     base = recipe.policy.base or ""
     if is_registered(base):  # looked for where the registry is known (tasks/registered/base.py)
         return None
@@ -93,8 +94,8 @@ def _check_masks(file: Path) -> None:
 
 
 def _check_teachers(recipe: Recipe) -> None:
-    """Make sure that the models which the recipe learns from are there, and have its tokens as far as these are known,
-    or can be made."""
+    """Check that the models that the recipe learns from exist or can be made. As far as their tokens are known, these
+    must be the policy's."""
     for role, settings in frozen_models(recipe).items():
         if settings.recipe is not None:
             require_files(recipe_of(settings, recipe, role))

@@ -8,13 +8,13 @@ from pathlib import Path
 from models.errors import UserError, shortened
 
 FOLDER = Path("recipes")
-"""Where `rewardflow run NAME` and `extends: NAME` look: in it, then in its folders, one for each family."""
+"""Folder searched by `rewardflow run NAME` and `extends: NAME`: first itself, then its folders, one for each family."""
 REAL = "real"
 """Folder of the recipes that need a pretrained model."""
 
 
 def recipe_names() -> list[str]:
-    """Names of all recipes in recipes/ and below, the uppermost first; none where there is no such folder."""
+    """Return the names of all recipes in recipes/ and below, the uppermost first; none if the folder does not exist."""
     files = sorted(FOLDER.rglob("*.yaml"), key=lambda file: (len(file.parts), file))
     return list(dict.fromkeys(file.stem for file in files))
 
@@ -26,10 +26,10 @@ def method_files(folder: Path = FOLDER) -> list[Path]:
 
 
 def find_recipe(path: str | Path) -> Path:
-    """The file that `path` means; a bare name is looked for in recipes/ and in the folders below it.
+    """Return the file that `path` means; a bare name is looked for in recipes/ and in the folders below it.
 
     Raises:
-        UserError: there is none; names the nearest one that there is.
+        UserError: there is none; the message names the nearest recipe.
     """
     for candidate in (Path(path), FOLDER / f"{path}.yaml", FOLDER / str(path)):
         try:

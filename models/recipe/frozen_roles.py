@@ -1,4 +1,4 @@
-"""Whether the frozen models of a recipe, teacher and judge, are there where parts ask them, and can do what is asked.
+"""Checks of a recipe's frozen models, teacher and judge: they exist if parts use them, and can do what is required.
 
 Every refusal is one line that names the keys of the recipe (`models.recipe.combinations`).
 """
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def check_teacher(recipe: Recipe, named: Sequence[tuple[str, SlotPart]]) -> None:
-    """Who learns from the teacher, and what it is asked; `named`: every part with its place in the recipe."""
+    """Check that the teacher suits the parts that learn from it; `named`: every part with its place in the recipe."""
     teacher = recipe.teacher
     using = [(place, part) for place, part in named if part.needs_teacher is not None]
     if not using and teacher is not None:
@@ -49,7 +49,7 @@ def check_teacher(recipe: Recipe, named: Sequence[tuple[str, SlotPart]]) -> None
 
 
 def check_judge(recipe: Recipe, named: Sequence[tuple[str, SlotPart]]) -> None:
-    """Who asks the judge, and for what; `named`: every part with its place in the recipe."""
+    """Check that the judge suits the parts that use it; `named`: every part with its place in the recipe."""
     asking = [f"{place} {part.name}" for place, part in named if part.needs_judge]
     if recipe.labels is not None and recipe.labels.needs_judge:
         asking.append(f"reward_model.process.labels {recipe.labels.name}")

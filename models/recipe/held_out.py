@@ -8,7 +8,7 @@ from models.recipe.schema import Recipe
 
 
 def held_out_recipes(recipe: Recipe) -> dict[str, Recipe]:
-    """Name of a held-out set -> the recipe by which it is prepared, validated and answered."""
+    """Map each held-out set's name to the recipe by which it is prepared, validated and answered."""
     sets = recipe.gate.held_out
     return {
         name: recipe.model_copy(

@@ -1,7 +1,7 @@
-"""The layers that a recipe is read from: its file, what the file extends, and overrides from the command line.
+"""The layers that a recipe is read from: its file, the files it extends, and overrides from the command line.
 
-What comes out is the YAML with the upper layers on top, each part spelled out as `{name: ...}`; whether keys and values
-are right is asked afterwards, of the whole.
+The result is the YAML with the upper layers on top, each part spelled out as `{name: ...}`. Keys and values are checked
+afterwards, on the merged recipe.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from models.recipe.find import FOLDER, find_recipe
 from models.recipe_paths import from_recipe
 
 OWN = ("name", "source")
-"""What a recipe has of its own and gives to none that extends it: its name, and the paper that it is a method of."""
+"""Keys that are not inherited by a recipe that extends this one: its name, and the paper that its method comes from."""
 MOST_LAYERS = 20
-"""Recipes that extend one another; more is an accident."""
+"""Largest number of recipes that extend one another; more is treated as an accident."""
 
 
 def read_layers(file: Path, overrides: Sequence[str]) -> dict[str, Any]:
-    """The YAML of a recipe with what it extends below and `overrides` on top.
+    """Return the YAML of a recipe with the recipes that it extends below and `overrides` on top.
 
     Args:
         file: the recipe.
@@ -46,7 +46,7 @@ def read_layers(file: Path, overrides: Sequence[str]) -> dict[str, Any]:
 
 
 def _read(file: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
-    """The YAML of `file` on top of what it extends; `above` are the files that extend it, the lowest last."""
+    """Return the YAML of `file` on top of what it extends; `above` are the files that extend it, the lowest last."""
     if file.resolve() in above:
         raise UserError(f"{file}: extends itself")
     if len(above) >= MOST_LAYERS:
@@ -64,14 +64,14 @@ def _read(file: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
 
 
 def _objective(raw: dict[str, Any]) -> Any:
-    """Name of the objective, also where `raw` leaves it out."""
+    """Return the name of the objective, also if `raw` leaves it out."""
     objective = raw.get("objective")
     return objective.get("name", SLOTS["objective"].default) if isinstance(objective, dict) else objective
 
 
 def _without_the_normalisation_of(before: Any, raw: dict[str, Any]) -> dict[str, Any]:
-    """`raw` without the normalisation that it has from a recipe whose objective was `before`, where the objective that
-    has taken its place knows none: whoever wrote it meant the other."""
+    """Drop the normalisation that `raw` inherits from a recipe whose objective was `before`, if the objective that
+    replaces it has none. The inherited value was meant for the other objective."""
     name, schedule = _objective(raw), raw.get("schedule")
     objective: Any = parts("objective").get(name) if isinstance(name, str) and name != before else None
     if objective is None or not isinstance(schedule, dict) or objective.level == "token":
@@ -96,11 +96,11 @@ def _parsed(file: Path) -> dict[str, Any]:
     return _spelled_out(raw) | {slot: from_recipe(slot, raw[slot], file.parent) for slot in SLOTS if slot in raw}
 
 
-_value_of = lru_cache(maxsize=1024)(parse_yaml)  # recipes are read again and again, by whoever extends them
+_value_of = lru_cache(maxsize=1024)(parse_yaml)  # recipes are read repeatedly, by the recipes that extend them
 
 
 def _extended(file: Path, base: Any) -> Path:
-    """The file that `extends` means: a recipe beside `file`, or one in recipes/."""
+    """Return the file that `extends` means: a recipe in the folder of `file`, or one in recipes/."""
     if not isinstance(base, str):
         raise UserError(f"{file}: extends: the name of one recipe, not a {type(base).__name__}")
     if Path(base).is_absolute() or ".." in Path(base).parts:
@@ -125,7 +125,7 @@ def _require_numbers(value: Any, where: str, path: str = "") -> None:
 
 
 def _spelled_out(raw: dict[str, Any]) -> dict[str, Any]:
-    """`raw` with every part that is only named written as `{name: ...}`."""
+    """Return `raw` with every part that is only named written as `{name: ...}`."""
     for key in SLOTS:
         if key in raw:
             raw[key] = _part(raw[key])
@@ -139,7 +139,7 @@ def _part(value: Any) -> Any:
 
 
 def _merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
-    """`above` on top of `below`; a part of another name replaces the part whole."""
+    """Merge `above` on top of `below`; a part of another name replaces the whole part."""
     merged = dict(below)
     for key, value in above.items():
         old = merged.get(key)
@@ -154,7 +154,7 @@ def put_override(raw: dict[str, Any], override: str) -> None:
     """Put one override, `key.path=value` with the value in YAML, into `raw`, in place.
 
     Raises:
-        UserError: it is none, or reaches nothing.
+        UserError: the text is not an override, or reaches nothing.
     """
     path, separator, text = override.partition("=")
     shown = repr(shortened(override))

@@ -1,4 +1,4 @@
-"""Read a recipe: YAML, what it extends, overrides from the command line; then one check of the whole.
+"""Reader of recipes: YAML, the recipes it extends and overrides from the command line, then one check of the result.
 
 An error is one line with the file, the path inside the YAML and, for an unknown key, the nearest known one.
 """
@@ -21,7 +21,7 @@ from models.recipe.schema import Recipe, recipe_type
 
 
 def load_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
-    """The recipe in `path` with `overrides` such as `schedule.rounds=20` on top.
+    """Return the recipe in `path` with `overrides` such as `schedule.rounds=20` on top.
 
     Args:
         path: a YAML file, or the name of one in recipes/.
@@ -42,11 +42,11 @@ def load_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
 
 
 def plain(recipe: Recipe) -> dict[str, Any]:
-    """The recipe as it would stand in JSON, every default written out."""
+    """Convert the recipe to values for JSON, with every default written out."""
     data: dict[str, Any] = TypeAdapter(recipe_type()).dump_python(recipe, mode="json", by_alias=True)  # type: ignore[arg-type]
     return data
 
 
 def digest(*sections: Any) -> str:
-    """SHA-256 of parts of a recipe in canonical JSON."""
+    """Compute SHA-256 of parts of a recipe in canonical JSON."""
     return hashlib.sha256(json.dumps(sections, sort_keys=True, default=str).encode()).hexdigest()

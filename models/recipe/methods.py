@@ -1,4 +1,4 @@
-"""What methods there are: every recipe of a folder, with its paper and the parts that it names; and the strategies of
+"""List of the methods: every recipe of a folder, with its paper and the parts that it names, and the strategies of
 evaluations, which train nothing, with theirs."""
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ class Method:
     """One recipe, or one strategy, as a line of a table."""
 
     name: str
-    """As `rewardflow run` takes it; of a strategy as `rewardflow evaluate` takes it."""
+    """Name for `rewardflow run`; for a strategy, the name for `rewardflow evaluate`."""
     family: str
     paper: str
-    """Title of the source paper, with its number in the catalogue where it has one."""
+    """Title of the source paper, with its number in the catalogue if it has one."""
     slots: tuple[str, ...]
-    """Rollouts, rewards, selectors, advantage, objective and reference, by name; empty where nothing is reinforced."""
+    """Rollouts, rewards, selectors, advantage, objective and reference, by name; empty without reinforcement."""
     file: str
-    """Where it stands in the repository."""
+    """Path in the repository."""
     strategy: bool = False
     """Whether it is a strategy of evaluations."""
 
 
 def methods(folder: Path = FOLDER) -> list[Method]:
-    """Every recipe of `folder` and of the folders below it, by family and name.
+    """Return every recipe of `folder` and of the folders below it, sorted by family and name.
 
     Raises:
-        UserError: one of them is no recipe, or there are none.
+        UserError: one of the files is not a valid recipe, or there are none.
     """
     listed = [_method(file, file.relative_to(folder)) for file in sorted(folder.rglob("*.yaml"))]
     if not listed:
@@ -44,7 +44,7 @@ def methods(folder: Path = FOLDER) -> list[Method]:
 
 
 def strategies() -> list[Method]:
-    """Every strategy of an evaluation that comes from a paper, by name."""
+    """Return every strategy of an evaluation that comes from a paper, by name."""
     listed = []
     for name, cls in parts("strategy").items():
         strategy = cls()
@@ -56,12 +56,12 @@ def strategies() -> list[Method]:
 
 
 def every_method(folder: Path = FOLDER) -> list[Method]:
-    """Recipes and strategies, by family. Raises as `methods` does."""
+    """Return recipes and strategies, sorted by family and name. Raises as `methods` does."""
     return sorted([*methods(folder), *strategies()], key=lambda method: (method.family or "~", method.name))
 
 
 def of_family(listed: Sequence[Method], family: str) -> list[Method]:
-    """Those of a family.
+    """Return the methods of a family.
 
     Raises:
         UserError: there are none.
@@ -100,7 +100,7 @@ def _title(title: str, number: int | None) -> str:
 
 
 def as_text(listed: Sequence[Method]) -> str:
-    """A table for a terminal: name, slots, family and paper."""
+    """Format a table for a terminal: name, slots, family and paper."""
     rows = [("method", "slots", "paper"), *((method.name, _slots(method), _paper(method)) for method in listed)]
     widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
     lines = [f"{row[0]:<{widths[0]}}  {row[1]:<{widths[1]}}  {row[2]}".rstrip() for row in rows]
@@ -108,7 +108,7 @@ def as_text(listed: Sequence[Method]) -> str:
 
 
 def as_markdown(listed: Sequence[Method]) -> str:
-    """The page of the guide, made from the same recipes."""
+    """Render the page of the guide from the same recipes."""
     lines = [
         "# Methods",
         "",

@@ -1,4 +1,4 @@
-"""Whether what a recipe asks for fits into what it grants: completions into model and budget, k into samples."""
+"""Checks that requested sizes fit into the limits of a recipe: completions into model and budget, k into samples."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import Any
 
 
 def check_room(recipe: Any, positions: int | None) -> None:
-    """Hold lengths and counts of a recipe against one another.
+    """Check lengths and counts of a recipe against each other.
 
     Args:
         recipe: has `rollouts`, `evaluation` and `schedule`.
-        positions: longest sequence of the policy, in tokens; None where it is not known.
+        positions: longest sequence of the policy, in tokens; None if it is not known.
 
     Raises:
-        ValueError: something has no room; the message names both keys.
+        ValueError: a size does not fit; the message names both keys.
     """
     most, samples = max(recipe.evaluation.ks, default=1), recipe.evaluation.samples
     if most > samples:

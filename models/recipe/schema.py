@@ -1,4 +1,4 @@
-"""What a recipe may say, as typed data. Each section's settings live beside the code that reads them."""
+"""Schema of a recipe, as typed data. The settings of each section are defined next to the code that reads them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from models.source_code import GivenFile
 
 
 class Section(BaseModel):
-    """A section that refuses keys it does not know and never changes."""
+    """A frozen section that refuses unknown keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -56,40 +56,40 @@ class Paper(Section):
     """The paper that a method comes from."""
 
     id: int | None = None
-    """Its number in the catalogue of source papers."""
+    """Number of the paper in the catalogue of source papers."""
     title: str = ""
     family: str = ""
-    """Kind of method, as the catalogue sorts it: policy-gradient, preference-optimisation, ..."""
+    """Kind of method, as in the catalogue: policy-gradient, preference-optimisation, ..."""
 
 
 class RewardModelSection(Section):
-    """Fit of the reward model, and what it must reach. `reward_model: null` leaves the step out."""
+    """Fit of the reward model, and the accuracy that it must reach. `reward_model: null` leaves the step out."""
 
     fit: RewardModelSettings = RewardModelSettings()
     least_accuracy: float = Field(default=0.6, ge=0.0, le=1.0)
-    """Held-out pair accuracy below which the flow stops before any reinforcement learning; of a process reward model
-    that of pairs of a good and a bad step."""
+    """Held-out pair accuracy below which the flow stops before any reinforcement learning; for a process reward model,
+    the accuracy on pairs of a good and a bad step."""
     process: ProcessSettings | None = None
     """Values of steps, fitted to labelled solutions; null: scores of completions, fitted to preferences."""
     pairs: JurySettings | None = None
     """Preferences that judges make of completions of the policy; null: those of the data."""
     strength: StrengthSettings | None = None
-    """How sure other reward models must be of a pair; null: every pair is taken as it is."""
+    """Required confidence of other reward models in a pair; null: every pair is used unchanged."""
     parallel: bool = False
-    """Learn from parallel texts, the sound demonstrations, what makes them other than their prompts, which then stand
-    for texts too; a text is read by itself. false: from preferences."""
+    """Learn from parallel texts (the sound demonstrations) the features that distinguish them from their prompts, which
+    are then texts too; a text is read on its own. false: learn from preferences."""
     gap: GapSettings | None = None
-    """Score by how much a completion is better than the one that stands in its prompt; null: by itself."""
+    """Score by how much a completion is better than the one in its prompt; null: score it on its own."""
     ensemble: EnsembleSettings | None = None
     """Several fits that are read as one; null: a single reward model."""
     principles: Principles | None = None
-    """Texts before the prompt that it goes by, and which completion of a pair is the better one under each: given,
-    shorter or longer; the first takes pairs as given. null: it goes by none."""
+    """Texts before the prompt that the reward model follows, and which completion of a pair is the better one under
+    each: given, shorter or longer; the first uses the pairs as given. null: no such texts."""
     groups: GroupSettings | None = None
-    """A reward model for each group of annotators who agree, and the worst served group's is read; null: one for
+    """A reward model for each group of annotators who agree; the model of the worst served group is used. null: one for
     all."""
     report: ReportSettings | None = None
-    """What it must show on completions of the policy that is to be trained; null: nothing is asked."""
+    """Requirements on completions of the policy that is to be trained; null: none."""
 
     @property
     def has_goal(self) -> bool:
@@ -128,28 +128,28 @@ class RewardModelSection(Section):
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationSettings:
-    """How policies are measured on the validation split. Stands under `evaluation:`."""
+    """Measurement of policies on the validation split. Set under `evaluation:`."""
 
     problems: Positive = 300
     """Held-out problems, evenly spaced over the split; the same for every model."""
     samples: Positive = 16
-    """Completions of each at `temperature`."""
+    """Completions of each problem at `temperature`."""
     temperature: Temperature = 1.0
-    """Of the sampled completions; the greedy one of each problem stands beside them."""
+    """Temperature of the sampled completions; one greedy completion of each problem is measured as well."""
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Share of the probability that the sampled completions are drawn from."""
     max_tokens: Positive | None = None
-    """Longest completion; None: as in the rollouts."""
+    """Longest completion, tokens; None: as in the rollouts."""
     ks: tuple[Positive, ...] = (1, 4, 16)
     """Subset sizes of pass@k and maj@k."""
     seed: Seed = 0
 
 
 class Recipe(Section):
-    """Everything of a recipe but the slots, which `recipe_type` adds: they are whatever parts there are."""
+    """All sections of a recipe except the slots. `recipe_type` adds these, for the parts that exist."""
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=64)
-    """Names the MLflow experiment and the registered models."""
+    """Name of the MLflow experiment and of the registered models."""
     seed: Seed = 0
     source: Paper = Paper()
     data: DataSettings = DataSettings()
@@ -157,31 +157,32 @@ class Recipe(Section):
     policy: PolicySettings = PolicySettings()
     engine: EngineSettings = EngineSettings()
     placement: PlacementSettings = PlacementSettings()
-    """Where learner and engines run; what comes out does not hang on it."""
+    """Where learner and engines run; results do not depend on it."""
     timeouts: TimeoutSettings = TimeoutSettings()
     warm_start: SupervisedSettings | None = Field(default_factory=SupervisedSettings)
-    """Supervised fine-tuning before anything else; null leaves it out (it needs policy.base then)."""
+    """Supervised fine-tuning before all other training; null leaves it out (policy.base is then required)."""
     reward_model: RewardModelSection | None = RewardModelSection()
     teacher: TeacherSettings | None = None
-    """The frozen model that the policy is distilled from, where a part asks for one."""
+    """Frozen model that the policy is distilled from, if a part requires one."""
     judge: JudgeSettings | None = None
-    """Who reads completions and writes what they are worth, where a part asks for one; {}: the policy as it began."""
+    """Model that reads completions and grades them, if a part requires one; {}: the policy as it began."""
     evaluation: EvaluationSettings = EvaluationSettings()
     gate: GateSettings = GateSettings()
     drift: DriftSettings = DriftSettings()
-    """What the nightly evaluation of the champion tells people of."""
+    """Drift that the nightly evaluation of the champion reports."""
     truncated: TruncationSettings = TruncationSettings()
-    """What becomes of completions that did not end."""
+    """Treatment of completions that did not end."""
     schedule: ScheduleSettings | None = Field(default_factory=ScheduleSettings)
     """How long the loop runs; null: the flow ends after the reward model."""
     alarm: AlarmSettings | None = Field(default_factory=AlarmSettings)
-    """When the loop counts the policy as collapsed, and what happens then; null: never."""
+    """When the loop counts the policy as collapsed, and the action then; null: never."""
     reports: str | None = Field(default=None, pattern=r"^s3://[^/]+")
-    """S3 address that the validation report and the description are uploaded to; None: nowhere."""
+    """S3 address that the validation report and the description are uploaded to; None: no upload."""
     approval: bool = False
     """Ask a person before a candidate that passed the gate becomes champion."""
     promote_unpinned: bool = False
-    """Promote also what no commit holds: edited or new code, data that were not added. Nobody can reproduce it."""
+    """Promote also candidates that depend on files outside any commit: edited or new code, data that were not added.
+    Such a candidate cannot be reproduced."""
     if TYPE_CHECKING:  # fields of `recipe_type`
         rollouts: Rollouts
         rewards: list[Reward]
@@ -192,12 +193,12 @@ class Recipe(Section):
 
     @property
     def sources(self) -> list[GivenFile]:
-        """Files of a person's own that its parts read: code of rewards, documents of tools."""
+        """Files of the user's own that the parts read: code of rewards, documents of tools."""
         return [source for part in (self.rollouts, *self.rewards) for source in part.given]
 
     @property
     def verifier(self) -> Reward | None:
-        """The reward that decides in evaluations and at the gate too; None: the problems' answers do."""
+        """The reward that also decides in evaluations and at the gate; None: the problems' answers decide."""
         return next((reward for reward in self.rewards if reward.verifies), None)
 
     @property
@@ -210,7 +211,7 @@ class Recipe(Section):
 
     @property
     def shown_verifier(self) -> Reward | None:
-        """The same, where the warm start goes by which demonstrations are right."""
+        """The verifier, if the warm start selects demonstrations by whether they are right; otherwise None."""
         return self.verifier if self.warm_start is not None and self.warm_start.judges else None
 
     @property
@@ -240,31 +241,32 @@ class Recipe(Section):
 
     @property
     def labels(self) -> Labels | None:
-        """Who labels steps for a process reward model; None where there is none."""
+        """Labeller of steps for a process reward model; None if there is none."""
         process = self.reward_model.process if self.reward_model is not None else None
         return process.labels if process is not None else None
 
     @property
     def judges_rows(self) -> bool:
-        """Whether rows that the reward model is fitted to are a judge's: labels of steps, or pairs."""
+        """Whether rows that the reward model is fitted to come from a judge: labels of steps, or pairs."""
         pairs = self.reward_model is not None and self.reward_model.pairs is not None
         return pairs or (self.labels is not None and self.labels.needs_judge)
 
     @property
     def judges_report(self) -> bool:
-        """Whether the report of the reward model holds the judge against the truth too."""
+        """Whether the report of the reward model also compares the judge with the truth."""
         report = self.reward_model.report if self.reward_model is not None else None
         return report is not None and report.judged > 0
 
     @property
     def largest_round(self) -> int:
-        """The most completions of one round."""
+        """Largest number of completions in one round."""
         rollouts = self.slots.rollouts
         return rollouts.prompts * rollouts.largest_group()
 
     @property
     def open_ended(self) -> bool:
-        """Whether nobody knows before how many completions it takes: rounds draw further prompts, or some are tried."""
+        """Whether the number of completions is not known in advance: rounds draw further prompts, or some are tried
+        first."""
         tries = self.schedule is not None and self.schedule.curriculum.tries
         return tries or any(select.refills for select in self.slots.select)
 
@@ -327,7 +329,7 @@ class Recipe(Section):
 
 @lru_cache(maxsize=1)
 def recipe_type() -> type[Recipe]:
-    """The recipe's full type: its sections and one field for each slot."""
+    """Return the full type of a recipe: its sections and one field for each slot."""
 
     def field(slot: Slot) -> Any:
         default = default_part(slot)

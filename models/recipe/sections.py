@@ -1,4 +1,4 @@
-"""What code reads of a recipe, declared once: that alone is handed to it, and that alone can change what it makes."""
+"""Declarations of the recipe sections that a step reads: the step gets only these, and only these change its result."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import Any, get_type_hints
 
 
 class Sections:
-    """Part of a recipe: a subclass annotates the sections and settings that it takes, and has nothing else.
+    """Part of a recipe: a subclass annotates the sections and settings that it reads, and has no other attributes.
 
-    `seed: int` takes `recipe.seed`; `longest: int = of("validation.max_tokens")` a setting alone, None where a section
-    on the way is null. What several steps call declares its own, and theirs derive from these. What is not declared
-    does not type-check, and is not there.
+    `seed: int` takes `recipe.seed`; `longest: int = of("validation.max_tokens")` takes one setting, None if a section
+    on the way is null. Code that several steps call declares its own sections, and the steps derive theirs from these.
+    A section that is not declared does not type-check, and is missing at run time.
     """
 
     def __init__(self, recipe: Any) -> None:

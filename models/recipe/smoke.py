@@ -1,6 +1,6 @@
-"""A recipe made small: every step of it runs, in seconds, and nothing that it makes is worth keeping.
+"""Small versions of recipes for smoke runs: every step runs, in seconds, and the results are not worth keeping.
 
-Made of overrides, so that a smoke run is an ordinary run: `--smoke` stands for them, and `--set` goes on top.
+A smoke run is an ordinary run with overrides: `--smoke` adds them, and `--set` is applied on top.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from models.reward_model.trust import ReportSettings
 
 MOST_PROMPTS, MOST_COMPLETIONS = 4, 4
 MOST_TOKENS = 256
-"""Of a completion that is drawn; no recipe for the built-in model has more."""
+"""Largest number of tokens of a completion that is drawn; no recipe for the built-in model has more."""
 KS = "evaluation.ks=[1]"
 SIZE = {"hidden": 64, "layers": 1, "heads": 2, "key_value_heads": 1, "feed_forward": 64}
-"""Heads of 32, the smallest that vLLM takes on a CPU."""
+"""Heads of size 32, the smallest that vLLM accepts on a CPU."""
 
 
 def made_small(path: str | Path, overrides: Sequence[str]) -> list[str]:
-    """All overrides of the smoke run of the recipe at `path`: those that make it small, and `overrides` on top.
+    """Return all overrides of the smoke run of the recipe at `path`: those that make it small, and `overrides` on top.
 
-    The user's settings need room in the small recipe alone: `evaluation.samples=2` is no mistake here, though the
-    recipe's own evaluation.ks may hold 16.
+    The user's settings must fit only into the small recipe: `evaluation.samples=2` is accepted here, though the
+    recipe's own evaluation.ks may contain 16.
 
     Raises:
         UserError: see `load_recipe`.
@@ -37,9 +37,9 @@ def made_small(path: str | Path, overrides: Sequence[str]) -> list[str]:
 
 
 def smoke_overrides(recipe: Recipe) -> list[str]:
-    """Overrides that make `recipe` small: a tiny policy, two steps of everything, a handful of problems.
+    """Return overrides that make `recipe` small: a tiny policy, two steps of everything, a handful of problems.
 
-    The name ends in `-smoke`, so that experiment and registered models are apart from those of real runs.
+    The name ends in `-smoke`, so that experiment and registered models are separate from those of real runs.
     """
     samples = max(2, recipe.gate.samples_needed)
     settings: dict[str, Any] = {
@@ -69,9 +69,9 @@ def smoke_overrides(recipe: Recipe) -> list[str]:
             settings["reward_model.groups.rounds"] = 1
         if recipe.reward_model.process is not None:
             settings |= {f"reward_model.process.{key}": 4 for key in ("problems", "held_out", "samples")}
-            if recipe.reward_model.process.labels.needs_judge:  # so untrained a judge gives no verdict
+            if recipe.reward_model.process.labels.needs_judge:  # an untrained judge gives no verdict
                 settings["reward_model.process.labels.unread"] = 0.5
-        if recipe.reward_model.pairs is not None:  # so untrained a judge gives no verdict, and few completions end
+        if recipe.reward_model.pairs is not None:  # an untrained judge gives no verdict, and few completions end
             settings |= {f"reward_model.pairs.{key}": 4 for key in ("problems", "held_out", "samples")}
             settings |= {"reward_model.pairs.unread": "drawn", "reward_model.pairs.cut": True}
         if recipe.reward_model.report is not None:
@@ -90,12 +90,12 @@ def smoke_overrides(recipe: Recipe) -> list[str]:
         described = plain(recipe)
         settings["rollouts.prompts"] = min(recipe.rollouts.prompts, MOST_PROMPTS)
         if "group_size" in described["rollouts"]:
-            # of groups as small as they may be, most give no signal: k tries of k + 1 are right for certain, or wrong
+            # with the smallest groups most give no signal: k tries of k + 1 are always right, or always wrong
             most = max(MOST_COMPLETIONS, 2 * (recipe.advantage.least_group - 1))
             settings["rollouts.group_size"] = min(recipe.rollouts.group_size, most)
-        if described["rollouts"].get("tells") == "peer":  # none would be right, and so nobody told anything
+        if described["rollouts"].get("tells") == "peer":  # no peer would be right, so there would be nothing to pass on
             settings["rollouts.tells"] = "answer"
-        # So untrained a policy is never right: only rewards that always spread leave something to learn from.
+        # An untrained policy is never right: only rewards that always spread leave something to learn from.
         select: list[dict[str, Any]] = described["select"]
         spread = [selector | {"by": "total"} if selector["name"] == "drop_flat" else selector for selector in select]
         spread = [chosen | {"failed_only": False} if "failed_only" in chosen else chosen for chosen in spread]
@@ -106,7 +106,7 @@ def smoke_overrides(recipe: Recipe) -> list[str]:
         tossed = [made for reward in rewards for made in _tossed(reward, verifying, asking)]
         coins = [made for made in tossed if made["name"] == "coin" and made["weight"]]
         if recipe.rollouts.episodes is not None and not coins:
-            tossed.append({"name": "coin"})  # environments mostly pay for success, which nobody has here
+            tossed.append({"name": "coin"})  # environments mostly pay for success, which never occurs here
         settings["rewards"] = json.dumps([reward | {"limits": _at_once(reward, asking)} for reward in tossed])
         if recipe.advantage.critic_pretraining:
             settings["advantage.critic.pretraining"] = 0  # else two rounds train the critic alone
@@ -114,8 +114,8 @@ def smoke_overrides(recipe: Recipe) -> list[str]:
 
 
 def _at_once(reward: dict[str, Any], asking: Collection[str]) -> dict[str, Any]:
-    """The reward's limits; one that fails for a whole round is to be seen, though two rounds would try its patience.
-    That so untrained a judge gives no verdict is no failure."""
+    """Return the reward's limits for a run of two rounds: patience 1, so that a reward that fails for a whole round is
+    reported. An untrained judge gives no verdict, which does not count as a failure."""
     return {
         **(reward.get("limits") or {}),
         **({"failed_share": 1.0} if reward["name"] in asking else {}),
@@ -124,12 +124,13 @@ def _at_once(reward: dict[str, Any], asking: Collection[str]) -> dict[str, Any]:
 
 
 def _tossed(reward: dict[str, Any], verifying: Sequence[str], asking: Collection[str]) -> list[dict[str, Any]]:
-    """The reward, with a coin in place of the verdict on the answer: the learner sees right and wrong ones to learn
-    from, though so untrained a policy is never right. A reward that decides in evaluations stays beside the coin."""
+    """Replace the verdict of a reward on the answer by a coin, so that the learner sees right and wrong answers,
+    although an untrained policy is never right. A reward that decides in evaluations is kept in addition to the
+    coin."""
     coin = {"name": "coin", "weight": reward["weight"], "label": reward["label"]}
     if reward["label"] in verifying:
         return [coin, reward | {"weight": 0.0, "label": f"{reward['label']}_verdict"}]
-    if reward["name"] in asking:  # so untrained a judge gives no verdict
+    if reward["name"] in asking:  # an untrained judge gives no verdict
         return [reward, coin | {"label": f"{reward['label']}_coin"}]
     if reward["name"] == "turn_rewards":  # an environment that pays for success alone pays nothing
         return [reward, coin | {"label": f"{reward['label']}_coin"}]

@@ -1,4 +1,4 @@
-"""The strategy of an evaluation, as a command names it: its part, with settings that stand beside the recipe's keys."""
+"""The strategy of an evaluation, as a command names it: its part, with settings next to the recipe's own keys."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from models.recipe.explain import explain
 from models.recipe.layers import put_override
 
 KEY: Literal["strategy"] = "strategy"
-"""What its settings stand under."""
+"""Key that the settings of the strategy are under."""
 
 
 def read_strategy(name: str, overrides: Sequence[str]) -> tuple[Strategy, list[str]]:
-    """The strategy called `name`, and the overrides that are the recipe's.
+    """Return the strategy called `name`, and the overrides that belong to the recipe.
 
     Args:
         name: of a part of the slot `strategy`.
         overrides: `key.path=value` each; those below `strategy.` are its settings.
 
     Raises:
-        UserError: there is no such strategy, or a setting is none of its own or wrong.
+        UserError: no strategy has this name, or a setting is unknown to it or wrong.
     """
     raw: dict[str, Any] = {KEY: {"name": name}}
     own = [override for override in overrides if override.startswith(f"{KEY}.")]

@@ -9,12 +9,12 @@ from models.recipe.load import load_recipe
 from models.recipe.schema import Recipe
 
 KEYS: dict[Role, str] = {"teacher": "teacher", "contrast": "teacher.contrast", "judge": "judge"}
-"""Where a recipe names each."""
+"""Key of each in a recipe."""
 
 
 def frozen_models(recipe: Recipe) -> dict[Role, FrozenSettings]:
-    """The models that a recipe learns from and that lie on this machine or are made on it, by role; not a judge that is
-    the policy as the run begins."""
+    """Return the models that a recipe learns from and that are stored or made on this machine, by role. A judge that is
+    the policy as the run begins is not included."""
     frozen: dict[Role, FrozenSettings] = {}
     if recipe.teacher is not None and recipe.teacher.address is None:
         frozen["teacher"] = recipe.teacher
@@ -27,11 +27,11 @@ def frozen_models(recipe: Recipe) -> dict[Role, FrozenSettings]:
 
 
 def recipe_of(settings: FrozenSettings, recipe: Recipe, role: Role) -> Recipe:
-    """The recipe that makes a frozen model.
+    """Return the recipe that makes a frozen model.
 
     Raises:
-        UserError: it has other data than `recipe` or other token ids, where it is no judge, or frozen models of its own
-            that are made.
+        UserError: unless its role is judge, it has other data than `recipe` or other token ids; or it has frozen models
+            of its own that are made or stored here, or a teacher.
     """
     key = f"{KEYS[role]}.recipe"
     assert settings.recipe is not None, "a recipe makes the model"

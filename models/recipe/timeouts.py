@@ -1,4 +1,4 @@
-"""How long each step may take before it is ended: a step that hangs must not hold a night, a folder and a GPU."""
+"""Time limits of the steps, after which a step is ended, so that a step that hangs does not block a night or a GPU."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ WEEK = 7 * DAY
 
 @dataclass(frozen=True, kw_only=True)
 class TimeoutSettings:
-    """Seconds. Stands under `timeouts:`. No result's key holds it: a step that was ended goes on with another one."""
+    """Time limits of the steps, seconds. Set under `timeouts:`. They are not part of any result's key: a step that was
+    ended can continue with another limit."""
 
     data: PositiveFloat = DAY
     validate: PositiveFloat = DAY
@@ -23,14 +24,14 @@ class TimeoutSettings:
     process_model: PositiveFloat = WEEK
     reward_report: PositiveFloat = DAY
     fine_tune: PositiveFloat = WEEK
-    """Beginning anew with each run that goes on from its checkpoints."""
+    """Applies to each run; a run that resumes from checkpoints gets the full time again."""
     evaluate: PositiveFloat = DAY
-    """Of each evaluation."""
+    """Applies to each evaluation."""
     evaluate_strategy: PositiveFloat = DAY
-    """Of each evaluation with a strategy."""
+    """Applies to each evaluation with a strategy."""
     judge_champion: PositiveFloat = DAY
     promote: PositiveFloat = DAY
 
     def of(self, step: str) -> float:
-        """Seconds of a step, by its name."""
+        """Return the time limit of a step, by its name, seconds."""
         return float(getattr(self, step))

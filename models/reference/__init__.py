@@ -1,1 +1,1 @@
-"""The reference: what the policy is held against, and how it follows. One file a reference."""
+"""The reference: the model that the policy is compared with, and how it is updated. One file per reference."""

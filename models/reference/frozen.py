@@ -1,4 +1,4 @@
-"""The reference stays what the policy was when reinforcement learning began."""
+"""The reference is the policy at the beginning of reinforcement learning and never changes."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ class Frozen(Reference):
     """The warm-started policy, unchanged."""
 
     offload: bool = False
-    """Keep its weights in the processor's memory but while they are read. Changes no value; each round pays for their
-    way to the GPU and saves their room there, half of the policy's own or all of it (`rewardflow plan`)."""
+    """Whether its weights are kept in the processor's memory except while they are read. Changes no value. Each round
+    pays for their transfer to the GPU and saves their memory there, half of the policy's own or all of it
+    (`rewardflow plan`)."""
 
 
 @part("none")

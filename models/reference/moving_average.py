@@ -3,7 +3,7 @@
     reference <- decay * reference + (1 - decay) * policy      after every round
 
 After n rounds it is decay^n * start + (1 - decay) * sum_k decay^(n - k) * policy_k. It is the average of the weights
-that the policy computes with: beside an adapter W = base + B A is averaged and never A and B by themselves, as the
+that the policy computes with: with an adapter W = base + B A is averaged and never A and B by themselves, because the
 product of two averages is not the average of the products.
 """
 
@@ -24,13 +24,13 @@ class MovingAverage(Reference):
 
     moves = True
     decay: Share = 0.95
-    """What a round leaves of the reference; 1 keeps it frozen, 0 makes it the previous policy."""
+    """Share of the reference that a round keeps; 1 keeps it frozen, 0 makes it the previous policy."""
     every: Positive = 1
-    """Rounds between two moves."""
+    """Rounds between two updates."""
 
     @torch.no_grad()
     def follow(self, reference: nn.Module, policy: nn.Module, round_number: int) -> bool:
-        """Move towards the policy."""
+        """Move the reference towards the policy."""
         if (round_number + 1) % self.every:
             return False
         for old, new in weights_of_both(reference, policy):

@@ -1,7 +1,7 @@
-"""The reference becomes the policy as it stands, every so many rounds: a new start of the trust region.
+"""The reference becomes the current policy after a fixed number of rounds: the trust region starts again.
 
-`hard_reset`: the optimiser forgets its moments too (ProRL, arXiv 2505.24864; paper 72).
-`previous_round`: the optimiser goes on; for methods in iterations (SPIN, DNO, INPO).
+`hard_reset`: the optimiser's moments are reset too (ProRL, arXiv 2505.24864; paper 72).
+`previous_round`: the optimiser continues; for iterative methods (SPIN, DNO, INPO).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def become(reference: nn.Module, policy: nn.Module) -> None:
 
 @part("hard_reset")
 class HardReset(Reference):
-    """Every so many rounds the reference becomes the policy, and the optimiser begins anew."""
+    """After a fixed number of rounds the reference becomes the policy, and the optimiser is reset."""
 
     moves = True
     resets_optimiser = True
@@ -32,7 +32,7 @@ class HardReset(Reference):
     """Rounds between two resets."""
 
     def follow(self, reference: nn.Module, policy: nn.Module, round_number: int) -> bool:
-        """Reset after rounds every, 2 every, ..."""
+        """Reset the reference after rounds every, 2 every, ..."""
         if (round_number + 1) % self.every:
             return False
         become(reference, policy)
@@ -41,14 +41,14 @@ class HardReset(Reference):
 
 @part("previous_round")
 class PreviousRound(Reference):
-    """The policy as it was some rounds ago; the optimiser goes on."""
+    """The policy of some rounds ago; the optimiser continues."""
 
     moves = True
     every: Positive = 1
-    """Rounds of one iteration, after which the reference becomes the policy."""
+    """Rounds per iteration, after which the reference becomes the policy."""
 
     def follow(self, reference: nn.Module, policy: nn.Module, round_number: int) -> bool:
-        """Follow after rounds every, 2 every, ..."""
+        """Update the reference after rounds every, 2 every, ..."""
         if (round_number + 1) % self.every:
             return False
         become(reference, policy)

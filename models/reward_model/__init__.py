@@ -1,1 +1,1 @@
-"""The learned reward: a Bradley-Terry model on the policy's architecture, its fit, and how far it can be trusted."""
+"""The learned reward: a Bradley-Terry model on the policy's architecture, its fit, and measures of its reliability."""

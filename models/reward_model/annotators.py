@@ -1,15 +1,16 @@
-"""Who among the annotators of preferences agrees with whom: hard expectation-maximisation (MaxMin-RLHF, paper 368).
+"""Groups of annotators with like preferences, by hard expectation-maximisation (MaxMin-RLHF, paper 368).
 
     M   phi_u = argmin  sum over annotators h of group u, sum over pairs i of h,  -log sigmoid(margin_u,i)
     E   u(h)  = argmax_u  sum over pairs i of h,  log sigmoid(margin_u,i)
 
-A single reward model of people who want opposite things is one of the majority. Each group has a Bradley-Terry model of
-its own, and a policy is trained on what the group says that it serves worst (rule `worst_group`,
-models.reward_model.ensemble). Nobody says which group an annotator is of.
+A single reward model of people with opposite preferences represents only the majority. Here each group has a
+Bradley-Terry model of its own, and a policy is trained on the scores of the group that it serves worst (rule
+`worst_group`, models.reward_model.ensemble). The groups of the annotators are not known; they are inferred.
 
-The groups begin as annotators in the order of how well a model of all pairs explains them, cut into as many parts: whom
-it explains worst disagrees most. Data that name no annotators are read as if each prompt had one of its own, who judged
-all its pairs; what tells groups apart is then that pairs of one prompt go together.
+Initially the annotators are sorted by how well a model of all pairs explains them, and cut into as many parts as there
+are groups; the annotators with the worst fit disagree most with the majority. If the data name no annotators, each
+prompt counts as one annotator, who judged all its pairs; the groups are then distinguished only by the pairs that share
+a prompt.
 """
 
 from __future__ import annotations
@@ -32,16 +33,16 @@ from models.reward_model.fit import Pair
 
 @dataclass(frozen=True, kw_only=True)
 class GroupSettings:
-    """Groups of annotators, each with a reward model of its own. Stands under `reward_model.groups:`."""
+    """Groups of annotators, each with a reward model of its own. Section `reward_model.groups:`."""
 
     count: Annotated[int, Field(ge=2)] = 2
-    """Of the groups."""
+    """Number of groups."""
     rounds: Positive = 3
-    """Times that every annotator is given to a group and the models are fitted anew."""
+    """Number of times that every annotator is assigned to a group and the models are fitted again."""
 
 
 class PairsAt(Sequence[Pair]):
-    """Some of many pairs, each read when it is asked for."""
+    """A subset of many pairs, each read on access."""
 
     def __init__(self, pairs: Sequence[Pair], places: NDArray[np.int64]) -> None:
         self._pairs, self._places = pairs, places
@@ -58,14 +59,15 @@ class PairsAt(Sequence[Pair]):
 
 
 Margins = Callable[[Sequence[Sequence[Pair]], int], Tensor]
-"""Score of chosen less score of rejected of all pairs, [models, pairs], under models fitted to some of them each,
-[models] of [some pairs]; the number is that of the first of these models among all that are asked for."""
+"""Function that fits models to subsets of the pairs, [models] of [some pairs], and returns score of chosen minus score
+of rejected of all pairs, [models, pairs]. The number is the index of the first of these models among all that are
+fitted."""
 
 
 def grouped_pairs(
     pairs: Sequence[Pair], settings: GroupSettings, margins: Margins
 ) -> tuple[list[PairsAt], tuple[float, ...]]:
-    """The pairs of each group of annotators, and the share of the annotators that are in it, both [groups].
+    """Return the pairs of each group of annotators, and the share of the annotators in it, both [groups].
 
     Raises:
         UserError: there are fewer annotators than groups.
@@ -87,17 +89,18 @@ def grouped_pairs(
 
 
 def annotators_of(pairs: Sequence[Pair]) -> NDArray[np.int64]:
-    """Whose each pair is, numbered from 0 in order of appearance, [pairs]: whoever judged its prompt."""
+    """Return the annotator of each pair, numbered from 0 in order of appearance, [pairs]; each prompt is one
+    annotator."""
     numbers: dict[tuple[int, ...], int] = {}
     return np.array([numbers.setdefault(tuple(pair.prompt), len(numbers)) for pair in pairs], dtype=np.int64)
 
 
 def likelihoods(margins: Tensor, annotators: NDArray[np.int64]) -> Tensor:
-    """How well each group explains each annotator, [groups, annotators], nats: the sum over the pairs.
+    """Compute the log-likelihood of each annotator's pairs under each group, [groups, annotators], nats.
 
     Args:
-        margins: score of chosen less score of rejected under each group's model, [groups, pairs].
-        annotators: whose each pair is, [pairs].
+        margins: score of chosen minus score of rejected under each group's model, [groups, pairs].
+        annotators: annotator of each pair, [pairs].
     """
     own = functional.logsigmoid(margins.double())
     sums = own.new_zeros(len(own), int(annotators.max(initial=-1)) + 1)
@@ -105,9 +108,11 @@ def likelihoods(margins: Tensor, annotators: NDArray[np.int64]) -> Tensor:
 
 
 def first_groups(margins: Tensor, annotators: NDArray[np.int64], count: int) -> NDArray[np.int64]:
-    """Group of each annotator before there is a model of any, [annotators]: in the order of how well a model of all
-    pairs explains a pair of theirs, margins [pairs], the best explained in group 0, in `count` parts as equal as may
-    be."""
+    """Assign each annotator to an initial group, [annotators].
+
+    The annotators are sorted by the mean log-likelihood of their pairs under a model of all pairs, from its margins,
+    [pairs]. They are cut into `count` parts of equal size as far as possible; the best explained are in group 0.
+    """
     mean = likelihoods(margins[None], annotators)[0].numpy() / np.bincount(annotators)
     groups = np.empty(len(mean), dtype=np.int64)
     for number, part in enumerate(np.array_split(np.argsort(-mean, kind="stable"), count)):
@@ -116,10 +121,11 @@ def first_groups(margins: Tensor, annotators: NDArray[np.int64], count: int) -> 
 
 
 def nearest_groups(margins: Tensor, annotators: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The group that explains each annotator best, [annotators]; of equal ones the first. Margins, [groups, pairs].
+    """Return the group that explains each annotator best, [annotators]; the first of equal ones. Margins, [groups,
+    pairs].
 
-    A group that nobody is nearest to is given the annotator whom it explains best in comparison to the nearest of those
-    whose group has others, so that it has one to learn from.
+    An empty group gets one annotator, so that it has pairs to learn from. It is the one with the smallest loss in
+    likelihood among those whose group has other members.
     """
     known = likelihoods(margins, annotators)
     groups = known.argmax(0).numpy().astype(np.int64)
@@ -134,13 +140,13 @@ def nearest_groups(margins: Tensor, annotators: NDArray[np.int64]) -> NDArray[np
 
 
 def held_out_groups(margins: Tensor, annotators: NDArray[np.int64], shares: Sequence[float]) -> NDArray[np.int64]:
-    """Group of each held-out pair by what its annotator's other pairs say, and never by the pair itself, [pairs].
+    """Return the group of each held-out pair by its annotator's other pairs, and never by the pair itself, [pairs].
 
     Args:
         margins: under each group's model, [groups, pairs].
-        annotators: whose each pair is, [pairs].
-        shares: of the groups among the annotators that the models were fitted to, [groups]: what is believed of
-            somebody of whom nothing else is known.
+        annotators: annotator of each pair, [pairs].
+        shares: of the groups among the annotators that the models were fitted to, [groups]: the prior for an annotator
+            without other pairs.
     """
     own = functional.logsigmoid(margins.double())
     others = likelihoods(margins, annotators)[:, torch.from_numpy(annotators)] - own

@@ -1,6 +1,6 @@
-"""A reward model that reads texts by themselves: no prompt stands before them (paper 146).
+"""A reward model that reads texts without a prompt (paper 146).
 
-Its folder holds `bare_texts.json`. Where a prompt would stand is one end token, as if another text had just ended.
+Its folder contains `bare_texts.json`. The prompt is replaced by one end token, as if another text had just ended.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ FILE = "bare_texts.json"
 
 
 def write_bare(folder: Path) -> None:
-    """Write into a reward model's folder that it reads no prompts."""
+    """Mark the reward model in a folder as one that reads no prompts."""
     write_file(folder / FILE, '{"prompts": false}\n')
 
 
 def is_bare(folder: Path) -> bool:
-    """Whether the reward model in `folder` reads no prompts."""
+    """Return whether the reward model in `folder` reads no prompts."""
     return (folder / FILE).is_file()
 
 
 def bare_prompts(count: int, end: int) -> Sequence[Sequence[int]]:
-    """What stands before each of so many texts, [count] lists; `end`: the end token."""
+    """Return the prompts of `count` texts, [count] lists: the end token `end` alone."""
     return [(end,)] * count

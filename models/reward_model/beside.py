@@ -1,4 +1,4 @@
-"""Files beside a reward model's weights that say how it is read."""
+"""Files next to a reward model's weights that describe how it is used."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from models.errors import UserError
 
 
 def read_beside(file: Path, kind: Any, of: str) -> Any:
-    """What a JSON file says, as a value of the type `kind`; None where there is no such file.
+    """Read a JSON file as a value of the type `kind`; None if the file does not exist.
 
     Raises:
-        UserError: it is none of ours; `of`: what it should say something of, for the line.
+        UserError: the file is not valid; `of`: the subject that the error message names.
     """
     if not file.is_file():
         return None

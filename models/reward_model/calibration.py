@@ -1,12 +1,12 @@
-"""How far a reward model can be trusted: accuracy on held-out pairs, calibration, and by kind of flaw.
+"""Reliability of a reward model: accuracy on held-out pairs, overall and by kind of flaw, and calibration.
 
 Accuracy: the share of pairs whose chosen completion scores higher; an exact tie counts half.
 
-Calibration asks whether sigmoid(margin) is the share of cases in which the first completion of a pair is the better
-one. With the chosen one always first, the outcome would be 1 in every bin and the question empty. So each pair is
-used in both orders: (sigmoid(m), 1) and (sigmoid(-m), 0). The two orders are mirror images through (1/2, 1/2), so
-nothing is lost by keeping the one with probability >= 1/2: its probability is the model's confidence, and its outcome
-is whether the model ranks the pair rightly. Bins are equal in width over [1/2, 1].
+A model is calibrated if sigmoid(margin) is the share of cases in which the first completion of a pair is the better
+one. With the chosen one always first, the outcome would be 1 in every bin and the measure meaningless. So each pair is
+used in both orders: (sigmoid(m), 1) and (sigmoid(-m), 0). The two orders are mirror images through (1/2, 1/2), so it
+suffices to keep the one with probability >= 1/2: its probability is the model's confidence, and its outcome is whether
+the model ranks the pair correctly. Bins are equal in width over [1/2, 1].
 
     ECE = sum over bins of (share of pairs in the bin) * |mean confidence - accuracy|      (Guo et al. 2017)
 """
@@ -25,7 +25,7 @@ from models.evaluation.bootstrap import Interval, wilson
 
 @dataclass(frozen=True)
 class ReliabilityBin:
-    """The pairs that the model ranks with a confidence in (low, high], the lowest bin with its low edge."""
+    """Pairs that the model ranks with a confidence in (low, high]; the lowest bin includes its low edge."""
 
     low: float
     high: float
@@ -37,23 +37,23 @@ class ReliabilityBin:
 
 @dataclass(frozen=True)
 class PairReport:
-    """What held-out pairs say of a reward model."""
+    """Accuracy and calibration of a reward model on held-out pairs."""
 
     pairs: int
     accuracy: Interval
-    """With Wilson's 95 % interval."""
+    """Accuracy with Wilson's 95 % interval."""
     calibration_error: float
     """ECE, 0 to 0.5."""
     log_loss: float
-    """Mean of -log sigmoid(margin), nats; log 2 = 0.693 knows nothing."""
+    """Mean of -log sigmoid(margin), nats; log 2 = 0.693 is chance."""
     curve: tuple[ReliabilityBin, ...]
-    """Bins that hold a pair, by rising confidence."""
+    """Non-empty bins, by rising confidence."""
     by_flaw: dict[str, Interval]
     """Accuracy by kind of flaw of the rejected completion."""
     pairs_by_flaw: dict[str, int]
 
     def metrics(self) -> dict[str, float]:
-        """The report's numbers by name, flat."""
+        """Return the report's numbers by name, flat."""
         return {
             "pair_accuracy": self.accuracy.estimate,
             "pair_accuracy_low": self.accuracy.low,
@@ -67,15 +67,15 @@ class PairReport:
 def pair_report(
     margins: ArrayLike, flaws: Sequence[str] = (), *, bins: int = 10, confidence: float = 0.95
 ) -> PairReport:
-    """Accuracy, calibration and accuracy by flaw of a reward model.
+    """Compute accuracy, calibration and accuracy by flaw of a reward model.
 
     Args:
         margins: score of chosen minus score of rejected, [pairs].
-        flaws: kind of flaw of each rejected completion, [pairs], "" where unknown; empty for none known at all.
+        flaws: kind of flaw of each rejected completion, [pairs], "" if unknown; empty if none is known.
         bins: of the reliability curve.
 
     Raises:
-        UserError: there are no pairs, or a margin is not finite.
+        UserError: `margins` is empty, or a margin is not finite.
     """
     margin = np.asarray(margins, dtype=np.float64).reshape(-1)
     if margin.size == 0:

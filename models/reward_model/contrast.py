@@ -1,15 +1,15 @@
-"""Hidden states of better and worse completions set apart, beside the preference loss of a reward model.
+"""Contrastive losses on hidden states, in addition to the preference loss of a reward model.
 
     goal     -log mean sigmoid(cos(h_s, h_g)) - log(1 - mean sigmoid(cos(h_s, h_r)))        paper 203, arXiv 2407.13887
-             h_s, h_g: states of the chosen completion, g at s or behind it; h_r: states of the rejected one
+             h_s, h_g: states of the chosen completion, g at s or after it; h_r: states of the rejected one
     batch    -log( exp(cos(u_i, v_i) / T) / sum_j exp(cos(u_i, v_j) / T) )                  paper 205, arXiv 2401.06080
              u_i, v_i: one representation under two masks of dropout; j: all of the batch
 
-With the first a state looks like what preferred completions come to, so that half a completion tells where it leads. It
-belongs to one pair; sampled states are replaced by the mean over all that are looked at, which they estimate. With the
-second the representations of a batch are spread over the sphere, and what is nearly alike is told apart (SimCSE). Its
-loss is one of the whole batch, which may be several rows: `batch_gradient` gives what each representation has to move
-by, from a reading without gradient, and the rows then take it up one by one.
+The first makes states similar to the later states of preferred completions, so that a partial completion shows where it
+leads. It is computed per pair; the paper's sampled states are replaced by the mean over all selected states, which they
+estimate. The second spreads the representations of a batch over the sphere and separates similar ones (SimCSE). Its
+loss is over the whole batch, which may be several rows: `batch_gradient` computes the gradient for each representation
+from a forward pass without gradient, and the rows then apply it one by one.
 """
 
 from __future__ import annotations
@@ -31,36 +31,38 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 LEAST = 1e-3
-"""Length below which a difference of states is rounding: it has no direction, and its gradient must not explode."""
+"""Length below which a difference of states is rounding error: it has no direction, and its gradient must not
+explode."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ContrastSettings:
-    """Weights of the two contrasts. Stands under `reward_model.fit.contrast:`."""
+    """Weights of the two contrastive losses. Section `reward_model.fit.contrast:`."""
 
     goal: NonNegativeFloat = 0.0
-    """Of the contrast of each pair's states (paper 203: 0.5)."""
+    """Weight of the contrast of each pair's states (paper 203: 0.5)."""
     states: Annotated[int, Field(ge=2)] = 64
-    """Most states of a completion that it looks at, evenly spaced, the last one among them."""
+    """Maximum number of states per completion, evenly spaced, including the last."""
     batch: NonNegativeFloat = 0.0
-    """Of the contrast within the batch (paper 205)."""
+    """Weight of the contrast within the batch (paper 205)."""
     of: Literal["answers", "differences"] = "differences"
-    """What the batch's contrast tells apart: the last state of every answer, or of every pair chosen less rejected."""
+    """Representations in the batch's contrast: the last state of every answer, or of chosen minus rejected of every
+    pair."""
     dropout: Annotated[float, Field(gt=0, lt=1)] = 0.1
-    """Share of a representation that each of its two masks leaves out."""
+    """Share of a representation that each of its two dropout masks removes."""
     temperature: PositiveFloat = 0.05
-    """T."""
+    """Temperature T."""
 
 
 def spaced(tokens: int, most: int) -> list[int]:
-    """Places of at most `most` states of `tokens`, evenly spaced, the first and the last among them."""
+    """Return the positions of at most `most` states of `tokens`, evenly spaced, including the first and the last."""
     if tokens <= most:
         return list(range(tokens))
     return [round(number * (tokens - 1) / (most - 1)) for number in range(most)]
 
 
 def goal_contrast(chosen: Tensor, rejected: Tensor) -> Tensor:
-    """Contrast of one pair in nats, scalar; gradient flows.
+    """Compute the contrast of one pair in nats, scalar; gradient flows.
 
     Args:
         chosen: states of the better completion in their order, [tokens, hidden].
@@ -74,12 +76,12 @@ def goal_contrast(chosen: Tensor, rejected: Tensor) -> Tensor:
 
 
 def batch_contrast(states: Tensor, settings: ContrastSettings, seed: int) -> Tensor:
-    """Contrast of a batch in nats, the mean over what is told apart, scalar; gradient flows.
+    """Compute the contrast of a batch in nats, the mean over its representations, scalar; gradient flows.
 
     Args:
         states: last states of the chosen and the rejected completion of each pair, [pairs, 2, hidden].
         settings: of the contrast.
-        seed: the masks are drawn from it.
+        seed: of the masks.
     """
     held = states.flatten(0, 1) if settings.of == "answers" else states[:, 0] - states[:, 1]
     generator = torch.Generator().manual_seed(seed)
@@ -90,7 +92,7 @@ def batch_contrast(states: Tensor, settings: ContrastSettings, seed: int) -> Ten
 
 
 def batch_gradient(states: Tensor, settings: ContrastSettings, seed: int) -> tuple[Tensor, Tensor]:
-    """The batch's contrast, scalar, and its gradient by the states, as they are, [pairs, 2, hidden]; see
+    """Compute the batch's contrast, scalar, and its gradient with respect to the states, [pairs, 2, hidden]; see
     `batch_contrast`."""
     free = states.detach().requires_grad_()
     with torch.enable_grad():
@@ -108,12 +110,13 @@ def pull_of_batch(
     seed: int,
     autocast: torch.dtype | None,
 ) -> tuple[Tensor, Tensor]:
-    """See `batch_gradient`; the states are read first, row by row. Exact for a model that has no dropout of its own.
+    """Compute `batch_gradient` from states that are read first, row by row. Exact for a model without dropout of its
+    own.
 
     Args:
         both: the chosen and the rejected completion of each pair, side by side, [2 * pairs].
-        together: which pair each of them belongs to, [2 * pairs].
-        token_budget: tokens of a packed row; memory alone.
+        together: index of the pair of each, [2 * pairs].
+        token_budget: tokens of a packed row; affects memory only.
         seed: see `batch_contrast`.
     """
     known: dict[int, Tensor] = {}
@@ -129,14 +132,14 @@ def pull_of_batch(
 def row_contrast(
     states: Sequence[Tensor], settings: ContrastSettings, pull: Tensor | None
 ) -> tuple[Tensor, Tensor | None]:
-    """Sum of the goal contrasts of a row's pairs, and what has the gradient of the batch's contrast by this row's
-    share, both scalars.
+    """Compute the sum of the goal contrasts of a row's pairs, and a term whose gradient is this row's part of the batch
+    contrast's gradient, both scalars.
 
     Args:
         states: of the chosen and the rejected completion of each pair, side by side, [2 * pairs of the row] tensors of
             [tokens of it, hidden].
         settings: of the contrast.
-        pull: by what the last states of these pairs move, [pairs of the row, 2, hidden]; None: by nothing.
+        pull: gradient of the last states of these pairs, [pairs of the row, 2, hidden]; None: no batch contrast.
     """
     looked_at = [of[spaced(len(of), settings.states)] for of in states] if settings.goal else []
     goals = [goal_contrast(*looked_at[at : at + 2]) for at in range(0, len(looked_at), 2)]

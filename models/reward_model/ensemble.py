@@ -1,18 +1,18 @@
-"""Several reward models read as one: a policy has to please all of them (paper 182, arXiv 2310.02743).
+"""Ensemble of reward models, combined into one score (paper 182, arXiv 2310.02743).
 
     mean          mean_i r_i
     worst         min_i r_i                                worst-case optimisation
     uncertainty   mean_i r_i - penalty * var_i r_i         uncertainty-weighted; the variance over the members, over n
     worst_group   r_u,  u = argmin_i mean over the completions of r_i         max-min over groups of people (paper 368)
 
-Members differ by their seed, heads and the order of the pairs, or by whose pairs they were fitted to (`worst_group`,
-models.reward_model.annotators): there the least is taken once for all completions that are scored together, a round of
-them, for it is a group's expected reward that is to be raised, and not the reward of each completion. A Bradley-Terry
-likelihood leaves the level of each open, so r_i is its score less its mean score of the held-out completions; the unit,
-log-odds, they have in common.
+Members differ by their seed, which sets the head and the order of the pairs, or by the group of annotators that they
+were fitted to (`worst_group`, models.reward_model.annotators). For groups the minimum is taken once over all
+completions that are scored together, a round of them, because the objective is a group's expected reward, and not the
+reward of each completion. A Bradley-Terry likelihood does not determine the level of each, so r_i is its score minus
+its mean score of the held-out completions; the unit, log-odds, is common.
 
-On disk the first member is the reward model's folder itself, the others lie in it, and `ensemble.json` says how they
-are read.
+On disk the first member is the reward model's folder itself, the others are subfolders of it, and `ensemble.json`
+describes how they are combined.
 """
 
 from __future__ import annotations
@@ -32,26 +32,26 @@ from models.reward_model.beside import read_beside
 
 FILE = "ensemble.json"
 Rule = Literal["mean", "worst", "uncertainty"]
-"""How members that differ by their seed are read."""
+"""Rules for members that differ by their seed."""
 Read = Literal[Rule, "worst_group"]
-"""How any members are read."""
+"""Rules for all kinds of members."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EnsembleSettings:
-    """How many reward models are fitted, and how they are read. Stands under `reward_model.ensemble:`."""
+    """Number of reward models and their combination. Section `reward_model.ensemble:`."""
 
     members: Annotated[int, Field(ge=2)] = 3
-    """Fits, each with a seed of its own."""
+    """Number of members, each with a seed of its own."""
     rule: Rule = "worst"
-    """How their scores become one."""
+    """Rule that combines their scores."""
     penalty: NonNegativeFloat = 0.1
-    """What the members' variance costs (uncertainty)."""
+    """Weight of the members' variance (uncertainty)."""
 
 
 @dataclass(frozen=True)
 class Ensemble:
-    """How the members of a folder are read."""
+    """Combination of the members of a folder."""
 
     rule: Read
     penalty: float
@@ -59,12 +59,12 @@ class Ensemble:
     """Mean score of each member's held-out completions, [members]."""
 
     def read(self, scores: Tensor) -> Tensor:
-        """One score of each completion, [members, completions] -> [completions]."""
+        """Combine the members' scores, [members, completions] -> [completions]."""
         return combine(scores - scores.new_tensor(self.levels)[:, None], self.rule, self.penalty)
 
 
 def combine(scores: Tensor, rule: Read, penalty: float = 0.0) -> Tensor:
-    """Several scores of each completion as one, [members, completions] -> [completions]."""
+    """Combine several scores of each completion into one, [members, completions] -> [completions]."""
     if rule == "worst":
         return scores.amin(0)
     if rule == "worst_group":
@@ -74,26 +74,26 @@ def combine(scores: Tensor, rule: Read, penalty: float = 0.0) -> Tensor:
 
 
 def disagreement(margins: Tensor) -> float:
-    """Share of pairs that the members do not all order alike, from the margins of each, [members, pairs]."""
+    """Return the share of pairs that the members do not all order alike, from the margins of each, [members, pairs]."""
     signs = margins.sign()
     return float((signs != signs[0]).any(0).double().mean())
 
 
 def member_folders(folder: Path, count: int) -> list[Path]:
-    """Where the members of an ensemble lie, [members]."""
+    """Return the folders of an ensemble's members, [members]."""
     return [folder, *(folder / f"member_{number}" for number in range(2, count + 1))]
 
 
 def write_ensemble(folder: Path, ensemble: Ensemble) -> None:
-    """Write beside the first member how all of them are read."""
+    """Write the ensemble's description into the first member's folder."""
     write_file(folder / FILE, json.dumps(asdict(ensemble), indent=1) + "\n")
 
 
 def read_ensemble(folder: Path) -> Ensemble | None:
-    """How the members in a folder are read; None: it is a reward model by itself.
+    """Read the description of the ensemble in a folder; None: the folder holds a single reward model.
 
     Raises:
-        UserError: its file is none of ours, or a member is missing.
+        UserError: its file is not valid, or a member is missing.
     """
     file = folder / FILE
     ensemble: Ensemble | None = read_beside(file, Ensemble, "an ensemble")
@@ -106,5 +106,6 @@ def read_ensemble(folder: Path) -> Ensemble | None:
 
 
 def levels_of(scores: Sequence[tuple[Tensor, Tensor]]) -> tuple[float, ...]:
-    """Mean score of each member, from its scores of chosen and of rejected completions, [members] of [pairs] each."""
+    """Return the mean score of each member, from its scores of chosen and of rejected completions, [members] of [pairs]
+    each."""
     return tuple(float((chosen.double().mean() + rejected.double().mean()) / 2) for chosen, rejected in scores)

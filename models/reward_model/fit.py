@@ -5,8 +5,8 @@
     loss of a pair = -(1 - smoothing) log sigmoid(d) - smoothing log sigmoid(-d)
                      + centring * (score_chosen + score_rejected)^2
 
-The likelihood leaves the level of the scores free; `centring` holds it near zero (Eisenstein et al. 2023). A batch's
-loss is the mean over its pairs, whatever the micro-batches it is cut into. Contrasts of hidden states may stand beside
+The likelihood does not determine the level of the scores; `centring` keeps it near zero (Eisenstein et al. 2023). A
+batch's loss is the mean over its pairs, whatever the micro-batches. Contrastive losses on hidden states may be added to
 it (`models.reward_model.contrast`).
 """
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 TOGETHER = 1 << 16
-"""Pairs that are in memory together where all are looked at."""
+"""Maximum number of pairs in memory at a time while all pairs are read."""
 
 
 @dataclass(frozen=True)
@@ -53,23 +53,23 @@ class Pair:
 
     prompt: Sequence[int]
     chosen: Sequence[int]
-    """The better completion, with its end token where the policy writes one."""
+    """The better completion, with its end token if the policy writes one."""
     rejected: Sequence[int]
     margin: float = 0.0
-    """By how much the chosen score should exceed the rejected one beyond what the settings ask of every pair."""
+    """Required margin of the chosen score over the rejected one, in addition to that of the settings."""
 
     @property
     def anchors(self) -> tuple[float, float]:
-        """Weights of the squared scores of the two, which hold them near zero."""
+        """Weights of the squared scores of the two completions, which keep the scores near zero."""
         return 0.0, 0.0
 
     def turned(self) -> Pair:
-        """The pair the wrong way round."""
+        """Return the pair with chosen and rejected swapped."""
         return replace(self, chosen=self.rejected, rejected=self.chosen)
 
 
 class PairRows(Sequence[Pair]):
-    """Pairs whose tokens are read when a pair is asked for, [pairs] rows of each."""
+    """Pairs whose tokens are read on access, [pairs] rows of each."""
 
     def __init__(self, prompts: TokenRows, chosen: TokenRows, rejected: TokenRows) -> None:
         self._rows = (prompts, chosen, rejected)
@@ -88,12 +88,12 @@ class PairRows(Sequence[Pair]):
         return Pair(prompts[at], chosen[at], rejected[at])
 
     def held(self) -> Sequence[Pair]:
-        """The same pairs: as a list where they are few, and where they lie otherwise."""
+        """Return the same pairs, as a list if they are few, and unchanged otherwise."""
         return list(self) if few(len(self), sum(int(rows.lengths.sum()) for rows in self._rows)) else self
 
 
 def both_answers(pairs: Sequence[Pair]) -> Sequences:
-    """The chosen and the rejected completion of each pair, side by side, [2 * pairs]."""
+    """Return the chosen and the rejected completion of each pair, side by side, [2 * pairs]."""
     return Sequences(
         [pair.prompt for pair in pairs for _ in range(2)],
         [answer for pair in pairs for answer in (pair.chosen, pair.rejected)],
@@ -102,28 +102,28 @@ def both_answers(pairs: Sequence[Pair]) -> Sequences:
 
 @dataclass(frozen=True, kw_only=True)
 class RewardModelSettings:
-    """How the reward model learns. Stands under `reward_model.fit:`."""
+    """Training settings of the reward model. Section `reward_model.fit:`."""
 
     epochs: PositiveFloat = 1.0
     """Passes over the pairs or solutions; `steps` overrides it."""
     steps: Positive | None = None
-    """Updates."""
+    """Number of updates."""
     batch_pairs: Positive = 64
-    """Pairs of one update; of a process reward model, solutions."""
+    """Pairs per update; for a process reward model, solutions."""
     token_budget: Positive = 16384
-    """Tokens of one packed row; bounds memory and does not change the result."""
+    """Tokens per packed row; bounds memory and does not change the result."""
     margin: NonNegativeFloat = 0.0
-    """By how much a chosen score should exceed a rejected one before the loss counts it as even."""
+    """Margin of the chosen score over the rejected one at which the loss is that of a tie."""
     label_smoothing: Annotated[float, Field(ge=0, lt=0.5)] = 0.0
-    """Share of the pairs that are taken to be the wrong way round."""
+    """Assumed share of pairs with the wrong label."""
     centring: NonNegativeFloat = 0.0
     """Weight of the squared sum of the two scores; 0.01 is usual."""
     reactions: ReactionSettings | None = None
-    """Each completion is liked or not, by itself; null: of two one is better."""
+    """Fit each completion separately as liked or not; null: fit preferences between two."""
     contrast: ContrastSettings | None = None
-    """Contrasts of hidden states beside the loss; null: none."""
+    """Contrastive losses on hidden states, in addition; null: none."""
     report_every: Positive = 10
-    """Updates between two calls of the report."""
+    """Updates between two reports."""
     optimiser: OptimiserSettings = field(
         default_factory=lambda: OptimiserSettings(learning_rate=1e-4, decay="cosine", warmup_steps=10)
     )
@@ -133,7 +133,7 @@ class RewardModelSettings:
             raise ValueError("reactions give scores a level of their own: margin and centring must be 0 beside them")
 
     def updates(self, pairs: int) -> int:
-        """Number of updates on a set of `pairs` pairs."""
+        """Return the number of updates on a set of `pairs` pairs."""
         return self.steps if self.steps is not None else math.ceil(self.epochs * pairs / min(self.batch_pairs, pairs))
 
 
@@ -144,14 +144,14 @@ def bradley_terry_loss(
     centring: float = 0.0,
     label_smoothing: float = 0.0,
 ) -> Tensor:
-    """Loss of each pair in nats, [pairs], before any reduction.
+    """Compute the loss of each pair in nats, [pairs], before any reduction.
 
     Args:
         chosen: scores of the chosen completions, [pairs].
         rejected: scores of the rejected ones, [pairs].
-        margin: that is wanted between them, of all or of each, [pairs].
+        margin: required between them, for all or for each, [pairs].
         centring: weight of the squared sum.
-        label_smoothing: chance that a pair is the wrong way round.
+        label_smoothing: probability that a pair has the wrong label.
     """
     beyond = chosen - rejected - margin
     loss = -functional.logsigmoid(beyond)
@@ -167,8 +167,8 @@ def accumulate(
     autocast: torch.dtype | None = None,
     seed: int = 0,
 ) -> dict[str, Tensor]:
-    """Add the gradient of the mean loss of `pairs` to the model. Returns what is worth watching, scalars, float64;
-    `seed`: what the contrast within the batch draws from."""
+    """Add the gradient of the mean loss of `pairs` to the model. Returns metrics, scalars, float64; `seed`: of the
+    contrast within the batch."""
     both, of_pair, contrast = both_answers(pairs), _by_pair(pairs), settings.contrast
     names = ["loss", "accuracy", "margin", "score", *(["goal_contrast"] if contrast and contrast.goal else [])]
     total = dict.fromkeys(names, torch.zeros((), dtype=torch.float64))
@@ -209,7 +209,7 @@ def accumulate(
 
 
 def _losses(chosen: Tensor, rejected: Tensor, pairs: Sequence[Pair], settings: RewardModelSettings) -> Tensor:
-    """Loss of each of `pairs` from the scores of its two completions, [pairs] each."""
+    """Compute the loss of each of `pairs` from the scores of its two completions, [pairs] each."""
     smoothing = settings.label_smoothing
     if settings.reactions is not None:
         liked = [settings.reactions.to_pair(pair.prompt, pair.chosen, pair.rejected) for pair in pairs]
@@ -232,17 +232,17 @@ def fit_reward_model(
     report: Report = lambda step, metrics: None,
     recompute: bool = False,
 ) -> dict[str, float]:
-    """Fit `model` in place to `pairs`, on the device that it is on. Returns the last reported metrics.
+    """Fit `model` in place to `pairs`, on its device. Returns the last reported metrics.
 
     Args:
-        seed: the order of the pairs is drawn from it; equal seeds give equal weights on a CPU.
+        seed: of the order of the pairs; equal seeds give equal weights on a CPU.
         autocast: bfloat16 on a GPU; None computes in the precision of the weights.
-        report: called with the update's number, from 1, and its metrics: loss (nats a pair), accuracy, margin and
-            score of the batch, gradient_norm, learning_rate; of a contrast its value too.
-        recompute: read layers again for their backward pass; memory alone.
+        report: called with the update's number, from 1, and its metrics: loss (nats per pair), accuracy, margin and
+            score of the batch, gradient_norm, learning_rate; with a contrast, also its value.
+        recompute: recompute layers in the backward pass; affects memory only.
 
     Raises:
-        UserError: there are no pairs, one does not fit the model, or the loss or a gradient is not finite.
+        UserError: `pairs` is empty, one does not fit the model, or the loss or a gradient is not finite.
     """
     if not pairs:
         raise UserError("reward_model: there are no preference pairs to learn from")
@@ -274,16 +274,16 @@ def fit_in_batches(
     report: Report,
     recompute: bool,
 ) -> dict[str, float]:
-    """Take the updates of a reward model's fit, in place. Returns the last reported metrics.
+    """Run the updates of a reward model's fit, in place. Returns the last reported metrics.
 
     Args:
-        model: what learns, on the device that it is on.
-        count: what there is to learn from: pairs, or solutions.
-        accumulated: adds the gradient of the mean loss of some of them, by number, in rows of so many tokens, and
-            returns what is worth watching: `loss` and others, scalars.
-        least: tokens of the longest of some of them that cannot be cut, by number.
+        model: the model to train, on its device.
+        count: number of examples: pairs, or solutions.
+        accumulated: adds the gradient of the mean loss of some examples, by index, with a token budget per row, and
+            returns metrics: `loss` and others, scalars.
+        least: tokens of the longest of some examples, by index, that cannot be cut.
         settings: of the fit.
-        seed: the order is drawn from it.
+        seed: of the order.
         report: see `fit_reward_model`.
         recompute: see `fit_reward_model`.
     """
@@ -318,14 +318,14 @@ def fit_in_batches(
 
 
 def _by_pair(pairs: Sequence[Pair]) -> list[int]:
-    """Which pair each of `both_answers` belongs to, [2 * pairs]."""
+    """Return the index of the pair of each of `both_answers`, [2 * pairs]."""
     return [number for number in range(len(pairs)) for _ in range(2)]
 
 
 def score_pairs(
     model: PreTrainedModel, pairs: Sequence[Pair], *, token_budget: int = 16384, autocast: torch.dtype | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Scores of the chosen and of the rejected completions, both [pairs], float32 on the CPU, without gradient."""
+    """Score the chosen and the rejected completions, both [pairs], float32 on the CPU, without gradient."""
     some = [both_answers(pairs[first : first + TOGETHER]) for first in range(0, len(pairs), TOGETHER)]
     parts = [score_all(model, both, token_budget=token_budget, autocast=autocast) for both in some]
     scores = torch.cat([torch.empty(0), *parts]).view(-1, 2)

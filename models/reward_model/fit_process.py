@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 
 def sequences_of_solutions(solutions: Sequence[Solution]) -> Sequences:
-    """Prompts and completions, [solutions]."""
+    """Return prompts and completions, [solutions]."""
     return Sequences([each.problem.tokens for each in solutions], [each.completion for each in solutions])
 
 
 def step_loss(logits: Tensor, labels: Tensor) -> Tensor:
-    """Cross-entropy of each step's value against its label in nats, both [steps], before any reduction; zero where the
-    label is NaN."""
+    """Compute the cross-entropy of each step's value against its label in nats, both [steps], before any reduction;
+    zero if the label is NaN."""
     known = ~labels.isnan()
     loss = functional.binary_cross_entropy_with_logits(logits, labels.nan_to_num(0.0).to(logits), reduction="none")
     return torch.where(known, loss, 0.0)
@@ -43,10 +43,10 @@ def accumulate_steps(
     settings: RewardModelSettings,
     autocast: torch.dtype | None = None,
 ) -> dict[str, Tensor]:
-    """Add the gradient of the mean loss over the labelled steps of `solutions`. Returns what is worth watching.
+    """Add the gradient of the mean loss over the labelled steps of `solutions`. Returns metrics.
 
     Returns:
-        loss (nats a step) and accuracy: share of the steps whose value and label lie on the same side of one half;
+        loss (nats per step) and accuracy: share of the steps whose value and label are on the same side of one half;
         scalars, float64.
     """
     sequences = sequences_of_solutions(solutions)

@@ -1,14 +1,14 @@
 """A reward model of the gap between a completion and a reference (PIT, paper 70, arXiv 2310.00898).
 
-    gap(y; y_ref) = score read behind  x, y_ref, y          how much better y is than y_ref as an answer to x
-    of a preference of w over l, the mean of two pairs, each with the same reference on both sides:
+    gap(y; y_ref) = score read after  x, y_ref, y          how much better y is than y_ref as an answer to x
+    loss of a preference of w over l, the mean of two pairs, each with the same reference on both sides:
         -log sigmoid(gap(w; l) - gap(l; l)) + anchor gap(l; l)^2
         -log sigmoid(gap(w; w) - gap(l; w)) + anchor gap(w; w)^2
 
-The gap of a completion to itself is zero, so the anchors make gaps to different references comparable: what the two
-pairs order comes to  gap(w; l) > gap(l; l) = 0 = gap(w; w) > gap(l; w),  the order that the paper asks for. As a policy
-that improves an answer reads it in its prompt, the score of prompt and completion is the gap, and no other reward is
-needed. Behind a prompt without a reference the score means nothing.
+The gap of a completion to itself is zero, so the anchors make gaps to different references comparable: the two pairs
+give the order  gap(w; l) > gap(l; l) = 0 = gap(w; w) > gap(l; w)  of the paper. A policy that improves an answer reads
+it in its prompt, so the score of prompt and completion is the gap, and no other reward is needed. After a prompt
+without a reference the score is meaningless.
 """
 
 from __future__ import annotations
@@ -26,20 +26,21 @@ from models.text.token_rows import TokenRows
 
 @dataclass(frozen=True, kw_only=True)
 class GapSettings:
-    """What stands before a completion. Stands under `reward_model.gap:`."""
+    """Context of a completion and weight of the anchor. Section `reward_model.gap:`."""
 
     context: Annotated[str, Field(pattern=r"\{told\}")] = AGAIN
-    """`{prompt}` and `{told}` are replaced by the prompt and by the reference; that of `rollouts.context`."""
+    """Template in which `{prompt}` and `{told}` are replaced by the prompt and by the reference; that of
+    `rollouts.context`."""
     anchor: NonNegativeFloat = 0.1
     """Weight of the squared gap of a completion to itself."""
 
 
 @dataclass(frozen=True)
 class GapPair(Pair):
-    """A preference read behind one of its own completions."""
+    """A preference read after one of its own completions as the reference."""
 
     reference: Literal["chosen", "rejected"] = "rejected"
-    """Which of them."""
+    """The completion that is the reference."""
     anchor: float = 0.0
 
     @property
@@ -49,7 +50,7 @@ class GapPair(Pair):
 
 
 class GapRows(Sequence[Pair]):
-    """Each preference twice, behind the rejected and behind the chosen completion, [2 * pairs]."""
+    """Each preference twice, after the rejected and after the chosen completion, [2 * pairs]."""
 
     def __init__(
         self,

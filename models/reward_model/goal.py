@@ -1,10 +1,9 @@
-"""How near a state of a completion is to where preferred completions end (paper 203, arXiv 2407.13887).
+"""Similarity of a completion's states to the goal state of preferred completions (paper 203, arXiv 2407.13887).
 
     q_t = cos(h_t, goal)            goal: mean of the last states of chosen completions, each of length 1
 
-A reward model that was fitted with the contrast of states (`models.reward_model.contrast`) says by it of half a
-completion whether it is on the way to a good one. On disk the goal lies in the reward model's folder, in
-`goal.safetensors`.
+With a reward model that was fitted with the contrast of states (`models.reward_model.contrast`), it shows whether a
+partial completion leads to a good one. On disk the goal is `goal.safetensors` in the reward model's folder.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 
 FILE = "goal.safetensors"
 LEARNED_FROM = 1024
-"""Chosen completions that a goal is the mean of, at most."""
+"""Maximum number of chosen completions that a goal is computed from."""
 
 
 @torch.no_grad()
@@ -41,11 +40,11 @@ def goal_of(
     token_budget: int = 16384,
     autocast: torch.dtype | None = None,
 ) -> Tensor:
-    """The goal that completions come to, [hidden], of length 1, float32 on the CPU.
+    """Compute the goal state of completions, [hidden], of length 1, float32 on the CPU.
 
     Args:
         model: a reward model.
-        sequences: prompts with completions that are good, [completions], at least one.
+        sequences: prompts with good completions, [completions], at least one.
 
     Raises:
         UserError: see `states_of`.
@@ -55,7 +54,7 @@ def goal_of(
 
 
 def nearness(states: Sequence[Tensor], goal: Tensor) -> list[Tensor]:
-    """q_t of every token, [completions] tensors of [tokens of it, hidden] -> of [tokens of it], in [-1, 1]."""
+    """Compute q_t of every token, [completions] tensors of [tokens of it, hidden] -> of [tokens of it], in [-1, 1]."""
     return [functional.cosine_similarity(row, goal.to(row), dim=-1) for row in states]
 
 
@@ -67,7 +66,8 @@ def states_of(
     token_budget: int = 16384,
     autocast: torch.dtype | None = None,
 ) -> list[Tensor]:
-    """Hidden states of each completion's tokens, [completions] tensors of [tokens of it, hidden], float32 on the CPU.
+    """Compute the hidden states of each completion's tokens, [completions] tensors of [tokens of it, hidden], float32
+    on the CPU.
 
     Raises:
         UserError: a completion is empty or a sequence longer than the model allows.
@@ -81,15 +81,15 @@ def states_of(
 
 
 def write_goal(folder: Path, goal: Tensor) -> None:
-    """Write it into the folder of its reward model."""
+    """Write the goal into the folder of its reward model."""
     save_file({"goal": goal.contiguous()}, folder / FILE)
 
 
 def read_goal(folder: Path) -> Tensor | None:
-    """The goal of the reward model in `folder`, [hidden]; None: it has none.
+    """Read the goal of the reward model in `folder`, [hidden]; None if it has none.
 
     Raises:
-        UserError: its file is none of ours.
+        UserError: its file is not valid.
     """
     file = folder / FILE
     if not file.is_file():

@@ -1,11 +1,12 @@
-"""Preference pairs by a jury: judges who must agree compare completions of the policy (paper 253).
+"""Preference pairs by a jury: judges compare completions of the policy, and must agree (paper 253).
 
-    v_k(a, b)   what juror k holds of a, less what it holds of b, where the two stand before it by themselves
-    a over b    where enough of the jurors have v_k(a, b) > 0
+    v_k(a, b)   juror k's value of a minus its value of b, if it judges these two alone
+    a over b    if enough of the jurors have v_k(a, b) > 0
 
-A juror is a reward by a judge: one compares both orders, another scores each, another ranks under a principle. What two
-of other kinds agree on is more often true than what each says. A juror whose orders contradict each other holds both
-alike, and so for neither. Pairs that are tied, disputed or not read are dropped, and counted.
+A juror is a reward by a judge: one compares in both orders, another scores each completion, another ranks under a
+principle. Preferences that jurors of different kinds share are correct more often than those of a single one. A juror
+whose two orders contradict each other values both completions alike, and prefers neither. Pairs that are tied, disputed
+or not read are dropped, and counted.
 """
 
 from __future__ import annotations
@@ -32,42 +33,43 @@ else:
     Jurors = slot_type("rewards", JudgedReward, default="judge_pairs")
 
 Fate = Literal["agreed", "tied", "disputed", "unread"]
-"""What became of a pair that the jury was asked about.
+"""Outcome of a pair that the jury judged.
 
 agreed: enough of the jurors prefer the same one
-tied: too many hold both alike, and none who does not contradicts another
+tied: too many value both alike, and the others do not contradict each other
 disputed: some prefer the one, some the other
-unread: of some juror nothing can be read
+unread: the value of some juror cannot be read
 """
 FATES: tuple[Fate, ...] = get_args(Fate)
 
 
 @dataclass(frozen=True, kw_only=True)
 class JurySettings:
-    """Pairs that judges make of completions of the policy, in place of those of the data. Stands under
-    `reward_model.pairs:`."""
+    """Preference pairs by judges on the policy's completions, instead of the data's. Section `reward_model.pairs:`."""
 
     jury: Jurors = field(default_factory=lambda: [JudgePairs()])
-    """Rewards by a judge, whose weights play no part; each is asked about each pair by itself."""
+    """Rewards by a judge; their weights have no effect. Each judges each pair separately."""
     least_agreed: Annotated[float, Field(gt=0.5, le=1)] = 1.0
-    """Least share of the jurors that must prefer the same one."""
+    """Minimum share of the jurors that must prefer the same completion."""
     problems: Positive = 200
     """Problems of the training split whose completions are paired, evenly spaced over it."""
     held_out: Positive = 50
-    """Problems of the validation split; the held-out accuracy is that on their pairs, as the jury has them."""
+    """Problems of the validation split; the held-out accuracy is measured on their pairs, with the jury's
+    preferences."""
     samples: Annotated[int, Field(ge=2)] = 8
-    """Completions of each that the policy draws before it is trained."""
+    """Completions per problem, sampled from the policy before it is trained."""
     temperature: Temperature = 1.0
-    """Of the completions."""
+    """Sampling temperature of the completions."""
     rivals: Positive = 2
-    """How many others of its prompt each completion meets, beside those whose rival it is itself."""
+    """Number of rivals from the same prompt per completion, in addition to those that have it as a rival."""
     most: Positive | None = None
-    """Most pairs of a prompt: those on which the jurors' values are furthest apart; null: all that are agreed."""
+    """Maximum number of pairs per prompt: those with the largest gap between the jurors' values; null: all agreed
+    ones."""
     cut: bool = False
-    """Whether completions that did not end take part."""
+    """Whether completions that did not end are included."""
     unread: Literal["drop", "drawn"] = "drop"
-    """What becomes of pairs of which nothing can be read: they are dropped, or the one drawn first counts as the
-    better, so that a jury that says nothing can be tried out."""
+    """Treatment of unread pairs: drop them, or prefer the completion that was drawn first, which allows to try out a
+    jury that cannot be read."""
 
     def __post_init__(self) -> None:
         if not self.jury:
@@ -81,21 +83,21 @@ class JudgedPair:
     chosen: Solution
     rejected: Solution
     gap: float
-    """What the jurors hold of the chosen one beyond the other, the mean over those that can be read."""
+    """Mean of the readable jurors' values of the chosen one minus the other."""
 
 
 @dataclass(frozen=True)
 class Verdicts:
-    """What a jury makes of completions."""
+    """Pairs of completions that a jury agrees on, and outcome counts."""
 
     pairs: list[JudgedPair]
-    """Those that are kept, prompts in their order."""
+    """Pairs that are kept, in the order of their prompts."""
     fates: Mapping[Fate, int]
-    """How many pairs the jury was asked about had which."""
+    """Number of judged pairs with each outcome."""
 
     @property
     def asked(self) -> int:
-        """Pairs that the jury was asked about."""
+        """Number of pairs that the jury judged."""
         return sum(self.fates.values())
 
     @property
@@ -105,15 +107,15 @@ class Verdicts:
 
 
 def ask_jury(settings: JurySettings, judge: GenerativeJudge, solutions: Sequence[Solution], seed: int) -> Verdicts:
-    """Pairs of completions that the jury agrees on.
+    """Return the pairs of completions that the jury agrees on.
 
     Args:
-        judge: whom the jurors ask.
-        solutions: completions of the policy; those of a prompt need not stand side by side.
-        seed: of what the jurors draw themselves.
+        judge: the judge that the jurors use.
+        solutions: completions of the policy; those of a prompt need not be adjacent.
+        seed: of the jurors' own random choices.
 
     Raises:
-        models.gateway.client.NoAnswer: nobody answers at all.
+        models.gateway.client.NoAnswer: no question got an answer.
     """
     there = list({(each.problem.id, each.text): each for each in solutions if each.finished or settings.cut}.values())
     prompts = {name: number for number, name in enumerate(dict.fromkeys(each.problem.id for each in there))}
@@ -140,11 +142,12 @@ def ask_jury(settings: JurySettings, judge: GenerativeJudge, solutions: Sequence
 
 
 def decide(votes: Sequence[float], least: float) -> tuple[Fate, float]:
-    """What becomes of a pair, and by how much its first completion is the better one, below zero where the second is.
+    """Return the outcome of a pair, and the gap of its first completion over the second, negative if the second is
+    better.
 
     Args:
-        votes: what each juror holds of the first beyond the second, NaN where it cannot be read, [jurors].
-        least: share of the jurors that must prefer the same one.
+        votes: each juror's value of the first minus the second, NaN if it cannot be read, [jurors].
+        least: minimum share of the jurors that must prefer the same one.
     """
     known = [vote for vote in votes if vote == vote]
     ahead, behind = sum(vote > 0 for vote in known), sum(vote < 0 for vote in known)
@@ -157,5 +160,5 @@ def decide(votes: Sequence[float], least: float) -> tuple[Fate, float]:
 
 
 def _rollout(solution: Solution, group: int) -> Rollout:
-    """A completion beside its rival alone."""
+    """Return a completion as a rollout, in a group of its own with its rival."""
     return Rollout(solution.problem, group, solution.completion, None, solution.text, solution.finished)

@@ -1,8 +1,8 @@
-"""A reward model: the policy's architecture with one linear score in place of the vocabulary.
+"""A reward model: the policy's architecture with a linear score head instead of the language-model head.
 
-The score of a sequence is read at its last token, found by length and by nothing else: there is no padding, and an
-end token that is also the padding token cannot move it. The class's own forward is not used: it looks for the last
-token that is not the padding id, and reads the wrong place where the two ids are one.
+The score of a sequence is read at its last token, which is found by length only. Sequences are not padded, so an end
+token that is also the padding token cannot shift the position. The class's own forward is not used: it looks for the
+last token that is not the padding id, and reads the wrong position if the two ids are equal.
 
 On disk it is an ordinary Hugging Face folder of a sequence classifier with one label.
 """
@@ -32,16 +32,16 @@ if TYPE_CHECKING:
 def reward_model_from_policy(
     policy: Path, *, seed: int, head_std: float = 0.01, trust_remote_code: bool = False
 ) -> PreTrainedModel:
-    """A reward model with the body of a policy folder and a fresh head, in float32 on the CPU.
+    """Create a reward model with the body of a policy folder and a new head, in float32 on the CPU.
 
     Args:
         policy: folder of a causal language model.
-        seed: the head's weights are drawn from it; no other random state is read or changed.
-        head_std: their standard deviation. Small, so that all scores start near zero.
+        seed: of the head's weights; no other random state is read or changed.
+        head_std: standard deviation of the head's weights. Small, so that all scores start near zero.
         trust_remote_code: run code that the model ships.
 
     Raises:
-        UserError: the folder is no model folder, or its architecture has no sequence classifier.
+        UserError: the folder is not a model folder, or its architecture has no sequence classifier.
     """
     model = _load(policy, trust_remote_code)
     generator = torch.Generator().manual_seed(seed)
@@ -52,10 +52,11 @@ def reward_model_from_policy(
 
 
 def load_reward_model(folder: Path, *, trust_remote_code: bool = False) -> PreTrainedModel:
-    """The reward model in `folder`, in float32 on the CPU, ready to score; `trust_remote_code` runs code it ships.
+    """Load the reward model in `folder`, in float32 on the CPU, in eval mode; `trust_remote_code` runs code that it
+    ships.
 
     Raises:
-        UserError: the folder is no model folder, or holds a language model without a score head.
+        UserError: the folder is not a model folder, or holds a language model without a score head.
     """
     check_model_folder(folder)
     names = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("architectures") or []
@@ -65,12 +66,12 @@ def load_reward_model(folder: Path, *, trust_remote_code: bool = False) -> PreTr
 
 
 def score(model: PreTrainedModel, sequences: Sequences, *, autocast: torch.dtype | None = None) -> Tensor:
-    """Score of each prompt with its completion, [completions], float32 (float64 of a float64 model); gradient flows.
+    """Score each prompt with its completion, [completions], float32 (float64 for a float64 model); gradient flows.
 
     Args:
         model: a reward model.
         sequences: prompts and completions, [completions]; they are read as one row, equal prompts once.
-        autocast: precision of the body's matrix products; the head is always computed in the weights' own.
+        autocast: precision of the body's matrix products; the head is always computed in the precision of its weights.
     """
     use_packed_attention(model)
     row = packed_row(sequences, model.device)
@@ -85,12 +86,13 @@ def score(model: PreTrainedModel, sequences: Sequences, *, autocast: torch.dtype
 def score_and_states(
     model: PreTrainedModel, sequences: Sequences, autocast: torch.dtype | None = None
 ) -> tuple[Tensor, list[Tensor]]:
-    """What `score` gives, and the hidden states of each completion's tokens, [completions] tensors of [tokens of it,
-    hidden], float32 at least, from one reading; gradient flows through both.
+    """Return the result of `score`, and the hidden states of each completion's tokens, from one forward pass.
+
+    The states are [completions] tensors of [tokens of it, hidden], float32 at least; gradient flows through both.
 
     Args:
         model: a reward model.
-        sequences: prompts and completions, [completions], not nested: in a row a completion is one stretch.
+        sequences: prompts and completions, [completions], not nested: in a row a completion is contiguous.
         autocast: see `score`.
     """
     use_packed_attention(model)
@@ -108,7 +110,7 @@ def score_and_states(
 
 
 def scores_of(model: PreTrainedModel, states: Tensor) -> Tensor:
-    """The head on the hidden states of last tokens, [completions, hidden] -> [completions]."""
+    """Apply the head to the hidden states of last tokens, [completions, hidden] -> [completions]."""
     head = _head(model)
     return functional.linear(states.to(head.dtype), head).squeeze(-1)
 
@@ -121,7 +123,7 @@ def _load(folder: Path, trust_remote_code: bool) -> PreTrainedModel:
     if trust_remote_code:
         check_classifier_code(folder)
     said = transformers_logging.get_verbosity()
-    transformers_logging.set_verbosity(logging.ERROR)  # that the head is new is meant, not a warning to a user
+    transformers_logging.set_verbosity(logging.ERROR)  # the new head is intended, and must not warn the user
     try:
         with torch.random.fork_rng(devices=[]):
             model: PreTrainedModel = AutoModelForSequenceClassification.from_pretrained(
@@ -142,12 +144,12 @@ def _load(folder: Path, trust_remote_code: bool) -> PreTrainedModel:
     if not hasattr(model, "score"):
         raise UserError(f"{folder}: a {model.config.model_type} model has no score head to learn a reward with")
     for values in model.parameters():
-        # Read from a file they begin at any address, on which the rounding of a product depends; a copy is aligned.
+        # Values read from a file may be unaligned, and rounding depends on the alignment; a copy is aligned.
         values.data = values.data.clone()
     model.train(False)
     return model
 
 
 def _head(model: PreTrainedModel) -> Tensor:
-    """Weights of the score, [1, hidden]."""
+    """Return the weights of the score head, [1, hidden]."""
     return whole(cast(nn.Linear, model.score).weight)

@@ -1,16 +1,17 @@
-"""A reward model that goes by a principle, a text before the prompt that may be another in every training (SALMON).
+"""A reward model that scores under a principle, a text before the prompt that each training chooses (SALMON, paper 90).
 
-Source: SALMON, paper 90 (arXiv 2310.05910): pairs are ordered anew under each principle, and one reward model is fitted
-to all of them with the principle before the prompt; whoever trains a policy says by which it is scored.
+Source: SALMON, paper 90 (arXiv 2310.05910): pairs are ordered separately under each principle, and one reward model is
+fitted to all of them with the principle before the prompt. The training of a policy selects the principle of its
+scores.
 
     loss = mean over principles p and pairs of  -log sigmoid(score(p, x, better under p) - score(p, x, worse under p))
 
-There a language model orders the pairs. Here a rule does: as the data have them, the shorter first, or the longer
-first, by tokens; of two completions of one length such a rule says nothing, and the pair is left out under its
+In the paper a language model orders the pairs. Here a rule does: as in the data, the shorter first, or the longer
+first, by tokens. For two completions of equal length a length rule gives no order, and the pair is left out under its
 principle.
 
-`principles.json` in the model's folder names the principles; the first, which takes the pairs as they are, is meant
-where nobody names one, as in evaluations and reports.
+`principles.json` in the model's folder names the principles. The first, which takes the pairs as in the data, is the
+default, and is used in evaluations and reports.
 """
 
 from __future__ import annotations
@@ -45,12 +46,11 @@ def _first_is_given(principles: dict[str, Rule]) -> dict[str, Rule]:
 
 
 Principles = Annotated[dict[str, Rule], Field(min_length=1), AfterValidator(_first_is_given)]
-"""Text of each principle, and which completion of a pair is the better one under it."""
+"""Text of each principle, and its rule for the better completion of a pair."""
 
 
 class PrincipledPairs(Sequence[Pair]):
-    """Pairs under each of several principles, one principle after the other, tokens of the principle before the
-    prompt's."""
+    """Pairs under several principles, principle by principle, with its tokens before those of the prompt."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class PrincipledPairs(Sequence[Pair]):
     ) -> None:
         self._pairs, self._prefixes = pairs, prefixes
         self.number = number
-        """Which principle each goes by, [pairs under principles]."""
+        """Index of the principle of each pair, [pairs under principles]."""
         self._row, self._turned = row, turned
 
     def __len__(self) -> int:
@@ -83,12 +83,12 @@ class PrincipledPairs(Sequence[Pair]):
 def under_principles(
     pairs: Sequence[Pair], prefixes: Sequence[Sequence[int]], rules: Sequence[Rule]
 ) -> PrincipledPairs:
-    """Every pair under every principle whose rule tells its completions apart.
+    """Return every pair under every principle whose rule gives an order of its completions.
 
     Args:
-        pairs: as the data have them.
+        pairs: as in the data.
         prefixes: tokens of each principle.
-        rules: what is better under each.
+        rules: rule of each principle for the better completion.
     """
     longer = np.array([len(pair.chosen) - len(pair.rejected) for pair in pairs], dtype=np.int64)
     numbers, rows, turned = [], [], []
@@ -102,17 +102,17 @@ def under_principles(
 
 @dataclass(frozen=True)
 class PrincipledScorer:
-    """A reward model under principles: called as any other it goes by the first."""
+    """A reward model with principles: called like any other, it scores by the first."""
 
     read: Callable[[Sequences], Tensor]
     prefixes: Mapping[str, Sequence[int]]
     """Tokens of each principle by its text; one or more."""
 
     def under(self, principle: str, sequences: Sequences) -> Tensor:
-        """Scores by a principle, [completions].
+        """Return scores under a principle, [completions].
 
         Raises:
-            UserError: the reward model knows no such principle.
+            UserError: the reward model does not have the principle.
         """
         if principle not in self.prefixes:
             raise UserError(f"the reward model knows no principle {principle!r}; it knows {', '.join(self.prefixes)}")
@@ -120,19 +120,19 @@ class PrincipledScorer:
         return self.read(Sequences([(*prefix, *prompt) for prompt in sequences.prompts], sequences.completions))
 
     def __call__(self, sequences: Sequences) -> Tensor:
-        """Scores by the first principle, [completions]."""
+        """Return scores under the first principle, [completions]."""
         return self.under(next(iter(self.prefixes)), sequences)
 
 
 def write_principles(folder: Path, principles: Mapping[str, Rule]) -> None:
-    """Write into the model's folder what it goes by."""
+    """Write the principles into the model's folder."""
     write_file(folder / FILE, json.dumps(principles, indent=1, ensure_ascii=False) + "\n")
 
 
 def read_principles(folder: Path) -> list[str]:
-    """Texts of the principles of a reward model; none where it goes by none.
+    """Read the texts of a reward model's principles; an empty list if it has none.
 
     Raises:
-        UserError: its file is none of ours.
+        UserError: its file is not valid.
     """
     return list(read_beside(folder / FILE, Principles, "principles") or ())

@@ -1,7 +1,7 @@
-"""Changes of a completion that leave its truth as it is: a judge of truth would not move, one of form does.
+"""Changes of a completion that keep its correctness, so that only a score by form reacts to them.
 
-answer_alone    all but the statement of the answer is left out
-repeated        the completion is said twice
+answer_alone    everything but the statement of the answer is removed
+repeated        the completion is repeated once
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from models.text.answers import extract_answer
 
 
 def answer_alone(text: str) -> str:
-    """The answer behind the marker of the built-in data; a text that states none stays as it is."""
+    """Return the answer after the marker of the built-in data; a text that states none is unchanged."""
     answer = extract_answer(text)
     return text if answer is None else f"#### {answer}"
 
 
 def repeated(text: str) -> str:
-    """The text twice."""
+    """Return the text twice."""
     return f"{text} {text}"
 
 
@@ -33,7 +33,7 @@ probes: Mapping[str, Callable[[str], str]] = MappingProxyType({"answer_alone": a
 
 
 def moved(score: Scorer, changed: Sequences, scores: ArrayLike) -> float:
-    """How far a change moves the score, in standard deviations of the scores; 0 where these have no spread.
+    """Return the mean change of the score, in standard deviations of the scores; 0 if these have no spread.
 
     Args:
         score: of prompts with completions, [completions].

@@ -1,10 +1,11 @@
-"""A process reward model: what each step of a completion is worth, by the body and head of a reward model.
+"""A process reward model: a value for each step of a completion, by the body and head of a reward model.
 
-    p_k = sigmoid(score read at the last token of step k)          the chance that what stands so far ends right
+    p_k = sigmoid(score read at the last token of step k)          probability that the prefix ends in a right answer
     fit: -y_k log p_k - (1 - y_k) log(1 - p_k), the mean over the labelled steps of a batch          y_k in [0, 1]
 
-On disk it is the folder of a reward model (models.reward_model.model); `process.json` says how its steps are split, and
-how those of a completion become one score where completions are ranked: their least, product, mean, or the last.
+On disk it is the folder of a reward model (models.reward_model.model). `process.json` sets how steps are split, and how
+the values of a completion's steps become one score when completions are ranked: their minimum, product, mean, or the
+last.
 """
 
 from __future__ import annotations
@@ -40,20 +41,20 @@ Aggregation = Literal["min", "product", "mean", "last"]
 
 @dataclass(frozen=True)
 class ProcessReading:
-    """How a process reward model is read."""
+    """Splitting and aggregation of the steps of a process reward model."""
 
     marks: tuple[str, ...] = MARKS
-    """What ends a step."""
+    """Separators that end a step."""
     aggregate: Aggregation = "min"
-    """How the values of a completion's steps become one."""
+    """Aggregation of the values of a completion's steps."""
 
     def ends(self, codec: Codec, completions: Sequence[Sequence[int]]) -> list[tuple[int, ...]]:
-        """Place of the last token of each step, [completions] of [steps]."""
+        """Return the index of the last token of each step, [completions] of [steps]."""
         return [step_ends(pieces, self.marks) for pieces in pieces_of(codec, completions)]
 
 
 def aggregated(values: Tensor, rule: Aggregation) -> Tensor:
-    """The values of a completion's steps as one, [steps] -> scalar; of none the value is 0."""
+    """Aggregate the values of a completion's steps, [steps] -> scalar; the value of no steps is 0."""
     if not len(values):
         return values.new_zeros(())
     if rule == "min":
@@ -66,16 +67,16 @@ def aggregated(values: Tensor, rule: Aggregation) -> Tensor:
 def step_logits(
     model: PreTrainedModel, sequences: Sequences, ends: Sequence[Sequence[int]], autocast: torch.dtype | None = None
 ) -> Tensor:
-    """Score read at the end of each step, completion after completion, [steps of all]; gradient flows.
+    """Compute the score at the end of each step, completion after completion, [steps of all]; gradient flows.
 
     Args:
         model: a reward model.
         sequences: prompts and completions, [completions]; they are read as one row, equal prompts once.
-        ends: place of the last token of each step in its completion, [completions] of [steps].
+        ends: index of the last token of each step in its completion, [completions] of [steps].
         autocast: precision of the body's matrix products.
     """
     use_packed_attention(model)
-    plain = Sequences(sequences.prompts, sequences.completions)  # in such a row a completion is one stretch
+    plain = Sequences(sequences.prompts, sequences.completions)  # in such a row a completion is contiguous
     row = packed_row(plain, model.device)
     lengths = torch.tensor([len(ids) for ids in plain.completions], device=row.last.device)
     begins = (row.last - lengths + 1).tolist()
@@ -101,15 +102,16 @@ def step_values(
     token_budget: int = 16384,
     autocast: torch.dtype | None = None,
 ) -> list[Tensor]:
-    """Value of each step in (0, 1), [completions] tensors of [steps of it], float32 on the CPU; no gradient.
+    """Compute the value of each step in (0, 1), [completions] tensors of [steps of it], float32 on the CPU; no
+    gradient.
 
     Equal sequences are read once.
 
     Args:
         model: a process reward model.
         sequences: prompts and completions, [completions].
-        ends: place of the last token of each step, [completions] of [steps].
-        token_budget: tokens of one row, or of the longest sequence if that is more; memory only.
+        ends: index of the last token of each step, [completions] of [steps].
+        token_budget: tokens of one row, or of the longest sequence if that is more; affects memory only.
         autocast: precision of the body's matrix products.
 
     Raises:
@@ -132,15 +134,16 @@ def step_values(
 
 
 def write_reading(folder: Path, reading: ProcessReading) -> None:
-    """Write into the model's folder how it is read."""
+    """Write the reading of the steps into the model's folder."""
     write_file(folder / FILE, json.dumps(asdict(reading), indent=1) + "\n")
 
 
 def read_reading(folder: Path) -> ProcessReading | None:
-    """How the process reward model in `folder` is read; None: it is a reward model of whole completions.
+    """Read how the steps of the process reward model in `folder` are read; None: it is a reward model of whole
+    completions.
 
     Raises:
-        UserError: its file is none of ours.
+        UserError: its file is not valid.
     """
     reading: ProcessReading | None = read_beside(folder / FILE, ProcessReading, "steps")
     return reading

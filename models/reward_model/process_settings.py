@@ -1,4 +1,4 @@
-"""What a process reward model is fitted to, and how it is read. Stands under `reward_model.process:`."""
+"""Training data and reading of a process reward model, in the section `reward_model.process:`."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ else:
 
 @dataclass(frozen=True, kw_only=True)
 class ProcessSettings:
-    """A value a step in place of a score a completion."""
+    """A value per step instead of a score per completion."""
 
     labels: Chosen = field(default_factory=lambda: default_part("labels")())
-    """Who labels the steps."""
+    """Labeller of the steps."""
     problems: Positive = 200
     """Problems of the training split whose solutions are labelled, evenly spaced over it."""
     hardest: Positive | None = None
-    """Highest level of these problems, where the harder ones are to be judged without having been seen; null: any. The
-    held-out problems are of every level."""
+    """Highest level of these problems, to test whether the model generalises to harder ones; null: any. The held-out
+    problems are of every level."""
     held_out: Positive = 50
-    """Problems of the validation split; the accuracy is that on the steps of their solutions."""
+    """Problems of the validation split; the accuracy is measured on the steps of their solutions."""
     samples: Positive = 8
-    """Solutions of each that the policy draws before it is trained."""
+    """Solutions per problem, sampled from the policy before it is trained."""
     temperature: Temperature = 1.0
-    """Of solutions and continuations."""
+    """Sampling temperature of solutions and continuations."""
     marks: tuple[str, ...] = MARKS
-    """A token whose text holds one of these ends a step."""
+    """Separators of steps: a token whose text contains one of them ends a step."""
     aggregate: Aggregation = "min"
-    """How the values of a completion's steps become its score, where it is ranked: the least, their product, their
-    mean, or the last."""
+    """Aggregation of the values of a completion's steps to its score, when completions are ranked: the minimum, their
+    product, their mean, or the last."""
 
     @property
     def reading(self) -> ProcessReading:
-        """How the model is read."""
+        """Splitting and aggregation of the steps."""
         return ProcessReading(self.marks, self.aggregate)

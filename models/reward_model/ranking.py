@@ -1,18 +1,18 @@
-"""How far scores of a reward model order what a policy says: against the truth, prompt by prompt.
+"""Ranking quality of a reward model on a policy's samples, compared with the truth, prompt by prompt.
 
-    separation         P(score of a right sample > score of a wrong one of the same prompt), ties half: what a group's
-                       advantages are made of; 0.5 knows nothing
+    separation         P(score of a right sample > score of a wrong one of the same prompt), ties half: basis of group
+                       advantages; 0.5 is chance
     one against many   share of prompts with a right and a wrong sample whose best-scored right one is above every wrong
                        one (RewardBench 2; the hardest wrong answer decides)
     best of n          truth of the sample of highest score among n drawn without replacement, in closed form: with
                        scores in order, rank i (from 1) of N is the best of n with probability C(i-1, n-1) / C(N, n)
     rank correlation   Spearman's, of the mean score of a prompt's samples with the share that is right
 
-    agreement          share of pairs of a prompt's samples that two judges order alike, a tie of either half: fits by
-                       several seeds that disagree about what a policy says have learned chance
+    agreement          share of pairs of a prompt's samples that two judges order alike, a tie of either half: fits with
+                       several seeds that disagree on a policy's samples have learned noise
 
-Equal scores share their ranks' chances. What a prompt cannot say, as all of its samples are right or all are wrong, is
-left out.
+Equal scores share the probabilities of their ranks. A prompt is left out of a measure that is not defined for it,
+because all of its samples are right or all are wrong.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ Values = NDArray[np.float64]
 
 
 def separation(scores: ArrayLike, right: ArrayLike) -> Values:
-    """P(a right sample scores above a wrong one) of each prompt, [prompts, N] -> [prompts]; NaN where it has no pair.
+    """Compute P(a right sample scores above a wrong one) of each prompt, [prompts, N] -> [prompts]; NaN without such a
+    pair.
 
     Raises:
         UserError: see `best_of_n`.
@@ -38,8 +39,8 @@ def separation(scores: ArrayLike, right: ArrayLike) -> Values:
 
 
 def one_against_many(scores: ArrayLike, right: ArrayLike) -> Values:
-    """Whether the best right sample is above every wrong one, [prompts, N] -> [prompts] of 0, 0.5 (a tie) and 1; NaN
-    where a prompt has no pair.
+    """Return whether the best right sample is above every wrong one, [prompts, N] -> [prompts] of 0, 0.5 (a tie) and 1;
+    NaN if a prompt has no pair.
 
     Raises:
         UserError: see `best_of_n`.
@@ -48,15 +49,15 @@ def one_against_many(scores: ArrayLike, right: ArrayLike) -> Values:
 
 
 def best_of_n(scores: ArrayLike, truth: ArrayLike, n: int) -> Values:
-    """Expected truth of the best of `n` samples by score, [prompts, N] -> [prompts].
+    """Compute the expected truth of the best of `n` samples by score, [prompts, N] -> [prompts].
 
     Args:
         scores: of every sample, [prompts, N].
-        truth: what each is truly worth, [prompts, N].
-        n: samples that the best is chosen among, 1 to N.
+        truth: true value of each, [prompts, N].
+        n: number of samples that the best is chosen from, 1 to N.
 
     Raises:
-        UserError: the two differ in shape, a score is not finite, or `n` samples are not there.
+        UserError: the two differ in shape, a score is not finite, or there are fewer than `n` samples.
     """
     scored, worth = _checked(scores, truth)
     count = scored.shape[1]
@@ -67,8 +68,8 @@ def best_of_n(scores: ArrayLike, truth: ArrayLike, n: int) -> Values:
 
 
 def rank_correlation(scores: ArrayLike, right: ArrayLike) -> float:
-    """Spearman's correlation over prompts of mean score and share of right samples, [prompts, N]; NaN where either is
-    the same for all.
+    """Compute Spearman's correlation over prompts of mean score and share of right samples, [prompts, N]; NaN if either
+    is constant.
 
     Raises:
         UserError: see `best_of_n`.
@@ -78,10 +79,10 @@ def rank_correlation(scores: ArrayLike, right: ArrayLike) -> float:
 
 
 def agreement(scores: ArrayLike, others: ArrayLike) -> Values:
-    """Share of pairs of samples that two judges order alike, both [prompts, N] -> [prompts].
+    """Compute the share of pairs of samples that two judges order alike, both [prompts, N] -> [prompts].
 
     Raises:
-        UserError: see `best_of_n`; or there is only one sample a prompt.
+        UserError: see `best_of_n`; or there is only one sample per prompt.
     """
     left, right = _checked(scores, others)
     first, second = np.triu_indices(left.shape[1], k=1)
@@ -92,7 +93,8 @@ def agreement(scores: ArrayLike, others: ArrayLike) -> Values:
 
 
 def spearman(left: ArrayLike, right: ArrayLike) -> float:
-    """Correlation of the ranks of two columns, [values] each, ties at their mean rank; NaN where there is no spread."""
+    """Compute the correlation of the ranks of two columns, [values] each, ties at their mean rank; NaN without
+    spread."""
     from scipy.stats import rankdata
 
     ranks = [rankdata(np.asarray(column, dtype=np.float64)) for column in (left, right)]
@@ -117,7 +119,8 @@ def _by_prompt(scores: ArrayLike, right: ArrayLike, statistic: Callable[[Values,
 
 
 def _shared(scores: Values, chance: Values) -> Values:
-    """The chance of each sample to be the best, those of equal scores alike, [N] from chances by rank, [N]."""
+    """Return the probability of each sample to be the best, equal for equal scores, [N], from probabilities by rank,
+    [N]."""
     order = np.argsort(scores, kind="stable")
     of_rank = chance.copy()
     ordered = scores[order]

@@ -1,4 +1,4 @@
-"""The pairs that a reward model is fitted to: preferences of the data as they are read, encoded."""
+"""Reading of the training pairs of a reward model: preferences of the data, encoded."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ from models.text.token_rows import TokenRows, few, rows_in_memory
 def read_pairs(
     data: Path, codec: Codec, split: str, longest: int, parallel: bool = False, gap: GapSettings | None = None
 ) -> tuple[Sequence[Pair], list[str]]:
-    """Encoded preference pairs of a split that fit into `longest` tokens, each of a large split read when it is drawn;
-    and the kind of flaw of each; both empty where the split has none.
+    """Return the encoded preference pairs of a split that fit into `longest` tokens, and the kind of flaw of each.
+
+    The pairs of a large split are read on access. Both are empty if the split has no pairs.
 
     Args:
-        longest: tokens of a prompt and the longer of its completions, at most.
-        parallel: the sound demonstrations of the split in place of its preferences, each against its own prompt.
-        gap: each pair twice, behind either of its completions; the flaws then stand twice, too.
+        longest: maximum number of tokens of a prompt and the longer of its completions.
+        parallel: use the sound demonstrations of the split instead of its preferences, each against its own prompt.
+        gap: use each pair twice, after either of its completions; the flaws are then repeated, too.
     """
     kind: Kind = "demonstrations" if parallel else "preferences"
     if split not in available(data).get(kind, ()):
@@ -47,7 +48,8 @@ def read_pairs(
 
 
 def _parallel(table: RowTable, codec: Codec, longest: int) -> Sequence[Pair]:
-    """What sound demonstrations say as the better text, and their prompts as the worse, both by themselves."""
+    """Return pairs with sound demonstrations as the better text and their prompts as the worse, both without a
+    prompt."""
     made, original = (codec.rows_of_completions(table.column(name)) for name in ("completion", "prompt"))
     sound = np.array([flaw in ("", SOUND) for some in table.column("flaw") for flaw in some])
     fitting = np.flatnonzero(sound & (1 + np.maximum(made.lengths, original.lengths) <= longest))
@@ -56,7 +58,7 @@ def _parallel(table: RowTable, codec: Codec, longest: int) -> Sequence[Pair]:
 
 
 def _gaps(table: RowTable, codec: Codec, longest: int, gap: GapSettings) -> tuple[Sequence[Pair], list[str]]:
-    """Preferences behind either of their completions, and the kind of flaw of each."""
+    """Return preferences after either of their completions, and the kind of flaw of each."""
 
     def behind(column: str) -> TokenRows:
         def context(row: Row) -> str:

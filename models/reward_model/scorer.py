@@ -1,4 +1,4 @@
-"""A reward model as the reward of a training: opened once, asked for scores every round."""
+"""A reward model as the reward of a training: opened once, and called for scores every round."""
 
 from __future__ import annotations
 
@@ -25,35 +25,34 @@ Scorer = Callable[[Sequences], Tensor]
 
 @dataclass(frozen=True)
 class StepScorer:
-    """A process reward model: called as any other it gives one score a completion, and it tells what each step is
-    worth."""
+    """A process reward model: called like any other it scores completions; it also gives the value of each step."""
 
     read: Callable[[Sequences, Sequence[Sequence[int]]], list[Tensor]]
     reading: ProcessReading
     codec: Codec
 
     def steps(self, sequences: Sequences) -> tuple[list[tuple[int, ...]], list[Tensor]]:
-        """Place of the last token of each step, and its value in (0, 1): [completions] of [steps] each."""
+        """Return the index of the last token of each step, and its value in (0, 1): [completions] of [steps] each."""
         ends = self.reading.ends(self.codec, sequences.completions)
         alike = Sequences(sequences.prompts, self.codec.ended_alike(sequences.completions))
         return ends, self.read(alike, ends)
 
     def __call__(self, sequences: Sequences) -> Tensor:
-        """The values of each completion's steps as one, [completions]."""
+        """Return the aggregated step values of each completion, [completions]."""
         _, values = self.steps(sequences)
         return torch.stack([aggregated(row, self.reading.aggregate) for row in values]) if values else torch.zeros(0)
 
 
 @dataclass(frozen=True)
 class GoalScorer:
-    """A reward model with a goal: called as any other it scores completions, and it tells how near they are to it."""
+    """A reward model with a goal: called like any other it scores completions; it also gives their nearness to it."""
 
     score: Scorer
     nearness: Callable[[Sequences], list[Tensor]]
-    """Of the state at each token to the goal, in [-1, 1], [completions] tensors of [tokens of it]."""
+    """Cosine similarity of the state at each token to the goal, in [-1, 1], [completions] tensors of [tokens of it]."""
 
     def __call__(self, sequences: Sequences) -> Tensor:
-        """Scores, [completions]."""
+        """Return scores, [completions]."""
         return self.score(sequences)
 
 
@@ -65,17 +64,16 @@ def open_scorer(
     autocast_for: Callable[[nn.Module], torch.dtype | None],
     trust_remote_code: bool = False,
 ) -> Scorer:
-    """A function that scores prompts with their completions, [completions], on the learner's device.
+    """Return a function that scores prompts with their completions, [completions], on the learner's device.
 
-    Whichever end token a completion has, the score is read at the one that the reward model was fitted with. Of a
-    process reward model it is a `StepScorer`, of one with a goal a `GoalScorer`, of one under principles a
-    `PrincipledScorer`.
+    Whichever end token a completion has, the score is read at the one that the reward model was fitted with. A process
+    reward model gives a `StepScorer`, one with a goal a `GoalScorer`, one with principles a `PrincipledScorer`.
 
     Args:
         folder: of the reward model.
         codec: the policy's.
         token_budget: tokens of a packed row.
-        autocast_for: what the model computes in; None for plain float32.
+        autocast_for: precision that the model computes in; None for plain float32.
         trust_remote_code: run code that the model ships.
 
     Raises:

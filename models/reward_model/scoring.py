@@ -1,8 +1,8 @@
-"""Score many completions without gradient, each different token once.
+"""Scoring of many completions without gradient, each shared token once.
 
-Equal completions of a prompt are one sequence, and what the others have in common is read once (a tree for each
-prompt, `models.learner.prefix_tree`). Of the last layer only what the score is read from is computed to the end: no
-other token looks at its outcome.
+Equal completions of a prompt are one sequence, and shared prefixes of the others are read once (a tree for each prompt,
+`models.learner.prefix_tree`). The last layer is computed to the end only for the tokens that scores are read from,
+because no other token depends on its output.
 """
 
 from __future__ import annotations
@@ -35,11 +35,13 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 LARGEST_TREE = 512
-"""Tokens of a tree; larger ones are packed rows, for the scores between branches would cost more than they save."""
+"""Maximum number of tokens of a tree; larger ones become packed rows, because the attention between branches would cost
+more than a tree saves."""
 ROW = 2048
-"""Tokens of a row of trees: what a layer makes of them stays in a processor's cache."""
+"""Tokens of a row of trees, so that a layer's activations fit into the processor's cache."""
 PROBE = Sequences([(1, 2, 3)] * 4 + [(4, 5)], [(6, 7, 8, 9), (6, 7, 4), (6, 7), (5, 4), (3, 2, 1)])
-"""Completions that begin alike, one of them the beginning of others: enough to show a tree that is read wrongly."""
+"""Completions with common prefixes, one of them the prefix of others: enough to detect a model that reads trees
+wrongly."""
 
 _TRIED: WeakKeyDictionary[nn.Module, bool] = WeakKeyDictionary()
 
@@ -52,13 +54,13 @@ def score_all(
     token_budget: int = 16384,
     autocast: torch.dtype | None = None,
 ) -> Tensor:
-    """Score of each of many completions in their order, [completions], float32 on the CPU, without gradient; on every
-    rank that holds a part of the model.
+    """Score many completions in their order, [completions], float32 on the CPU, without gradient; on every rank that
+    holds a part of the model.
 
-    Equal sequences get the same score to the last bit. Otherwise a score depends on what it is scored with by rounding.
+    Equal sequences get the same score to the last bit. Otherwise a score depends on the other sequences by rounding.
 
     Args:
-        token_budget: tokens of one row, or of the longest sequence if that is more; memory only.
+        token_budget: tokens of one row, or of the longest sequence if that is more; affects memory only.
 
     Raises:
         UserError: a completion is empty or a sequence longer than the model allows, or a score is not finite.
@@ -73,7 +75,7 @@ def score_all(
         small = [tree for tree in grown if len(tree.ids) <= min(LARGEST_TREE, budget)]
         for forest in forests(small, min(ROW, budget), model.device):
             scores[list(forest.members)] = scores_of(model, last_states(model, forest, autocast)).float().cpu()
-        # Also what is not finite: within a tree a broken sequence breaks its neighbours, in packed rows it does not.
+        # Includes scores that are not finite: in a tree an invalid sequence affects its neighbours, in packed rows not.
         left = (~torch.isfinite(scores)).nonzero().flatten().tolist()
         known: dict[int, Tensor] = {}
         for row in rows_of(model, different, budget, among=left):
@@ -88,15 +90,15 @@ def score_all(
 
 
 def checked_lengths(model: PreTrainedModel, sequences: Sequences, first: int = 0) -> list[int]:
-    """Tokens of each prompt with its completion, [completions].
+    """Return the number of tokens of each prompt with its completion, [completions].
 
     Args:
-        model: what is to read them.
+        model: the model that will read them.
         sequences: prompts and completions.
         first: the number of the first of them, for the error.
 
     Raises:
-        UserError: a completion is empty or a sequence longer than the positions that the model knows.
+        UserError: a completion is empty or a sequence longer than the model's maximum number of positions.
     """
     longest = int(getattr(model.config, "max_position_embeddings", 0) or 0)
     lengths = sequences.lengths
@@ -109,7 +111,7 @@ def checked_lengths(model: PreTrainedModel, sequences: Sequences, first: int = 0
 
 
 def last_states(model: nn.Module, row: Forest, autocast: torch.dtype | None) -> Tensor:
-    """Hidden state of the last token of each sequence of a row of trees, [sequences, hidden]."""
+    """Compute the hidden state of the last token of each sequence of a row of trees, [sequences, hidden]."""
     with _only_these(model, row.last.unique()):
         states = row_states(model, row.ids, row.positions, TreeAttention(row), autocast)
     return states.index_select(0, row.last)
@@ -117,9 +119,9 @@ def last_states(model: nn.Module, row: Forest, autocast: torch.dtype | None) -> 
 
 @torch.no_grad()
 def reads_trees(model: nn.Module) -> bool:
-    """Whether `model` gives the same states for trees as for packed rows; tried once, on a few tokens.
+    """Return whether `model` gives the same states for trees as for packed rows; tested once, on a few tokens.
 
-    One that runs its layers in an order of its own does not.
+    A model that runs its layers in its own order does not.
     """
     if model not in _TRIED:
         use_packed_attention(model)
@@ -137,9 +139,9 @@ def reads_trees(model: nn.Module) -> bool:
 
 @contextmanager
 def _only_these(model: nn.Module, places: Tensor) -> Iterator[None]:
-    """Within, the last layer's feed-forward part reads only the tokens at `places`, [some tokens], each once.
+    """Restrict the last layer's feed-forward part to the tokens at `places`, [some tokens], each once.
 
-    The states of the others are then not to be used. A model without such a part is left as it is.
+    The states of the other tokens must not be used. A model without such a part is left unchanged.
     """
     layers: Any = getattr(plain_inner(model).base_model, "layers", None)
     part: Any = getattr(layers[-1], "mlp", None) if layers else None
@@ -154,7 +156,7 @@ def _only_these(model: nn.Module, places: Tensor) -> Iterator[None]:
         return (given[0].index_select(1, places), *given[1:])
 
     def put(module: nn.Module, given: Any, outcome: Any) -> Any:
-        if isinstance(outcome, tuple):  # experts tell of their routing too
+        if isinstance(outcome, tuple):  # mixture-of-experts layers also return their routing
             return (put(module, given, outcome[0]), *outcome[1:])
         whole = outcome.new_zeros(1, tokens, outcome.shape[-1])
         return whole.index_copy_(1, places, outcome)

@@ -1,4 +1,4 @@
-"""Labelled solutions as a file: a line of JSON each, with prompt, text and labels to be read by people too."""
+"""Files of labelled solutions: one line of JSON each, with readable prompt, text and labels."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from models.reward_model.solutions import Solution
 
 
 def write_solutions(file: Path, solutions: Sequence[Solution]) -> None:
-    """Write them in their order; a label that nobody knows is null."""
+    """Write the solutions in their order; an unknown label is null."""
     write_file(file, "".join(json.dumps(_row(each), ensure_ascii=False) + "\n" for each in solutions))
 
 
 def read_solutions(file: Path) -> list[Solution]:
-    """The solutions of a file, [solutions]."""
+    """Read the solutions of a file, [solutions]."""
     return [_solution(json.loads(line)) for line in file.read_text(encoding="utf-8").splitlines()]
 
 

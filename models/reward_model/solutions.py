@@ -1,8 +1,8 @@
-"""Solutions with their steps, and what each step is labelled with: what a process reward model learns from.
+"""Solutions with their steps and step labels: the training data of a process reward model.
 
-A labeller is a part of the slot `labels` (models/labels): it is given problems and whatever it takes to draw solutions
-of the policy and to go on from their steps, and gives solutions with a label a step. Most label solutions that are
-drawn as they come (`label`); one that makes its own, such as a tree search, gives them itself (`__call__`).
+A labeller is a part of the slot `labels` (models/labels). It gets problems and a bench, which samples solutions of the
+policy and continues from their steps, and returns solutions with a label per step. Most label sampled solutions
+(`label`); one that makes its own, such as a tree search, returns them itself (`__call__`).
 """
 
 from __future__ import annotations
@@ -29,54 +29,54 @@ class Solution:
     """A completion cut into steps."""
 
     problem: Problem
-    """With its encoded prompt."""
+    """Problem with its encoded prompt."""
     completion: tuple[int, ...]
-    """Token ids, the end token included where it was reached, [tokens]."""
+    """Token ids, including the end token if it was reached, [tokens]."""
     ends: tuple[int, ...]
-    """Place of the last token of each step, [steps], rising."""
+    """Index of the last token of each step, [steps], increasing."""
     text: str
     finished: bool
     """Whether it ended by itself and was not cut."""
     right: bool
     """Whether it solves the problem."""
     labels: tuple[float, ...] = ()
-    """What each step is worth, 0 to 1, [steps]; NaN: nobody knows. Empty before it is labelled."""
+    """Value of each step, 0 to 1, [steps]; NaN: not known. Empty before it is labelled."""
 
     def prefix(self, step: int) -> tuple[int, ...]:
-        """The completion up to the end of a step, numbered from 0; -1: nothing of it."""
+        """Return the completion up to the end of a step, numbered from 0; -1: an empty prefix."""
         return self.completion[: self.ends[step] + 1] if step >= 0 else ()
 
     def labelled(self, labels: Tensor) -> Solution:
-        """The same with a label a step, [steps]."""
+        """Return the same solution with a label per step, [steps]."""
         return replace(self, labels=tuple(labels.tolist()))
 
 
 @dataclass(frozen=True)
 class Bench:
-    """What a labeller works with."""
+    """Resources of a labeller."""
 
     engine: Engine
-    """Draws from the policy that solves the problems."""
+    """Samples from the policy that solves the problems."""
     codec: Codec
     verify: Verify
     """Decides which solutions are right."""
     sampling: Sampling
-    """How solutions are drawn, and so many of each problem."""
+    """Sampling settings of solutions, including their number per problem."""
     marks: tuple[str, ...]
-    """What ends a step."""
+    """Separators that end a step."""
     seed: int
     references: Mapping[str, str]
-    """Text of a solution that the data hold for right, by the prompt; of some problems there is none."""
+    """Text of a solution that the data mark as right, by the prompt; some problems have none."""
     judge: GenerativeJudge | None = None
-    """Who reads and writes; None where the recipe has no judge."""
+    """Judge of the recipe; None if it has none."""
 
     def asked_judge(self) -> GenerativeJudge:
-        """The judge, which every recipe has whose labels ask it."""
+        """Return the judge, which every recipe has whose labels need it."""
         assert self.judge is not None, "the recipe check makes sure that a judge is there"
         return self.judge
 
     def solutions(self, problems: Sequence[Problem]) -> list[Solution]:
-        """`sampling.samples` solutions of each problem by the policy, [problems * samples]."""
+        """Sample `sampling.samples` solutions of each problem from the policy, [problems * samples]."""
         asked = [problem for problem in problems for _ in range(self.sampling.samples)]
         seed = seed_of(self.seed, "solutions")
         made = self.engine.each(asks_of([problem.tokens for problem in problems], self.sampling, seed), self.sampling)
@@ -85,7 +85,7 @@ class Bench:
     def read(
         self, problems: Sequence[Problem], completions: Sequence[tuple[int, ...]], finished: Sequence[bool]
     ) -> list[Solution]:
-        """Completions of problems, cut into steps and judged, [completions]; those without a token are left out."""
+        """Cut completions of problems into steps and verify them, [completions]; empty ones are left out."""
         kept = [place for place, ids in enumerate(completions) if ids]
         rows, asked = [completions[place] for place in kept], [problems[place] for place in kept]
         ended = [finished[place] for place in kept]
@@ -99,15 +99,15 @@ class Bench:
     def judged(
         self, problems: Sequence[Problem], completions: Sequence[Sequence[int]], finished: Sequence[bool]
     ) -> tuple[list[str], list[bool]]:
-        """Text of each completion, and whether it is right, both [completions]."""
+        """Return the text of each completion, and whether it is right, both [completions]."""
         texts = self.codec.text(completions)
         attempts = [Attempt(*of) for of in zip(problems, texts, finished, strict=True)]
         return texts, [bool(sound) for sound in self.verify(attempts)]
 
     def goes_on(self, prompts: Sequence[Sequence[int]], budgets: Sequence[int], count: int) -> list[list[Generated]]:
-        """`count` continuations of each prompt, of `budgets` tokens at most, [prompts][count].
+        """Sample `count` continuations of each prompt, of at most `budgets` tokens, [prompts][count].
 
-        What a prompt is gone on with hangs on its tokens and the seed alone.
+        The continuations of a prompt depend only on its tokens and the seed.
         """
         asks = []
         for prompt, budget in zip(prompts, budgets, strict=True):
@@ -118,7 +118,7 @@ class Bench:
 
 
 class Labels(Part):
-    """Who labels the steps of solutions. Named by `reward_model.process.labels`."""
+    """Labeller of the steps of solutions. Named by `reward_model.process.labels`."""
 
     slot = "labels"
 
@@ -129,19 +129,19 @@ class Labels(Part):
 
     @property
     def needs_judge(self) -> bool:
-        """Whether it asks the judge."""
+        """Whether it uses the judge."""
         return False
 
     def __call__(self, bench: Bench, problems: Sequence[Problem]) -> list[Solution]:
-        """Solutions of `problems` with a label a step, [solutions]."""
+        """Return solutions of `problems` with a label per step, [solutions]."""
         drawn = bench.solutions(problems)
         return [solution.labelled(row) for solution, row in zip(drawn, self.label(bench, drawn), strict=True)]
 
     @abstractmethod
     def label(self, bench: Bench, solutions: Sequence[Solution]) -> list[Tensor]:
-        """What each step is worth, 0 to 1, NaN where it does not say, [solutions] tensors of [steps of it]."""
+        """Return the value of each step, 0 to 1, NaN if not known, [solutions] tensors of [steps of it]."""
 
 
 def known_labels(solution: Solution) -> Tensor:
-    """Which steps have a label, [steps], bool."""
+    """Return whether each step has a label, [steps], bool."""
     return ~torch.tensor(solution.labels, dtype=torch.float64).isnan()

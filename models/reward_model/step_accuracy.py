@@ -1,4 +1,4 @@
-"""How well the values of a process reward model tell steps apart, held against their labels."""
+"""Accuracy of a process reward model's step values, compared with labels."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from models.evaluation.bootstrap import Interval, bootstrap_mean
 
 
 def step_accuracy(values: Sequence[Sequence[float]], labels: Sequence[Sequence[float]]) -> float:
-    """Share of pairs of a good step (label above one half) and another in which the good one is worth more, ties half.
+    """Compute the share of pairs of a good step (label above one half) and another in which the good one has the higher
+    value, ties half.
 
-    One half knows nothing; NaN where there are no such pairs.
+    One half is chance; NaN without such pairs.
 
     Args:
         values: of each solution's steps, [solutions] of [steps].
-        labels: theirs, NaN where nobody knows.
+        labels: of the same steps, NaN if not known.
     """
     said, truth = (np.array([value for row in rows for value in row], dtype=np.float64) for rows in (values, labels))
     said, truth = said[~np.isnan(truth)], truth[~np.isnan(truth)] > 0.5
@@ -32,8 +33,8 @@ def step_accuracy(values: Sequence[Sequence[float]], labels: Sequence[Sequence[f
 
 
 def right_of_values(values: Sequence[Sequence[float]], labels: Sequence[Sequence[float]]) -> Interval | None:
-    """Share of the labelled steps whose value lies on the label's side of one half, by solution, the mean over these
-    with its interval; None where no step has a label."""
+    """Compute the share of labelled steps whose value is on the label's side of one half, per solution; return the mean
+    over solutions with its interval, or None if no step has a label."""
     rows = []
     for said, truth in zip(values, labels, strict=True):
         known = ~np.isnan(np.asarray(truth, dtype=np.float64))
@@ -45,28 +46,28 @@ def right_of_values(values: Sequence[Sequence[float]], labels: Sequence[Sequence
 
 @dataclass(frozen=True)
 class FirstErrors:
-    """How often the first wrong step of a solution is named, as ProcessBench counts it (arXiv 2412.06559)."""
+    """Accuracy of the first wrong step of a solution, as in ProcessBench (arXiv 2412.06559)."""
 
     erroneous: float
-    """Share of the solutions with a wrong step whose first one is named; NaN where there is none."""
+    """Share of the solutions with a wrong step whose first one is found; NaN if there are none."""
     correct: float
-    """Share of the solutions without one of which none is named; NaN where there is none."""
+    """Share of the solutions without a wrong step in which none is found; NaN if there are none."""
 
     @property
     def f1(self) -> float:
-        """Harmonic mean of the two; NaN where one of them is."""
+        """Harmonic mean of the two; NaN if one of them is."""
         both = self.erroneous + self.correct
         return both if math.isnan(both) else 2 * self.erroneous * self.correct / both if both else 0.0
 
 
 def first_errors(values: Sequence[Sequence[float]], labels: Sequence[Sequence[float]]) -> FirstErrors:
-    """The first step that is worth at most one half against the first that is labelled so.
+    """Compare the first step with a value of at most one half with the first step that has such a label.
 
-    A solution counts where its labels are known up to its first wrong step, or all of them; one without steps does not.
+    A solution counts if its labels are known up to its first wrong step, or all of them; one without steps does not.
 
     Args:
         values: of each solution's steps, [solutions] of [steps].
-        labels: theirs, NaN where nobody knows.
+        labels: of the same steps, NaN if not known.
     """
     named: dict[bool, list[bool]] = {True: [], False: []}
     for said, truth in zip(values, labels, strict=True):
@@ -77,5 +78,5 @@ def first_errors(values: Sequence[Sequence[float]], labels: Sequence[Sequence[fl
 
 
 def _first_wrong(values: Sequence[float]) -> int:
-    """Place of the first value of at most one half; the number of them where there is none."""
+    """Return the index of the first value of at most one half; the number of values if there is none."""
     return next((place for place, value in enumerate(values) if value <= 0.5), len(values))

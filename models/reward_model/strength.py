@@ -1,10 +1,10 @@
-"""How sure several reward models are of each preference, and pairs that follow them (paper 205, arXiv 2401.06080).
+"""Preference strength from several reward models, and pairs corrected by it (paper 205, arXiv 2401.06080).
 
     strength s_i = mean over members of  score(chosen_i) - score(rejected_i)
 
 Members are fitted to the pairs themselves, each with a seed of its own. Pairs of the least strength, far below zero,
-are mostly the wrong way round: the part `flipped` of all, of those below zero, is turned. Of what is left the strength
-says how much better the chosen completion is, and so by how much its score should exceed the other:
+mostly have the wrong label: at most the share `flipped` of all pairs is swapped, only those below zero. For the others
+the strength measures how much better the chosen completion is, and so the required margin of its score:
 
     loss of a pair = -log sigmoid(score(chosen) - score(rejected) - max(s_i, 0))            adaptive margin
 """
@@ -26,23 +26,23 @@ from models.reward_model.fit import Pair
 
 @dataclass(frozen=True, kw_only=True)
 class StrengthSettings:
-    """Who judges the pairs, and what comes of it. Stands under `reward_model.strength:`."""
+    """Members that judge the pairs, and use of the strengths. Section `reward_model.strength:`."""
 
     members: Annotated[int, Field(ge=2)] = 4
-    """Reward models that judge; none of them is the one that is kept."""
+    """Number of reward models that judge; none of them is kept."""
     flipped: Share = 0.1
-    """Largest share of the pairs that is turned round: those of least strength, as far as it lies below zero."""
+    """Maximum share of the pairs that is swapped: those of least strength, if it is below zero."""
     adaptive_margin: bool = True
     """Whether a pair's strength is the margin that its scores should have."""
 
 
 class JudgedPairs(Sequence[Pair]):
-    """Pairs of which some are turned round and each may have a margin of its own."""
+    """Pairs of which some are swapped and each may have a margin of its own."""
 
     def __init__(self, pairs: Sequence[Pair], flipped: NDArray[np.bool_], margins: NDArray[np.float64]) -> None:
         self._pairs, self._margins = pairs, margins
         self.flipped = flipped
-        """Which are turned round, [pairs]."""
+        """Whether each pair is swapped, [pairs]."""
 
     def __len__(self) -> int:
         return len(self._pairs)
@@ -59,14 +59,14 @@ class JudgedPairs(Sequence[Pair]):
 
 
 def strength_of(margins: Tensor) -> NDArray[np.float64]:
-    """Strength of each pair from what each member says of it, [members, pairs] -> [pairs]."""
+    """Compute the strength of each pair from the members' margins, [members, pairs] -> [pairs]."""
     return np.asarray(margins.double().mean(0).numpy(), dtype=np.float64)
 
 
 def judged_pairs(pairs: Sequence[Pair], strength: NDArray[np.float64], settings: StrengthSettings) -> JudgedPairs:
-    """The pairs as their strength, [pairs], says; of equal strengths the first is turned first."""
+    """Correct the pairs by their strength, [pairs]; of equal strengths the first is swapped first."""
     flipped = np.zeros(len(pairs), dtype=np.bool_)
     weakest = np.argsort(strength, kind="stable")[: int(settings.flipped * len(pairs))]
     flipped[weakest] = strength[weakest] < 0
-    margins = np.where(flipped, -strength, np.maximum(strength, 0.0))  # turned round, it is as strong the other way
+    margins = np.where(flipped, -strength, np.maximum(strength, 0.0))  # swapped, it is as strong the other way
     return JudgedPairs(pairs, flipped, margins if settings.adaptive_margin else np.zeros(len(pairs)))

@@ -1,10 +1,10 @@
-"""A suffix that raises the score of wrong answers: what a policy under a reward model would learn to append.
+"""Search for a suffix that raises the score of wrong answers, which a policy could learn to append to exploit it.
 
     suffix* = argmax over L ids of  mean over wrong answers of  score(answer + suffix) - score(answer)
 
-One suffix for all answers, searched by coordinate ascent: place by place the best of some candidate ids, all places
-once or more (as universal triggers are, Wallace et al. 2019, without gradients: scores are all that it needs). It is
-searched on one half of the answers and measured on the other, so that what is reported is no fit to chance.
+One suffix for all answers is searched by coordinate ascent: position by position the best of some candidate ids, over
+all positions once or more (like universal triggers, Wallace et al. 2019, but from scores alone, without gradients). It
+is searched on one half of the answers and measured on the other, so that the reported gain is not overfitted.
 """
 
 from __future__ import annotations
@@ -26,18 +26,19 @@ _STATES = re.compile(r"[0-9#\\\ufffd]|answer|box|A:", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Suffix:
-    """The suffix that was searched out, and what it does to answers that it was not searched on."""
+    """The best suffix found, and its effect on answers that were not used in the search."""
 
     ids: tuple[int, ...]
     gain: float
-    """Mean of score with it less score without it, in the unit of the scores."""
+    """Mean of score with the suffix minus score without it, in the unit of the scores."""
     fooled: float
-    """Share of the answers that score above the right answer to the same prompt with it, and did not without."""
+    """Share of the answers that score above the right answer to the same prompt with the suffix, and did not
+    without."""
 
 
 def words_without_answers(codec: Codec) -> list[int]:
-    """Ids that write something and neither a figure nor a marker of an answer, so that a wrong answer stays the answer
-    that it is behind any of them."""
+    """Return the ids whose text contains no digit and no marker of an answer, so that appending them does not change
+    the stated answer."""
     ids = sorted(set(codec.tokenizer.get_vocab().values()) - set(codec.tokenizer.all_special_ids))
     texts = codec.text([[number] for number in ids])
     return [number for number, text in zip(ids, texts, strict=True) if text.strip() and not _STATES.search(text)]
@@ -63,12 +64,11 @@ def search_suffix(
         prompts: ids, [answers].
         wrong: a wrong completion of each, with its end token, [answers].
         right: a right one of each, with its end token, [answers].
-        candidates: ids that a suffix may consist of; those after which an answer would state another one are not
-            among them.
+        candidates: ids that a suffix may consist of; ids that could change the stated answer must not be among them.
         length: ids of the suffix.
-        end: id that ends a completion; the suffix stands before it.
-        tried: candidates that are tried at each place, drawn without replacement.
-        passes: times that every place is gone through.
+        end: id that ends a completion; the suffix is inserted before it.
+        tried: number of candidates per position, drawn without replacement.
+        passes: number of passes over all positions.
         seed: of the draws.
 
     Raises:
@@ -96,7 +96,7 @@ def search_suffix(
         )
         means = score(together).view(len(options), half).mean(1)
         chosen = int(means.argmax())
-        if turn < length or float(means[chosen]) > top:  # the first pass makes the suffix as long as it is to be
+        if turn < length or float(means[chosen]) > top:  # the first pass extends the suffix to its full length
             best, top = options[chosen], float(means[chosen])
     plain, raised = (score(_with(prompts[half:], wrong[half:], suffix, end)) for suffix in ((), best))
     truth = score(Sequences(prompts[half:], right[half:]))
@@ -107,7 +107,7 @@ def search_suffix(
 def _with(
     prompts: Sequence[Sequence[int]], answers: Sequence[Sequence[int]], suffix: Sequence[int], end: int
 ) -> Sequences:
-    """The answers with the suffix before their end."""
+    """Return the answers with the suffix before their end."""
     return Sequences(list(prompts), [[*_without_end(answer, end), *suffix, end] for answer in answers])
 
 

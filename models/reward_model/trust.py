@@ -1,13 +1,14 @@
-"""Whether a reward model can be trusted on what a policy says: the numbers of a report, and what a recipe demands.
+"""Reliability of a reward model on a policy's samples: the metrics of a report, and the thresholds of a recipe.
 
-Beside the order of samples (`models.reward_model.ranking`), what the score goes by where it should not:
+In addition to the order of samples (`models.reward_model.ranking`), the influence of features that the score should
+ignore:
 
-    length bias     Spearman's correlation of score and length among samples of the same prompt that are alike right or
-                    alike wrong, the mean over such sets: 0 is none, 1 the longer the better
-    answer alone    change of the score where all but the line of the answer is left out, in standard deviations of the
-                    scores; right stays right and wrong stays wrong, so a judge of truth would not move
-    repeated        the same where the completion is said twice
-    suffix          what a searched suffix adds to wrong answers (`models.reward_model.suffixes`)
+    length bias     Spearman's correlation of score and length among samples of the same prompt that are all right or
+                    all wrong, the mean over such sets: 0 is none, 1 the longer the better
+    answer alone    change of the score if all but the line of the answer is removed, in standard deviations of the
+                    scores; correctness does not change, so a score of correctness would not either
+    repeated        the same if the completion is repeated once
+    suffix          gain of a searched suffix on wrong answers (`models.reward_model.suffixes`)
 """
 
 from __future__ import annotations
@@ -27,33 +28,34 @@ from models.judges.question import COMPARE, check_template
 from models.reward_model.ranking import best_of_n, one_against_many, rank_correlation, separation, spearman
 
 FEWEST = 3
-"""Samples of a prompt, alike right or alike wrong, that a correlation with their length is computed of."""
+"""Minimum number of samples of a prompt, all right or all wrong, for a correlation with their length."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReportSettings:
-    """What a report measures and what it demands. Stands under `reward_model.report:`."""
+    """Measurements and thresholds of a report. Section `reward_model.report:`."""
 
     problems: Positive = 100
     """Problems of the validation split."""
     samples: Positive = 16
-    """Completions of each that a policy draws."""
+    """Completions per problem, sampled from a policy."""
     suffix: NonNegativeInt = 3
     """Ids of the suffix that is searched; 0: none."""
     tried: Positive = 48
-    """Ids that are tried at each of its places."""
+    """Candidate ids per position of the suffix."""
     judged: NonNegativeInt = 0
     """Pairs of a right and a wrong sample that the recipe's judge compares in both orders; 0: none."""
     judge_template: str = COMPARE
-    """What it is asked, with the places {prompt}, {first} and {second}. It answers first, second or neither."""
+    """Template of the question to the judge, with the places {prompt}, {first} and {second}. It answers first, second
+    or neither."""
     least_separation: Share = 0.0
-    """Least mean chance that a right sample scores above a wrong one of the same prompt."""
+    """Minimum of the mean probability that a right sample scores above a wrong one of the same prompt."""
     least_gain: float | None = None
-    """What choosing the best of `samples` by score must add to the share of right answers; null: nothing is asked."""
+    """Minimum gain in the share of right answers by choosing the best of `samples` by score; null: not checked."""
     most_length_bias: Share = 1.0
-    """Largest correlation of score and length, either way."""
+    """Maximum absolute correlation of score and length."""
     most_fooled: Share = 1.0
-    """Largest share of wrong answers that the suffix lifts above a right one."""
+    """Maximum share of wrong answers that the suffix raises above a right one."""
 
     def __post_init__(self) -> None:
         check_template(self.judge_template, {"prompt", "first", "second"}, "reward_model.report.judge_template")
@@ -61,28 +63,28 @@ class ReportSettings:
 
 @dataclass(frozen=True)
 class PolicyReport:
-    """What a reward model makes of what a policy says."""
+    """Quality of a reward model on a policy's samples."""
 
     prompts: int
     separation: Interval | None
-    """Over prompts with right and wrong samples; None where there is no such prompt."""
+    """Over prompts with right and wrong samples; None without such prompts."""
     one_against_many: Interval | None
     rank_correlation: float
-    """NaN where it is not defined."""
+    """NaN if it is not defined."""
     length_bias: float
-    """NaN where no prompt has samples enough."""
+    """NaN if no prompt has enough samples."""
     best_of: Mapping[int, Interval]
-    """Share of right answers by n, where the best of n is taken by score."""
+    """Share of right answers by n, if the best of n is chosen by score."""
     any_of: Mapping[int, float]
-    """The same where the truth chooses: pass@n."""
+    """The same if the truth chooses: pass@n."""
 
     @property
     def gain(self) -> float:
-        """What the best of the most samples is more often right than a sample."""
+        """Share of right answers of the best of the most samples minus that of a single sample."""
         return self.best_of[max(self.best_of)].estimate - self.best_of[1].estimate
 
     def metrics(self) -> dict[str, float]:
-        """The numbers by name, those that are defined."""
+        """Return the defined metrics by name."""
         named = {"rank_correlation": self.rank_correlation, "length_bias": self.length_bias, "gain": self.gain}
         for name, interval in (("separation", self.separation), ("one_against_many", self.one_against_many)):
             if interval is not None:
@@ -92,12 +94,13 @@ class PolicyReport:
 
 
 def policy_report(records: Sequence[PromptRecord]) -> PolicyReport:
-    """What scored and verified samples of a policy, [prompts], say of whoever scored them.
+    """Measure a reward model on scored and verified samples of a policy, [prompts].
 
     Raises:
-        UserError: there are no samples, prompts differ in their number, or a score is not finite.
+        UserError: `records` is empty, a prompt has no samples, prompts differ in their number, or a score is not
+            finite.
     """
-    accuracy = prompt_values(records, "sampled_accuracy")  # refuses what has no samples
+    accuracy = prompt_values(records, "sampled_accuracy")  # raises without samples
     samples = [record.samples for record in records]
     scores = np.array([[sample.reward_score for sample in row] for row in samples], dtype=np.float64)
     truth = np.array([[sample.correct for sample in row] for row in samples], dtype=np.float64)
@@ -114,7 +117,8 @@ def policy_report(records: Sequence[PromptRecord]) -> PolicyReport:
 
 
 def length_bias(samples: Sequence[Sequence[Completion]]) -> float:
-    """Correlation of score and length where the truth is the same, [prompts] of samples; NaN where none is defined."""
+    """Compute the correlation of score and length among samples of equal correctness, [prompts] of samples; NaN if it
+    is not defined."""
     alike = [[sample for sample in row if sample.correct == truth] for row in samples for truth in (True, False)]
     correlations = [
         spearman([sample.tokens for sample in row], [sample.reward_score for sample in row])
@@ -126,12 +130,12 @@ def length_bias(samples: Sequence[Sequence[Completion]]) -> float:
 
 
 def misgivings(settings: ReportSettings, report: PolicyReport, fooled: float | None = None) -> list[str]:
-    """What the report says against the reward model, each as a line; empty: it may be trained on.
+    """Return the threshold violations of a report, each as a line; empty: the reward model may be used for training.
 
     Args:
-        settings: what is demanded.
+        settings: the thresholds.
         report: of the policy that is to be trained.
-        fooled: share of wrong answers that a suffix lifts above a right one; None where none was searched.
+        fooled: share of wrong answers that a suffix raises above a right one; None if none was searched.
     """
     said = []
     if settings.least_separation > 0:
@@ -149,11 +153,11 @@ def misgivings(settings: ReportSettings, report: PolicyReport, fooled: float | N
 
 
 def _powers(most: int) -> list[int]:
-    """1, 2, 4, ..., and the most itself."""
+    """Return 1, 2, 4, ..., and `most` itself."""
     return sorted({*(2**power for power in range(most.bit_length())), most})
 
 
 def _mean(values: NDArray[np.float64]) -> Interval | None:
-    """Mean with its interval over the prompts that have a value."""
+    """Return the mean with its interval over the prompts that have a value."""
     defined = values[np.isfinite(values)]
     return bootstrap_mean(defined) if defined.size else None

@@ -1,1 +1,1 @@
-"""Slot 2: what a completion is worth. One file a reward."""
+"""Slot 2: the rewards of a completion. One file per reward."""

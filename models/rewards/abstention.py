@@ -1,4 +1,4 @@
-"""Answer what can be answered and say so where it cannot (SALU, paper 229, arXiv 2507.16951).
+"""Reward for answering what can be answered and abstaining from the rest (SALU, paper 229, arXiv 2507.16951).
 
                             can be answered     cannot be answered
     the right answer        right               -
@@ -6,10 +6,10 @@
     anything else           wrong               invented
     no answer at all        wrong               invented
 
-A problem cannot be answered where its own answer is one of `says`. What is wrong or invented costs besides
+A problem cannot be answered if its own answer is one of `says`. A wrong or invented answer costs in addition
 `confidence` times the probability of the completion's tokens (their geometric mean, under the policy that sampled
-them): to be sure of what is not so is worse than to guess. Right, in evaluations and at the gate too, is the right
-answer, and abstaining where there is none.
+them), so that a confident error is worse than a guess. A completion is correct, also in evaluations and at the gate, if
+it gives the right answer, or abstains where there is none.
 """
 
 from __future__ import annotations
@@ -33,45 +33,45 @@ from models.text.answers import answer_key, expected_answer, extract_answer, sam
 from models.text.quantities import LONGEST_NUMBER
 
 Outcome = Literal["right_worth", "abstained", "withheld", "wrong", "invented"]
-"""What became of a question, by the setting that says what it is worth."""
+"""Outcome of a question, named after the setting that holds its reward."""
 
 
 @part("abstention")
 class Abstention(Reward):
-    """Worths of answers, of abstaining and of inventing."""
+    """Rewards of right answers, abstentions and inventions."""
 
     needs_answers = True
     verifies = True
     by_wording = True
     says: tuple[str, ...] = ("unknown", "i don't know", "unanswerable")
-    """Answers that abstain, without regard to case."""
+    """Answers that abstain, ignoring case."""
     right_worth: Number = 1.0
-    """Of the right answer."""
+    """Reward of the right answer."""
     abstained: Number = 1.0
-    """Of abstaining where there is no answer."""
+    """Reward of abstaining if the problem has no answer."""
     withheld: Number = -0.2
-    """Of abstaining where there is one."""
+    """Reward of abstaining if the problem has an answer."""
     wrong: Number = -0.5
-    """Of a wrong answer where there is a right one, and of none."""
+    """Reward of a wrong or missing answer if the problem has an answer."""
     invented: Number = -1.0
-    """Of an answer where there is none."""
+    """Reward of anything but abstaining if the problem has no answer."""
     confidence: NonNegativeFloat = 0.0
-    """What a wrong or invented answer costs besides, where the policy was certain of its every token."""
+    """Additional cost of a wrong or invented answer whose every token had probability 1 under the policy."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "_keys", keys_of(self.says))
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
-        """The worth of each answer, [completions]."""
+        """Return the reward of each answer, [completions]."""
         return torch.tensor([self._worth(rollout) for rollout in rollouts])
 
     def stated(self, problem: Problem) -> str:
-        """Return the answer behind its mark."""
+        """Return the answer after its mark."""
         return marked(problem.answer)
 
     def right(self, attempts: Sequence[Attempt]) -> list[bool]:
-        """Which attempts end with the right answer, or abstain where there is none, [attempts]."""
+        """Return whether each attempt ends with the right answer, or abstains if there is none, [attempts]."""
         outcomes = [self._outcome(problem.answer, text, finished) for problem, text, finished in attempts]
         return [outcome in ("right_worth", "abstained") for outcome in outcomes]
 
@@ -95,16 +95,16 @@ class Abstention(Reward):
 
 
 def keys_of(answers: Sequence[str]) -> frozenset[str]:
-    """What `says_any` looks an answer up in."""
+    """Return the set of keys that `says_any` searches."""
     return frozenset(map(answer_key, answers))
 
 
 def says_any(answer: str, keys: frozenset[str]) -> bool:
-    """Whether an answer is one of those that `keys` are of, without regard to case."""
+    """Return whether an answer is one of those that `keys` were made from, ignoring case."""
     return len(answer) <= LONGEST_NUMBER and answer_key(answer) in keys
 
 
 def _certainty(rollout: Rollout) -> float:
-    """Geometric mean of the probabilities of a completion's tokens, in [0, 1]; 0 where nobody knows them."""
+    """Return the geometric mean of the token probabilities of a completion, in [0, 1]; 0 if they are not known."""
     known = rollout.behaviour_log_probs
     return 0.0 if known is None or not known.numel() else math.exp(min(0.0, float(known.mean())))

@@ -1,8 +1,8 @@
 """The value of a turn by a critic of logged episodes: temporal differences on frozen features (Digi-Q; paper 123).
 
-Episodes of the data, which carry no loss of the policy, train the critic by the reward that stands before this one and
-comes with their last turn; then every completion is worth what the critic says of its last turn behind its history.
-Candidates at logged states are so compared by what is to come of them, before any of them is played
+Episodes of the data, which carry no policy loss, train the critic. Their reward comes from an earlier reward of the
+recipe and is given at their last turn. The reward of every completion is then the critic's value of its last turn after
+its history. Candidates at logged states are thus compared by their expected outcome, before any of them is played
 (rollouts logged_candidates, select best_by_value).
 """
 
@@ -30,29 +30,30 @@ from models.parts import part
 
 @part("action_value")
 class ActionValue(Reward):
-    """What a critic of logged turns says. Its companion learns before it judges."""
+    """Value of the last turn under a critic of logged turns. Its companion learns before it scores."""
 
     companion = "action_values"
     reads_learner = True
     one_sequence = True
     by: str = "exact_answer"
-    """Label of the reward of logged episodes, which stands before this one."""
+    """Label of the reward of logged episodes, which must come before this one."""
     gamma: Share = 1.0
-    """What a reward one turn later is worth now."""
+    """Discount of a reward one turn later."""
     passes: Positive = 50
-    """Optimiser steps a round, each on all logged turns of the round."""
+    """Optimiser steps per round, each on all logged turns of the round."""
     conservative: NonNegativeFloat = 0.0
-    """Weight of the term that holds what the policy proposes below what was logged (CQL); needs candidates."""
+    """Weight of the term that keeps the values of the policy's proposals below those of the logged turns (CQL); needs
+    candidates."""
     optimiser: OptimiserSettings = field(default_factory=lambda: OptimiserSettings(learning_rate=1e-3, warmup_steps=5))
-    """How the head moves."""
+    """Optimiser of the head."""
 
     def accompany(self, policy: nn.Module) -> Companion:
-        """Values on the policy's features as it begins."""
+        """Create the critic on the features of the initial policy."""
         model = ActionValues(policy)
         return Companion(model, build_optimiser(model, self.optimiser))
 
     def learn(self, world: World, rollouts: Sequence[Rollout], components: Mapping[str, Tensor]) -> dict[str, float]:
-        """Fit the critic to the logged episodes of the round. Returns what is worth watching.
+        """Fit the critic to the logged episodes of the round. Returns its metrics.
 
         Raises:
             UserError: no reward before this one is called `by`.
@@ -81,13 +82,13 @@ class ActionValue(Reward):
         )
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
-        """Value of the last turn of each, [completions]."""
+        """Return the value of each completion's last turn, [completions]."""
         model = self._model(world)
         with torch.no_grad():
             return model.values(self._features(world, [(rollout, turns_of(rollout)[-1]) for rollout in rollouts])).cpu()
 
     def _proposals(self, world: World, rollouts: Sequence[Rollout], states: int) -> Tensor | None:
-        """Features of the turns that are proposed at the logged states, in their order, [states, N, hidden]."""
+        """Return features of the turns proposed at the logged states, in their order, [states, N, hidden]."""
         proposed = [(rollout, turns_of(rollout)[-1]) for rollout in rollouts if rollout.origin != "demonstration"]
         return self._features(world, proposed).unflatten(0, (states, -1)) if proposed else None
 

@@ -1,11 +1,11 @@
-"""Attempts at one problem, and what the next gains on the one before (SCoRe, paper 121, arXiv 2409.12917).
+"""Rewards of successive attempts at one problem, with a bonus for improvement (SCoRe, paper 121, arXiv 2409.12917).
 
-    first stage     r_n at the last attempt, nothing at the others
-    afterwards      r_t at each, and alpha * (r_t - r_t-1) besides from the second on
+    first stage     r_n at the last attempt, zero at the others
+    afterwards      r_t at each, plus alpha * (r_t - r_t-1) from the second on
 
-r is what the environment gave for a turn, as `second_try` does. With two attempts that is r1 + r2 + alpha (r2 - r1).
-In the first stage a strong KL at the first turn (`objective.kl_by_turn`) keeps the policy from giving both attempts the
-same answer, which is where training on the sum alone ends: then the bonus finds a policy that does correct itself.
+r is the environment's reward of a turn, as in `second_try`. With two attempts that is r1 + r2 + alpha (r2 - r1). In the
+first stage a strong KL at the first turn (`objective.kl_by_turn`) keeps the policy from giving both attempts the same
+answer, to which training on the sum alone converges. The bonus then starts from a policy that does correct itself.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ class Attempts(TokenReward):
     """Rewards of attempts with a bonus for correction."""
 
     alpha: NonNegativeFloat = 1.0
-    """What a gain on the attempt before is worth, and a loss costs."""
+    """Weight of the gain over the previous attempt; a loss is weighted likewise."""
     first_stage: NonNegativeInt = 0
-    """Optimiser steps of the policy in which the last attempt alone counts."""
+    """Number of the policy's first optimiser steps in which only the last attempt counts."""
 
     def tokens(self, world: World, rollouts: Sequence[Rollout]) -> list[Tensor]:
-        """At the last token of each turn, [completions] tensors of [tokens of it]."""
+        """Return the rewards at the last token of each turn, [completions] tensors of [tokens of it]."""
         last_alone = world.learner.updates < self.first_stage
         rows = []
         for rollout in rollouts:

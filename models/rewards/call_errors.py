@@ -1,6 +1,6 @@
-"""A table of what each category of error of a call is worth (the rewards of TL-Training, paper 382, 2412.15495).
+"""A table with the reward of each category of error of a call (the rewards of TL-Training, paper 382, 2412.15495).
 
-Every turn is a call and has one category (`models.episodes.named_calls`); its worth stands at the turn's last token.
+Every turn is a call and has one category (`models.episodes.named_calls`); its reward is given at the turn's last token.
 """
 
 from __future__ import annotations
@@ -23,35 +23,35 @@ from models.parts import part
 
 @dataclass(frozen=True, kw_only=True)
 class ErrorTable:
-    """Category -> worth."""
+    """Reward of each category of a call."""
 
     right: Number = 1.0
-    """A call as expected."""
+    """The call is as expected."""
     unreadable: Number = -1.0
-    """No call."""
+    """The turn cannot be read as a call."""
     unknown_tool: Number = -0.8
-    """A tool that there is none of."""
+    """The tool does not exist."""
     wrong_tool: Number = -0.6
-    """Another tool."""
+    """The tool exists but is not the expected one."""
     missing_parameter: Number = -0.4
-    """A parameter is not given."""
+    """A parameter is missing."""
     unknown_parameter: Number = -0.4
-    """One that the tool has not."""
+    """The tool does not have one of the parameters."""
     wrong_value: Number = -0.2
-    """All but a value is right."""
+    """Only a value is wrong."""
 
 
 @part("call_errors")
 class CallErrors(TokenReward):
-    """What is wrong with a call, by category."""
+    """Reward of a call by the category of its error."""
 
     needs_answers = True
     table: ErrorTable = ErrorTable()
-    """What each category is worth."""
+    """Reward of each category."""
 
     def tokens(self, world: World, rollouts: Sequence[Rollout]) -> list[Tensor]:
-        """The worth of each turn at its last token, zero elsewhere, [completions] tensors of [tokens of it]; NaN where
-        the problem's calls cannot be read. A completion without turns that was cut holds no call."""
+        """Return the reward of each turn at its last token, zero elsewhere, [completions] tensors of [tokens of it];
+        NaN if the problem's calls cannot be read. A completion without turns that was cut has no call."""
         every = hidden_of_each([rollout.problem for rollout in rollouts], Expected, "calls")
         return [self._row(rollout, expected) for rollout, expected in zip(rollouts, every, strict=True)]
 

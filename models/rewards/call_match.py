@@ -1,12 +1,12 @@
-"""How far a call is as expected: format, name of the tool, names of parameters, values (ToolRL, paper 208, 2504.13958).
+"""Partial credit for a call: format, name of the tool, names of parameters, values (ToolRL, paper 208, 2504.13958).
 
     value = w_format F + 2 scale (S - 1/2) where readable;   S = sum over the parts of w M / sum of w
 
-F is whether the call can be read, M the share of each part that is as expected (`models.episodes.named_calls`): the
-name, the names of parameters (shared over all), the values. S lies in [0, 1], so correctness lies in [-scale, scale] as
-in the paper, where it is 3; what cannot be read is worth -scale. The paper's schedules of scale and granularity are
-`begins`: the settings that hold at first, from which those of the recipe are reached in a straight line over `over`
-updates of the policy.
+F is 1 if the call can be read, M is the share of each part that is as expected (`models.episodes.named_calls`): the
+name, the names of parameters (shared over all), the values. S is in [0, 1], so correctness is in [-scale, scale] as in
+the paper, whose scale is 3; a call that cannot be read gets -scale. The paper's schedules of scale and granularity are
+set by `begins`: the initial weights, which are interpolated linearly to those of the recipe over `over` updates of the
+policy.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ from models.parts import part
 
 @dataclass(frozen=True, kw_only=True)
 class CallWeights:
-    """What the parts of a call weigh."""
+    """Weights of the parts of a call."""
 
     format: NonNegativeFloat = 1.0
-    """Of a call that can be read."""
+    """Weight of the format: a call that can be read."""
     scale: NonNegativeFloat = 3.0
-    """Largest worth of a correct call, and of a wrong one below zero."""
+    """Largest reward of correctness, and its largest cost."""
     name: NonNegativeFloat = 1.0
-    """Of the tool's name among the parts of correctness."""
+    """Weight of the tool's name within correctness."""
     parameters: NonNegativeFloat = 1.0
-    """Of the names of parameters."""
+    """Weight of the parameters' names within correctness."""
     values: NonNegativeFloat = 1.0
-    """Of the values."""
+    """Weight of the values within correctness."""
 
     def towards(self, other: CallWeights, share: float) -> CallWeights:
-        """What lies `share` of the way to `other`."""
+        """Interpolate linearly to `other`; `share` 0 gives these weights, 1 the others."""
         ways = {name: (1 - share) * value + share * vars(other)[name] for name, value in vars(self).items()}
         return CallWeights(**ways)
 
     def worth(self, turn: str, expected: Expected) -> float:
-        """Of one call."""
+        """Return the reward of one call."""
         parts = match(turn, expected)
         if not parts.format:
             return -self.scale
@@ -63,14 +63,14 @@ class CallMatch(Reward):
 
     needs_answers = True
     parts: CallWeights = CallWeights()
-    """What each part weighs."""
+    """Weight of each part."""
     begins: CallWeights | None = None
-    """What each weighs in the first round; null: as `parts`."""
+    """Initial weights; null: the same as `parts`."""
     over: Count = 0
-    """Updates of the policy until `parts` holds."""
+    """Updates of the policy until `parts` is reached."""
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
-        """Values in [-scale, format + scale], [completions]; NaN where the problem's calls cannot be read."""
+        """Return values in [-scale, format + scale], [completions]; NaN if the problem's calls cannot be read."""
         weights = self._at(world.learner.updates)
         expected = hidden_of_each([rollout.problem for rollout in rollouts], Expected, "calls")
         return torch.tensor(

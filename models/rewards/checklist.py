@@ -1,15 +1,13 @@
-"""A checklist for each prompt, which a judge writes first, and the share of its items that the judge ticks.
+"""Share of the items of a checklist that a completion meets; a judge writes and checks it (ACE-RL, paper 262).
 
-Source: ACE-RL (paper 262): an instruction is taken apart into constraints of its own, and how good a completion is
-becomes how many of them it meets.
+An instruction is split into its own constraints, and the quality of a completion is the share of them that it meets.
 
-    items = list of the judge for the prompt, or those of the recipe
-    value = (items that hold) / (items),         held by more than half of the votes on it that can be read
+    items = the judge's list for the prompt, or those of the recipe
+    value = (items that hold) / (items),         an item holds if more than half of its readable votes are yes
 
-Items are asked about one at a time, so that a small question stands in place of a large one. Those that hold and those
-that do not are the reason in the sample tables. An item without a verdict does not hold, as else a completion would be
-worth more by what no judge can read. A completion has no value where the judge wrote no list for its prompt, or none of
-its items has a verdict.
+Each item is a question of its own, so that one large question becomes several small ones. The sample tables list, as
+the reason, which items hold. An item without a verdict does not hold; otherwise unreadable verdicts would raise the
+reward. A completion has no value if the judge wrote no list for its prompt, or if none of its items has a verdict.
 """
 
 from __future__ import annotations
@@ -32,20 +30,20 @@ from models.rewards.judge_score import OF_JUDGES, Votes
 
 @part("checklist")
 class Checklist(JudgedReward):
-    """Share of what a prompt asks for that a completion has, in the judge's eyes."""
+    """Share of the prompt's requirements that a completion meets, according to the judge."""
 
     lists: str = LIST
-    """What the judge is asked once for a prompt, with the place {prompt}: it answers #### and the items, semicolons
-    between."""
+    """Template of the question for the list, asked once per prompt, with the place {prompt}: the judge answers #### and
+    the items, with semicolons between."""
     items: tuple[str, ...] = ()
-    """The items of every prompt, in place of those that the judge would write."""
+    """Items for every prompt; if given, the judge writes no lists."""
     template: str = TICK
-    """What the judge is asked about each item, with the places {item}, {completion} and, where wanted, {prompt}. It
-    answers yes or no."""
+    """Template of the question about each item, with the places {item}, {completion} and, optionally, {prompt}. The
+    judge answers yes or no."""
     votes: Votes = 1
-    """Answers about each item."""
+    """Votes on each item."""
     most: Positive = 16
-    """Items of a list; further ones are left out."""
+    """Maximum number of items of a list; further ones are dropped."""
     limits: Limits = OF_JUDGES
 
     def __post_init__(self) -> None:
@@ -57,7 +55,7 @@ class Checklist(JudgedReward):
             raise UserError(f"{where}.items.{wrong[0]}: an item says something, in at most {ITEM} characters")
 
     def judged(self, judge: GenerativeJudge, rollouts: Sequence[Rollout], seed: int) -> Reasoned:
-        """Values in [0, 1], [completions]; NaN where nothing can be read."""
+        """Return values in [0, 1], [completions]; NaN if nothing can be read."""
         lists = self._listed(judge, [rollout.problem.prompt for rollout in rollouts])
         asked = [(place, item) for place, rollout in enumerate(rollouts) for item in lists[rollout.problem.prompt]]
         questions = [
@@ -84,7 +82,7 @@ class Checklist(JudgedReward):
         return Reasoned(torch.tensor(values), [" ; ".join(said) for said in reasons], watched)
 
     def _listed(self, judge: GenerativeJudge, prompts: Sequence[str]) -> dict[str, Sequence[str]]:
-        """The items of each prompt; none where the judge wrote no list."""
+        """Return the items of each prompt; none if the judge wrote no list."""
         distinct = list(dict.fromkeys(prompts))
         if self.items:
             return dict.fromkeys(distinct, self.items)

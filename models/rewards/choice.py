@@ -1,8 +1,8 @@
-"""One where a completion takes the right option, or names the right class, and nothing for its form: by rule.
+"""Rule-based reward: one if a completion names the right option or class, zero otherwise, and none for its form.
 
-Multiple choice (AlphaMed, paper 243, arXiv 2505.17952): the stated answer is an option's label, as `B`, `(b)`,
-`option B` or `B) 12`. Labels of classes (GenCLS++, paper 59, arXiv 2504.19898): the whole completion is the label.
-What names no option, or two, is wrong.
+Multiple choice (AlphaMed, paper 243, arXiv 2505.17952): the stated answer is an option's label, as `B`, `(b)`, `option
+B` or `B) 12`. Labels of classes (GenCLS++, paper 59, arXiv 2504.19898): the whole completion is the label. A completion
+that names no option, or two, is wrong.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from models.text.marked_answers import without_reasoning
 from models.text.signs import plain_signs
 
 LONGEST = 400
-"""Characters of a stated answer beyond which it names no option: a label and the words of its option are fewer."""
+"""Maximum length of a stated answer, characters; a longer one names no option."""
 
 
 @part("choice")
@@ -36,10 +36,10 @@ class Choice(Reward):
     needs_answers = True
     verifies = True
     labels: tuple[str, ...] = tuple("ABCDEFGHIJ")
-    """Labels of the options, or names of the classes, in any case."""
+    """Labels of the options, or names of the classes, ignoring case."""
     reads: Literal["answer", "whole"] = "answer"
-    """Where the label stands: in the answer that a completion states, whose label may have the words of its option
-    behind it, or alone, as the whole completion."""
+    """Where the label is read: in the answer that a completion states, in which the option's words may follow the
+    label; or as the whole completion."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -54,16 +54,16 @@ class Choice(Reward):
         object.__setattr__(self, "_other", other)
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
-        """One or zero for each completion, [completions]."""
+        """Return one or zero for each completion, [completions]."""
         attempts = [Attempt.of(rollout) for rollout in rollouts]
         return torch.tensor([float(right) for right in self.right(attempts)])
 
     def stated(self, problem: Problem) -> str:
-        """Return the label where a completion states it."""
+        """Return the label in the form in which a completion states it."""
         return marked(problem.answer) if self.reads == "answer" else expected_answer(problem.answer)
 
     def right(self, attempts: Sequence[Attempt]) -> list[bool]:
-        """Which attempts ended and name the option or class of their problems, [attempts]."""
+        """Return whether each attempt ended and names the option or class of its problem, [attempts]."""
         return [self._is_right(attempt) for attempt in attempts]
 
     def _is_right(self, attempt: Attempt) -> bool:
@@ -71,7 +71,7 @@ class Choice(Reward):
         return named is not None and named == _plain(expected_answer(attempt.problem.answer))
 
     def _named(self, text: str) -> str | None:
-        """The label that `text` names, in lower case; None where it names none, or more than one."""
+        """Return the label that `text` names, in lower case; None if it names none, or more than one."""
         stated = extract_answer(text) if self.reads == "answer" else without_reasoning(text)
         if stated is None or len(stated) > LONGEST:
             return None
@@ -88,5 +88,5 @@ class Choice(Reward):
 
 
 def _plain(text: str) -> str:
-    """Lower case, single spaces, no emphasis, quotes or final period around it."""
+    """Return the text in lower case, with single spaces, without emphasis, quotes or a final period."""
     return " ".join(plain_signs(text).split()).strip(" *_\"'`").rstrip(".").rstrip(" *_\"'`").casefold()

@@ -1,11 +1,11 @@
-"""Share of the facts that a completion states which stand in a file of knowledge (KnowRL, paper 271, arXiv 2506.19807).
+"""Share of a completion's stated facts that a knowledge file supports (KnowRL, paper 271, arXiv 2506.19807).
 
-    value = supported / stated;   `silent` where no fact is stated
+    value = supported / stated;   `silent` if no fact is stated
 
-What stands before the final answer is taken apart at semicolons, periods and line ends; each piece that `pattern`
-matches whole is a claim, and supported where a document says the same but for case, white space and the signs at its
-ends. The paper has a language model draw the claims from the thoughts and another check them against Wikipedia. A claim
-that is stated twice counts once, so that repeating a fact does not pay for an invented one.
+The text before the final answer is split at semicolons, periods and line ends. Each piece that `pattern` matches whole
+is a claim. It is supported if it equals a document up to case, white space and the punctuation at its ends. In the
+paper, one language model extracts the claims from the thoughts and another checks them against Wikipedia. A claim that
+is stated twice counts once, so that repeating a fact does not compensate for an invented one.
 """
 
 from __future__ import annotations
@@ -32,17 +32,18 @@ _ENDS = re.compile(r"[;\n]|\.(?=\s|$)")
 
 @part("claim_support")
 class ClaimSupport(OfDocuments, Reward):
-    """How far what is stated is known; a completion that was cut is worth as one that states nothing."""
+    """Share of stated claims that are supported; a completion that was cut counts as one without claims."""
 
     documents: RecipePath = ""
-    """A JSONL file of documents ({"text": ..., "title": optional}), a text, or a folder of both: a fact each. A
-    relative path is meant from the recipe's folder."""
+    """A JSONL file of documents ({"text": ..., "title": optional}), a text, or a folder of both: one fact each. A
+    relative path is relative to the recipe's folder."""
     sha256: str = ""
-    """Hash of their content, filled in when the recipe is read. Written into a recipe, it refuses another content."""
+    """Hash of their content, filled in when the recipe is read. If it is given in a recipe, other content is
+    refused."""
     pattern: str = r".*\w\W+\w.*"
-    """Regular expression of a whole claim; of more than one word, as it stands."""
+    """Regular expression of a whole claim; the default matches text of more than one word."""
     silent: Number = 0.0
-    """Of a completion that states no fact."""
+    """Reward of a completion that states no fact."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -53,12 +54,12 @@ class ClaimSupport(OfDocuments, Reward):
         object.__setattr__(self, "_known", frozenset(map(_plain, texts)))
 
     def try_out(self) -> None:
-        """Raise a UserError where no documents are named."""
+        """Raise a UserError if no documents are named."""
         if not self.given:
             raise UserError(f"rewards.{self.label}.documents: name the documents that claims are held against")
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
-        """Values in [0, 1], or `silent`, [completions]."""
+        """Return values in [0, 1], or `silent`, [completions]."""
         return torch.tensor([self._worth(rollout) for rollout in rollouts])
 
     def _worth(self, rollout: Rollout) -> float:

@@ -1,9 +1,10 @@
 """Share of the instruction's constraints that a completion meets, checked by program (Light-IF, paper 257, 2508.03178).
 
-    value = (constraints met) / (constraints) + bonus where all are met
+    value = (constraints met) / (constraints) + bonus if all are met
 
 A problem's answer is JSON, `{"constraints": [{"kind": "words", "most": 5}, {"kind": "forbids", "text": "red"}]}`, with
-the kinds of `models.formulas.constraints`. Right, in evaluations and at the gate too, is what meets all of them.
+the kinds of `models.formulas.constraints`. A completion is correct, also in evaluations and at the gate, if it meets
+all of them.
 """
 
 from __future__ import annotations
@@ -25,34 +26,35 @@ from models.parts import part
 
 @part("constraints")
 class ConstraintsMet(Reward):
-    """How much of an instruction is followed; nothing of it by a completion that was cut."""
+    """Share of an instruction's constraints that is met; zero for a completion that was cut."""
 
     needs_answers = True
     verifies = True
     grades = True
     bonus: NonNegativeFloat = 0.0
-    """What it is worth besides that all are met."""
+    """Additional reward if all constraints are met."""
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
-        """Values in [0, 1 + bonus], [completions]; NaN where the problem's constraints cannot be read."""
+        """Return values in [0, 1 + bonus], [completions]; NaN if the problem's constraints cannot be read."""
         held = _held([Attempt.of(each) for each in rollouts])
         return torch.tensor([sum(each) / len(each) + self.bonus * all(each) if each else torch.nan for each in held])
 
     def right(self, attempts: Sequence[Attempt]) -> list[bool]:
-        """Which attempts end and meet all constraints, [attempts]."""
+        """Return whether each attempt ended and meets all constraints, [attempts]."""
         return [bool(each) and all(each) for each in _held(attempts)]
 
     def grade(self, attempts: Sequence[Attempt]) -> list[float]:
-        """Share of its constraints that each attempt meets, [attempts]; none where they cannot be read."""
+        """Return the share of its constraints that each attempt meets, [attempts]; zero if they cannot be read."""
         return [sum(each) / len(each) if each else 0.0 for each in _held(attempts)]
 
     def accepts(self, problems: Sequence[Problem]) -> list[bool]:
-        """Return which problems have constraints that can be read, [problems]."""
+        """Return whether each problem has constraints that can be read, [problems]."""
         return [constraints is not None for constraints in hidden_of_each(problems, Constraints, "constraints")]
 
 
 def _held(attempts: Sequence[Attempt]) -> list[list[bool]]:
-    """Which constraints each attempt meets, [attempts] of [constraints]; none of them where they cannot be read."""
+    """Return whether each attempt meets each constraint, [attempts] of [constraints]; an empty list if they cannot be
+    read."""
     wanted = hidden_of_each([attempt.problem for attempt in attempts], Constraints, "constraints")
     return [
         [] if constraints is None else met(text if finished else "", constraints)

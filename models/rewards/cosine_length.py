@@ -1,11 +1,11 @@
-"""A verdict that length bends: short is better where it is right and worse where it is wrong (paper 92, 2502.03373).
+"""Verifier reward scaled by length: shorter is better for right answers, worse for wrong ones (paper 92, 2502.03373).
 
-    value = long + (short - long) (1 + cos(pi length / longest)) / 2      short, long: of right answers, of wrong ones
-    value = cut                                                           of one that did not end
+    value = long + (short - long) (1 + cos(pi length / longest)) / 2      short, long: of right or of wrong answers
+    value = cut                                                           if it did not end
 
-Half a cosine is flat at both ends: what is very short, or nearly too long, is not pushed further. A wrong answer that
-was long has at least tried, and a policy that cannot solve a problem yet is drawn to think longer; who solves it is
-drawn to think no longer than it takes. So a length settles, where a plain verdict lets it drift.
+Half a cosine is flat at both ends: very short and nearly too long completions are not pushed further. Long wrong
+answers cost less, so a policy that cannot solve a problem yet learns to think longer. A policy that solves it learns to
+think no longer than needed. The length therefore converges, while it drifts under a plain verdict.
 """
 
 from __future__ import annotations
@@ -25,30 +25,30 @@ from models.rewards.exact_answer import solves
 
 
 def half_cosine(length: int, longest: int, short: float, long: float) -> float:
-    """From `short` at length 0 to `long` at `longest` and beyond, along half a cosine."""
+    """Interpolate from `short` at length 0 to `long` at `longest` and beyond, along half a cosine."""
     return long + (short - long) * (1.0 + math.cos(math.pi * min(1.0, length / longest))) / 2.0
 
 
 @part("cosine_length")
 class CosineLength(Reward):
-    """The verifier's verdict, scaled by how many tokens the policy wrote. Stands in place of `exact_answer`."""
+    """The verifier's verdict, scaled by the number of tokens that the policy wrote. Replaces `exact_answer`."""
 
     needs_answers = True
     longest: Positive = 48
-    """Tokens at which length has its full effect; `rollouts.max_tokens`, or less."""
+    """Tokens at which the length has its full effect; `rollouts.max_tokens`, or less."""
     right_short: Number = 2.0
-    """Of a right answer of no length."""
+    """Reward of a right answer of length zero."""
     right_long: Number = 1.0
-    """Of a right answer of `longest` tokens or more."""
+    """Reward of a right answer of `longest` tokens or more."""
     wrong_short: Number = -10.0
-    """Of a wrong answer of no length."""
+    """Reward of a wrong answer of length zero."""
     wrong_long: Number = 0.0
-    """Of a wrong answer of `longest` tokens or more."""
+    """Reward of a wrong answer of `longest` tokens or more."""
     cut: Number = -10.0
-    """Of a completion that did not end."""
+    """Reward of a completion that did not end."""
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
-        """Values between the five that are set, [completions]."""
+        """Return values between the five that are set, [completions]."""
         return torch.tensor([self._value(rollout) for rollout in rollouts])
 
     def _value(self, rollout: Rollout) -> float:

@@ -1,9 +1,9 @@
-"""What an episode's calls and tokens cost, taken off its reward (Router-R1, paper 273, arXiv 2506.09033).
+"""Cost of an episode's calls and tokens, as a negative reward (Router-R1, paper 273, arXiv 2506.09033).
 
-    value = - (sum of the prices of its calls + price a token of what each tool said + price a token that was written)
+    value = - (sum of the prices of its calls + prices of the tokens of tool outputs + price of the written tokens)
 
-Prices are those of the recipe, tool by tool; one that is not named costs nothing. A call that a tool refused is paid
-for as any other. What the policy wrote is counted in its own tokens, and so is what it heard.
+Prices are set in the recipe, tool by tool; a tool that is not named is free. A call that a tool refused costs as much
+as any other. Written text and tool outputs are both counted in the policy's tokens.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class Cost(Reward):
     calls: Prices = field(default_factory=dict)
     """Price of a call of each tool, by its name."""
     heard: Prices = field(default_factory=dict)
-    """Price of a token that each tool says, by its name."""
+    """Price of a token of each tool's output, by its name."""
     written: NonNegativeFloat = 0.0
     """Price of a token that the policy writes."""
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
-        """Values at most zero, [completions]."""
+        """Return values at most zero, [completions]."""
         return torch.tensor([-self._price(world, rollout) for rollout in rollouts])
 
     def _price(self, world: World, rollout: Rollout) -> float:

@@ -1,4 +1,4 @@
-"""One where the final answer of a completion equals the problem's, zero elsewhere: a verifier by rule."""
+"""Rule-based verifier: one if the final answer of a completion equals the problem's, zero otherwise."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from models.text.answers import expected_answer, extract_answer, same_answer
 
 
 def is_right(text: str, answer: str, *, finished: bool) -> bool:
-    """Whether the final answer stated in `text` equals `answer`.
+    """Return whether the final answer stated in `text` equals `answer`.
 
-    Text without an answer is wrong, and so is one that did not end: `#### 4` may be the beginning of `#### 42`.
+    Text without an answer is wrong, and so is text that did not end: `#### 4` may be the beginning of `#### 42`.
     """
     given = extract_answer(text) if finished else None
     return given is not None and same_answer(given, answer)
 
 
 def by_answer(attempts: Sequence[Attempt]) -> list[bool]:
-    """Return which attempts end and state the answers of their problems, [attempts]."""
+    """Return whether each attempt ended and states the answer of its problem, [attempts]."""
     return [is_right(text, problem.answer, finished=finished) for problem, text, finished in attempts]
 
 
@@ -35,7 +35,7 @@ def marked(answer: str) -> str:
 
 
 def solves(rollout: Rollout) -> bool:
-    """Whether a completion ended and states the answer of its problem."""
+    """Return whether a completion ended and states the answer of its problem."""
     return is_right(rollout.text, rollout.problem.answer, finished=rollout.finished)
 
 
@@ -47,13 +47,13 @@ class ExactAnswer(Reward):
     by_wording = True
 
     def right(self, attempts: Sequence[Attempt]) -> list[bool]:
-        """Return which attempts end and state the answers of their problems, [attempts]."""
+        """Return whether each attempt ended and states the answer of its problem, [attempts]."""
         return by_answer(attempts)
 
     def stated(self, problem: Problem) -> str:
-        """Return the answer behind its mark."""
+        """Return the answer after its mark."""
         return marked(problem.answer)
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
-        """One or zero for each completion, [completions]."""
+        """Return one or zero for each completion, [completions]."""
         return torch.tensor([float(solves(rollout)) for rollout in rollouts])

@@ -1,7 +1,8 @@
-"""Preferences with noise of a known rate: the label of some pairs says the opposite of what the data say.
+"""Preferences with label noise of a known rate: the labels of some pairs are flipped.
 
-For experiments with methods that bear noisy labels. Which pairs are flipped depends on the problem's id and the seed
-alone, not on the round, on the order or on chance: an epoch later the same pairs are wrong, as in real noisy data.
+For experiments with methods that are robust to noisy labels. The choice of flipped pairs depends only on the problem's
+id and the seed, and not on the round, the order or chance: the same pairs are wrong in every epoch, as in real noisy
+data.
 """
 
 from __future__ import annotations
@@ -20,22 +21,22 @@ from models.parts import part
 
 
 def is_flipped(problem: str, share: float, seed: int) -> bool:
-    """Whether the label of the problem with this id is flipped; over many ids a share of them is."""
+    """Return whether the label of the problem with this id is flipped; over many ids the flipped share is `share`."""
     drawn = int.from_bytes(hashlib.sha256(f"{seed}:{problem}".encode()).digest()[:8], "big")
     return drawn < share * 2**64
 
 
 @part("flipped_labels")
 class FlippedLabels(Reward):
-    """One for the better answer of a preference, zero for all else; flipped, one for the worse."""
+    """One for the better answer of a preference, zero otherwise; if flipped, one for the worse."""
 
     share: Share = 0.3
-    """Share of problems whose preference is turned round."""
+    """Share of problems whose preference is flipped."""
     seed: Seed = 0
-    """Another seed flips others."""
+    """Seed of the choice of flipped pairs."""
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
-        """Zero or one for each completion, [completions]."""
+        """Return zero or one for each completion, [completions]."""
         return torch.tensor([self._value(rollout) for rollout in rollouts])
 
     def _value(self, rollout: Rollout) -> float:

@@ -1,12 +1,12 @@
-"""How likely a pleased user's words are after a completion, against a displeased one's (FLR, paper 342).
+"""Likelihood of a pleased user's follow-up after a completion, minus a displeased one's (FLR, paper 342).
 
     l(f) = mean over the tokens of f of log p(f_t | prompt, completion, f_<t)
     value = mean over pleased f of l(f) - mean over displeased f of l(f)                 arXiv 2409.13948
 
-Nobody labels a completion: what people would say next tells what they make of it. p is the recipe's judge, any language
-model, the better for having seen talks in which users react. The mean over tokens and sayings keeps long ones and many
-of one kind from counting more. A completion that was cut is worth no more than the worst of its round: one who is not
-finished is not answered.
+Completions need no labels: the likely reaction of a user shows the quality. p is the recipe's judge, which may be any
+language model; one trained on conversations in which users react works better. Because of the mean over tokens and over
+phrases, long phrases and larger sets do not count more. A completion that was cut gets the least value of its round,
+because users do not respond to an unfinished answer.
 """
 
 from __future__ import annotations
@@ -28,23 +28,24 @@ from models.rewards.judge_score import OF_JUDGES
 
 
 def follow_up_value(likelihoods: Sequence[float], pleased: int) -> float:
-    """The value from the log-likelihood of each saying, the first `pleased` of which are pleased, nats a token."""
+    """Return the value from the log-likelihood of each phrase, nats per token; the first `pleased` of them are
+    pleased."""
     said, other = likelihoods[:pleased], likelihoods[pleased:]
     return sum(said) / len(said) - sum(other) / len(other)
 
 
 @part("follow_up")
 class FollowUp(Reward):
-    """Likelihood of what pleased users say next, less that of what displeased ones do."""
+    """Likelihood of follow-ups of pleased users minus that of displeased ones."""
 
     needs_judge = True
     needs_likelihoods = True
     template: str = "{prompt} solution {completion} user"
-    """What stands before the user's words, with the places {prompt} and {completion}."""
+    """Text before the user's words, with the places {prompt} and {completion}."""
     pleased: tuple[str, ...] = ("thanks that is right", "great this helps me", "yes now it is clear")
-    """What pleased users say."""
+    """Phrases of pleased users."""
     displeased: tuple[str, ...] = ("no that is wrong", "this does not help me", "please look at it again")
-    """What displeased ones say."""
+    """Phrases of displeased users."""
     limits: Limits = OF_JUDGES
 
     def __post_init__(self) -> None:
@@ -55,7 +56,7 @@ class FollowUp(Reward):
                 raise UserError(f"rewards.{self.label}.{key}: there must be sayings, none of them empty")
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
-        """Values, nats a token, [completions]; NaN of what is too long to be read."""
+        """Return values, nats per token, [completions]; NaN if a text is too long to be read."""
         talks = [fill(self.template, {"prompt": each.problem.prompt, "completion": each.text}) for each in rollouts]
         rows = world.asked_judge().likelihoods(talks, (*self.pleased, *self.displeased))
         values = [float("nan") if row is None else follow_up_value(row, len(self.pleased)) for row in rows]

@@ -1,11 +1,12 @@
-"""How much of the feedback a refinement has taken in: the choice among refinements of ILF (paper 200).
+"""Share of the feedback that a refinement incorporates: the selection of refinements in ILF (paper 200).
 
-    value = share of the feedback's words, counted, that the refinement holds   (recall of runs of one to n words)
+    value = share of the feedback's words, with counts, in the refinement   (recall of n-grams of one to n words)
 
-The paper asks a model whether a refinement incorporates the feedback, and tries likeness of the two texts beside it;
-this is the second, which needs no model: the mean over n = 1, 2, .. `longest` of the share of the feedback's runs of n
-words that stand in the refinement. It says something where feedback says how a thing is to be, as a corrected step
-does. A completion that refines nothing, or of which nothing was said, is worth zero, as one that was cut.
+The paper asks a model whether a refinement incorporates the feedback, and also tries the similarity of the two texts.
+This reward is the second, which needs no model: the mean over n = 1, 2, .. `longest` of the share of the feedback's
+n-grams of words that the refinement contains. It is informative if the feedback states the desired result, as a
+corrected step does. The value is zero for a completion that refines nothing or got no feedback, and for one that was
+cut.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from models.parts import part
 
 
 def taken_in(feedback: str, text: str, longest: int) -> float:
-    """Share of the feedback's runs of words that stand in a text, the mean over their lengths, in [0, 1]."""
+    """Return the share of the feedback's word n-grams that a text contains, the mean over n, in [0, 1]."""
     said, written = feedback.split(), text.split()
     shares = []
     for length in range(1, min(longest, len(said)) + 1):
@@ -40,13 +41,13 @@ def _runs(words: Sequence[str], length: int) -> Counter[tuple[str, ...]]:
 
 @part("followed_feedback")
 class FollowedFeedback(Reward):
-    """Words of the feedback that a refinement holds; needs rollouts that refine."""
+    """Share of the feedback's words in a refinement; needs rollouts that refine."""
 
     longest: Annotated[int, Field(ge=1, le=16)] = 4
-    """Most words of a run."""
+    """Maximum number of words of an n-gram."""
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
-        """Values in [0, 1], [completions]."""
+        """Return values in [0, 1], [completions]."""
         return torch.tensor(
             [taken_in(each.feedback, each.text, self.longest) if each.finished else 0.0 for each in rollouts]
         )

@@ -1,4 +1,4 @@
-"""The form of a completion and its length, and no answer to hold it against (paper 10, arXiv 2505.19439).
+"""Reward of a completion's form and length, without a reference answer (paper 10, arXiv 2505.19439).
 
     with the form       form + weight * f(x)          x = tokens / longest, at most 1
     without             min(0, weight * f(x))
@@ -6,8 +6,8 @@
     f(x) = 1 - (1 - x / p)^2                    for x <= p: rises to 1
          = 1 - 2 ((x - p) / (1 - p))^2          beyond: falls to -1 at the limit
 
-A completion has the form where it ended and states an answer that is a number. The paper adds the length after
-the early rounds, in which the form alone is learned: `length_after`.
+A completion has the form if it ended and states an answer that is a number. The paper adds the length term after the
+early rounds, which train the form alone: `length_after`.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ class FormAndLength(Reward):
     """Whether a completion has the form of an answer, and whether it is neither short nor long."""
 
     form: NonNegativeFloat = 0.5
-    """What the form is worth."""
+    """Reward of the form."""
     length: NonNegativeFloat = 1.0
-    """What the length is worth where it is best; 0: the form alone."""
+    """Reward of the best length; 0: the form alone."""
     best: Annotated[float, Field(gt=0, lt=1)] = 0.5
-    """The share of `longest` at which a completion is worth most (p)."""
+    """Share of `longest` at which the length reward is largest (p)."""
     longest: Positive = 3072
-    """Tokens at which a completion costs as much as the best length is worth."""
+    """Tokens at which the length term reaches minus the reward of the best length."""
     length_after: NonNegativeInt = 0
-    """Optimiser steps of the policy in which the length does not count yet."""
+    """Number of the policy's first optimiser steps without the length term."""
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
-        """Values in [-length, form + length], [completions]."""
+        """Return values in [-length, form + length], [completions]."""
         weight = self.length if world.learner.updates >= self.length_after else 0.0
         return torch.tensor([self._value(rollout, weight) for rollout in rollouts])
 
@@ -53,13 +53,13 @@ class FormAndLength(Reward):
 
 
 def has_form(rollout: Rollout) -> bool:
-    """Whether a completion ended and states an answer that is a number."""
+    """Return whether a completion ended and states an answer that is a number."""
     answer = extract_answer(rollout.text) if rollout.finished else None
     return answer is not None and answer_kind(answer).endswith("number")
 
 
 def length_score(x: float, best: float) -> float:
-    """f of the module's docstring: 0 of nothing, 1 of a share `best` of the longest, -1 of the longest and beyond."""
+    """Return f of the module's docstring: 0 at x = 0, 1 at x = `best`, -1 at x = 1 and beyond."""
     if x <= best:
         return 1 - (1 - x / best) ** 2
     return 1 - 2 * ((min(x, 1.0) - best) / (1 - best)) ** 2

@@ -1,9 +1,9 @@
-"""How near a completion is to where preferred ones end, read wherever in it (paper 203, arXiv 2407.13887).
+"""Similarity of a completion's state to the goal state of preferred ones, at any token (paper 203, arXiv 2407.13887).
 
     value = cos(h_t, goal)          t: the last token of the first `share` of what the policy wrote
 
-By the states of the run's reward model, which must have learned them by contrast (`reward_model.fit.contrast.goal`).
-With a `share` below 1 it says of a beginning where that leads, before it is there.
+The states are those of the run's reward model, which must be trained contrastively (`reward_model.fit.contrast.goal`).
+With a `share` below 1 the reward estimates from a prefix where the completion leads.
 """
 
 from __future__ import annotations
@@ -25,20 +25,21 @@ from models.parts import part
 from models.reward_model.scorer import GoalScorer
 
 FARTHEST = -1.0
-"""Of a completion without a token."""
+"""Value of a completion without a token."""
 
 
 @part("goal_nearness")
 class GoalNearness(Reward):
-    """Nearness of a completion's state to the goal of the reward model."""
+    """Cosine similarity of a completion's state to the goal of the reward model."""
 
     needs_reward_model = True
     needs_goal = True
     share: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """How much of the completion is read; 1: all of it, and then one that was cut is worth no more than the worst."""
+    """Share of the completion that is read; with 1 all of it is, and a completion that was cut gets the least value of
+    the round."""
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
-        """Values in [-1, 1], [completions].
+        """Return values in [-1, 1], [completions].
 
         Raises:
             UserError: the reward model of the run has no goal.

@@ -1,11 +1,11 @@
-"""Form, then the answer, then tools that work together (Tool-Star, paper 276, arXiv 2505.16410).
+"""Hierarchical reward: form, then the answer, then collaboration of tools (Tool-Star, paper 276, arXiv 2505.16410).
 
     -1            the episode did not end with an answer
      0            it ended with a wrong one
-     1            with the right one
-     1 + bonus    with the right one, after calls of two tools or more that were answered
+     1            it ended with the right one
+     1 + bonus    it ended with the right one, after successful calls of two tools or more
 
-A bonus is for right answers alone: what is rewarded is that tools help one another, not that they are called.
+Only right answers get the bonus: it rewards tools that help one another, not the calls themselves.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ class Hierarchical(Reward):
     tools: tuple[str, ...] = ("search", "calculator")
     """Names of the tools whose collaboration counts."""
     bonus: NonNegativeFloat = 0.1
-    """What it is worth."""
+    """Additional reward for collaboration."""
     malformed: NonNegativeFloat = 1.0
-    """What an episode without an answer loses."""
+    """Cost of an episode without an answer."""
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
-        """Values in [-malformed, 1 + bonus], [completions]."""
+        """Return values in [-malformed, 1 + bonus], [completions]."""
         return torch.tensor([self._value(rollout) for rollout in rollouts])
 
     def _value(self, rollout: Rollout) -> float:
@@ -48,5 +48,5 @@ class Hierarchical(Reward):
             return 0.0
         calls = [(read_call(turn.said, self.tools), turn.heard) for turn in rollout.turns]
         answered = {call.tool for call, heard in calls if call is not None and not heard.startswith("error:")}
-        # a call in tags is read whatever its name: other tools, and such as there are none of, are not asked for
+        # a call in tags is read whatever its name, so other and unknown tools are filtered out here
         return 1.0 + self.bonus * (len(answered.intersection(self.tools)) > 1)

@@ -1,18 +1,18 @@
-"""Token rewards of a process reward model that learns online from outcomes alone.
+"""Token rewards of an implicit process reward model that learns online from outcomes alone (PRIME, paper 163).
 
 Source: PRIME (arXiv 2502.01456; paper 163).
 
     r_t = beta * log phi(y_t) / ref(y_t)           phi: a language model that begins as the policy
     loss of phi = cross-entropy of sigmoid(sum of r_t) against the outcome of y
 
-phi is an implicit process reward model (models.objective.outcome_log_ratio; paper 293). Each round it first learns
-from the verdicts on the round's own completions and then speaks, so it follows the policy where that goes and cannot
-be fooled for long. No step is ever labelled, and no reward model has to be fitted beforehand. ref is the recipe's
-reference: with `reference: frozen`, the policy as it began.
+phi is an implicit process reward model (models.objective.outcome_log_ratio; paper 293). Each round it first learns from
+the verdicts on the round's own completions and then scores them, so it adapts to the policy and cannot be exploited for
+long. It needs no labelled steps and no reward model that is fitted beforehand. ref is the recipe's reference: with
+`reference: frozen`, the policy as it began.
 
-The judge goes on learning, so its log-ratios grow without a bound while an outcome stays 0 or 1, and soon nothing but
-them would count. The published code therefore divides them (`prime_norm: batch_norm`, its default) by the largest sum
-of rewards to go, in absolute value, of the round: process and outcome stay of one size.
+The model keeps learning, so its log-ratios grow without bound while an outcome stays 0 or 1, and would soon dominate.
+The published code therefore divides them (`prime_norm: batch_norm`, its default) by the largest absolute reward-to-go
+of the round, so that process and outcome rewards keep the same scale.
 """
 
 from __future__ import annotations
@@ -44,38 +44,38 @@ from models.parts import part
 
 @part("implicit_process")
 class ImplicitProcess(TokenReward):
-    """Log-ratios of a judge that learns beside the policy; needs a reference, and the outcome before it."""
+    """Log-ratios of a model that learns together with the policy; needs a reference and an earlier outcome reward."""
 
     reads_learner = True
 
     needs_reference = True
     companion = "process_reward"
     by: str = "exact_answer"
-    """The reward component that is the outcome; it must stand before this one in the recipe."""
+    """Label of the reward that is the outcome; it must come before this one in the recipe."""
     threshold: Number = 0.5
-    """Above it a completion is right."""
+    """A completion is right if its outcome is above this value."""
     beta: PositiveFloat = 0.05
-    """Reward of one nat of log-ratio, in the judge's loss too."""
+    """Reward of one nat of log-ratio; the model's loss uses it too."""
     normalise: Literal["none", "round"] = "none"
-    """round: the largest sum of rewards to go of a round's completions is 1 in absolute value."""
+    """round: scale the rewards so that the largest absolute reward-to-go of the round's completions is 1."""
     passes: Positive = 1
     """Optimiser steps on each round's completions."""
     learning_rate: NonNegativeFloat = 1e-4
-    """Step size of the judge's AdamW, without any decay."""
+    """Learning rate of the model's AdamW, without weight decay."""
     warmup_steps: NonNegativeInt = 5
-    """Steps over which it rises linearly from zero."""
+    """Steps over which the learning rate rises linearly from zero."""
 
     @property
     def _optimiser(self) -> OptimiserSettings:
         return OptimiserSettings(learning_rate=self.learning_rate, warmup_steps=self.warmup_steps)
 
     def accompany(self, policy: nn.Module) -> Companion:
-        """A copy of the policy: all token rewards begin at zero where the reference is that policy."""
+        """Copy the policy. All token rewards are zero at first if the reference is that policy."""
         judge = copy.deepcopy(policy).requires_grad_(True).eval()
         return Companion(judge, build_optimiser(judge, self._optimiser))
 
     def learn(self, world: World, rollouts: Sequence[Rollout], components: Mapping[str, Tensor]) -> dict[str, float]:
-        """Fit the judge to the outcomes. Returns loss and accuracy before the last step, means over completions.
+        """Fit the model to the outcomes. Returns loss and accuracy before the last step, means over completions.
 
         Raises:
             UserError: no reward before this one is called `by`, or the recipe has no reference.
@@ -118,8 +118,8 @@ class ImplicitProcess(TokenReward):
         return metrics
 
     def tokens(self, world: World, rollouts: Sequence[Rollout]) -> list[Tensor]:
-        """Reward of each token, [completions] tensors of [tokens of it], on the CPU; unless normalised they add up to
-        r(y)."""
+        """Return the reward of each token, [completions] tensors of [tokens of it], on the CPU; unless normalised they
+        add up to r(y)."""
         judge = world.learner.companions[self.companion].model
         judged = world.readings.under(judge, sequences_of(rollouts), rollouts)
         reference = self._reference(world, rollouts)
@@ -134,6 +134,6 @@ class ImplicitProcess(TokenReward):
 
 
 def within_one(rows: Sequence[Tensor]) -> list[Tensor]:
-    """`rows` over the largest absolute sum of what is still to come at any token, [completions] tensors of [tokens]."""
+    """Divide `rows` by the largest absolute reward-to-go at any token, [completions] tensors of [tokens]."""
     largest = max(float(row.flip(0).cumsum(0).abs().max()) for row in rows)
     return [row / largest if largest > 0 else row for row in rows]

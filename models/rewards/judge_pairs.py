@@ -1,14 +1,15 @@
-"""Comparisons by a generative judge among the completions of a prompt, each pair in both orders.
+"""Pairwise comparisons by a generative judge among a prompt's completions, each pair in both orders (paper 278).
 
     value_i = mean over the rivals j of i of the judge's preference for i over j, in [0, 1]
 
-A completion meets the next `rivals` of its group, and so twice as many others or all of them. Whatever the judge owes
-to the place cancels in the mean over both orders (`models.judges.pairs`); how much that is, is watched: with
-`rewards/LABEL/first_place` above one half the judge prefers what stands first. Comparisons between equal texts are not
-asked: they are 1/2. One that cannot be read is left out; a completion that has none left has no value.
+Each completion is compared with the next `rivals` of its group, so it takes part in twice as many comparisons, or meets
+the whole group. Position bias cancels in the mean over both orders (`models.judges.pairs`). It is reported: if
+`rewards/LABEL/first_place` is above one half, the judge prefers the completion shown first. Equal texts are not
+compared: their preference is 1/2. A comparison that cannot be read is left out; a completion without any other
+comparison has no value.
 
-Self-reference (paper 278): the judge answers the prompt first (`own`) and holds both completions against that; with
-`by_likelihood` a verdict counts by how sure of its words the judge is, so that the preference has a strength.
+Self-reference (paper 278): the judge answers the prompt first (`own`) and compares both completions with that answer.
+With `by_likelihood` a verdict is weighted by the judge's confidence in its words, so that preferences have a strength.
 """
 
 from __future__ import annotations
@@ -30,24 +31,25 @@ from models.rewards.judge_score import OF_JUDGES, Votes
 
 @part("judge_pairs")
 class JudgePairs(JudgedReward):
-    """Share of comparisons won in the judge's eyes."""
+    """Share of comparisons won, according to the judge."""
 
     template: str = COMPARE
-    """What the judge is asked, with the places {prompt}, {first}, {second} and, where wanted, {principles} and
-    {reference}. It answers first, second or neither."""
+    """Template of the question, with the places {prompt}, {first}, {second} and, optionally, {principles} and
+    {reference}. The judge answers first, second or neither."""
     principles: str = ""
-    """What is to be better, where the template has a place for it."""
+    """Criterion of the comparison, for the template's place {principles}."""
     own: str = ""
-    """What the judge is asked before, with the place {prompt}: its likeliest answer is the template's {reference}.
-    Empty: nothing, and there is no such place."""
+    """Template of a question that is asked before, with the place {prompt}: the judge's most likely answer fills the
+    place {reference}. Empty: nothing is asked, and the template has no such place."""
     by_likelihood: bool = False
-    """A verdict counts by how likely its words are to the judge; fully where a server does not tell."""
+    """Whether a verdict is weighted by the likelihood of its words under the judge; weight 1 if a server does not
+    return log-probs."""
     rivals: Positive = 1
-    """Of each completion, beside those whose rival it is itself."""
+    """Number of rivals that each completion is compared with, in addition to those that have it as a rival."""
     votes: Votes = 1
-    """Answers in each order."""
+    """Votes in each order."""
     swap: bool = True
-    """Ask in both orders."""
+    """Whether to ask in both orders."""
     limits: Limits = OF_JUDGES
 
     def __post_init__(self) -> None:
@@ -58,7 +60,8 @@ class JudgePairs(JudgedReward):
             check_template(self.own, {"prompt"}, f"rewards.{self.label}.own")
 
     def judged(self, judge: GenerativeJudge, rollouts: Sequence[Rollout], seed: int) -> Reasoned:
-        """Values in [0, 1], [completions]; NaN where no comparison can be read, 1/2 of one that is alone."""
+        """Return values in [0, 1], [completions]; NaN if no comparison can be read, 1/2 for a completion without
+        rivals."""
         places = rivals_of(groups_of(rollouts).tolist(), self.rivals)
         asked = [(i, j) for i, j in places if rollouts[i].text != rollouts[j].text]
         own = self._own(judge, [rollouts[i].problem.prompt for i, _ in asked])
@@ -90,7 +93,7 @@ class JudgePairs(JudgedReward):
         return Reasoned(torch.tensor(values), reasons, watched_of(list(made.values())))
 
     def _own(self, judge: GenerativeJudge, prompts: Sequence[str]) -> list[str]:
-        """The judge's own answer to each prompt; empty where it is not asked for one."""
+        """Return the judge's own answer to each prompt; empty texts if `own` is empty."""
         if not self.own:
             return [""] * len(prompts)
         answers = judge.ask([fill(self.own, {"prompt": prompt}) for prompt in prompts], greedy=True)
@@ -98,11 +101,12 @@ class JudgePairs(JudgedReward):
 
 
 def rivals_of(groups: Sequence[int], rivals: int) -> list[tuple[int, int]]:
-    """Pairs of places that are compared: each completion with the next `rivals` of its group, no pair twice.
+    """Return the pairs of indices that are compared: each completion with the next `rivals` of its group, no pair
+    twice.
 
     Args:
         groups: the group of each completion.
-        rivals: at most; a group has no more than it has others.
+        rivals: maximum number; a smaller group has fewer.
     """
     members: dict[int, list[int]] = {}
     for place, group in enumerate(groups):
@@ -117,7 +121,7 @@ def rivals_of(groups: Sequence[int], rivals: int) -> list[tuple[int, int]]:
 
 
 def watched_of(made: Sequence[Compared]) -> dict[str, float]:
-    """Share of answers without a verdict, and how far the first place wins where both orders were read."""
+    """Return the share of answers without a verdict, and the mean value of the first place if both orders were read."""
     answers = sum(len(each.answers) for each in made)
     watched = {"unread": sum(each.unread for each in made) / max(1, answers)}
     if places := [each.place for each in made if each.place is not None]:

@@ -1,13 +1,13 @@
-"""Completions of a prompt ranked together by a judge under a principle (RewardAnything, paper 53).
+"""Rank of a completion among those of its prompt, by a judge under a stated principle (RewardAnything, paper 53).
 
-    value_i = mean over the lists that hold i of (L - place of i) / (L - 1),   1 for the best of L, 0 for the last
+    value_i = mean over the lists with i of (L - place of i) / (L - 1),   1 for the best of L, 0 for the last
 
-A judge that is told what counts ranks what it sees in one question, and the principle is a text of the recipe: another
-text is another reward, by the same judge. The votes come by twos: the first of two shuffles a group anew and cuts it
-into lists of `at_a_time`, the second reads the same lists from the end, so that neither the place in a list nor its
-company rules. What the first place wins beyond its share is watched (`rewards/LABEL/first_place`: the mean value of
-what stands first, one half without bias). Equal texts stand in a list once and share their value. A completion that no
-list with a verdict holds has no value.
+The judge ranks several completions in one question under a principle. The principle is a text of the recipe: another
+text gives another reward, by the same judge. Votes come in twos: the first shuffles a group and cuts it into lists of
+`at_a_time`, the second reads the same lists in reverse, so that neither the place in a list nor its other members
+decide. Position bias is reported (`rewards/LABEL/first_place`: the mean value of the first place, one half without
+bias). Equal texts appear in a list once and share their value. A completion has no value if none of its lists has a
+verdict.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from models.rewards.judge_score import OF_JUDGES, Votes
 
 @part("judge_ranking")
 class JudgeRanking(JudgedReward):
-    """Place in the judge's rankings."""
+    """Rank of a completion in the judge's rankings."""
 
     principles: str = "correct"
-    """What is to be better, in words; the small judges of the data set `comparing` know correct and concise."""
+    """Criterion of the ranking, in words; the small judges of the data set `comparing` know correct and concise."""
     template: str = RANK
-    """What the judge is asked, with the places {prompt}, {completions} and {principles}. It answers with the numbers of
-    the completions from the best on, such as 2 > 1 > 3."""
+    """Template of the question, with the places {prompt}, {completions} and {principles}. The judge answers with the
+    numbers of the completions from best to worst, such as 2 > 1 > 3."""
     at_a_time: Annotated[int, Field(ge=2, le=64)] = 3
-    """Completions of a list, where a group has so many different ones."""
+    """Completions per list, if a group has so many different ones."""
     votes: Votes = 2
-    """Rankings that hold a completion, at least. With an even number every list is read in both orders."""
+    """Minimum number of rankings per completion. With an even number every list is read in both orders."""
     limits: Limits = OF_JUDGES
 
     def __post_init__(self) -> None:
@@ -50,7 +50,8 @@ class JudgeRanking(JudgedReward):
         check_template(self.template, needed, f"rewards.{self.label}.template")
 
     def judged(self, judge: GenerativeJudge, rollouts: Sequence[Rollout], seed: int) -> Reasoned:
-        """Values in [0, 1], [completions]; NaN where no ranking can be read, 1/2 of one that has no other beside it."""
+        """Return values in [0, 1], [completions]; NaN if no ranking can be read, 1/2 if the group has only one distinct
+        text."""
         texts: dict[int, dict[str, None]] = {}
         prompts: dict[int, str] = {}
         for rollout in rollouts:
@@ -95,8 +96,8 @@ class JudgeRanking(JudgedReward):
 
 
 def lists_of(texts: Sequence[str], at_a_time: int, seed: int) -> list[list[str]]:
-    """Texts in lists of `at_a_time`, shuffled: each text in one of them at least, none in one twice; none of a text
-    that is alone. The last list is filled up with texts that others hold."""
+    """Cut texts into shuffled lists of `at_a_time`. Each text is in at least one list and in no list twice; a single
+    text gives no list. The last list is filled up with texts of the first one."""
     size = min(at_a_time, len(texts))
     if size < 2:
         return []

@@ -1,11 +1,11 @@
-"""What a generative judge thinks of a completion: it writes a critique and ends with a score.
+"""Score of a completion by a generative judge, which writes a critique first (LLM-as-a-judge, arXiv 2306.05685).
 
     value = mean over the votes of (score - lowest) / (highest - lowest),   of those that can be read
 
-The judge is the recipe's (`judge:`): a small model that was trained here on `judging`, or one of a real size behind an
-address, whose template says in its own words what is wanted. A verdict is read strictly (`models.judges.verdict`). A
-completion none of whose votes can be read has no value: it counts as `limits.value` and in `rewards/LABEL/failures`;
-the share of answers without a verdict is `rewards/LABEL/unread`. LLM-as-a-judge with single scores: arXiv 2306.05685.
+The judge is the recipe's (`judge:`): a small model that was trained on `judging`, or a model of a real size behind an
+address, with a template that describes the task in words. A verdict is parsed strictly (`models.judges.verdict`). A
+completion without a readable vote has no value: it gets `limits.value` and counts in `rewards/LABEL/failures`. The
+share of answers without a verdict is `rewards/LABEL/unread`. This is the paper's variant with single scores.
 """
 
 from __future__ import annotations
@@ -27,25 +27,26 @@ from models.loop.rollout import Rollout
 from models.parts import part
 
 OF_JUDGES = Limits(seconds=600.0, retries=0)
-"""A judge that is asked again says the same again, and a server is asked several times as it is."""
+"""Limits of rewards by judges. A judge that is asked again answers the same, and requests to a server have their own
+retries."""
 Votes = Annotated[int, Field(ge=1, le=64)]
 
 
 @part("judge_score")
 class JudgeScore(JudgedReward):
-    """A score by the judge, its critique the reason."""
+    """A score by the judge, with its critique as the reason."""
 
     template: str = SCORE
-    """What the judge is asked, with the places {prompt}, {completion} and, where wanted, {principles}; the default is
-    what the small judges of the data set `judging` were trained on."""
+    """Template of the question, with the places {prompt}, {completion} and, optionally, {principles}; the small judges
+    of the data set `judging` were trained on the default."""
     principles: str = ""
-    """What the score is to go by, where the template has a place for it."""
+    """Criterion of the score, for the template's place {principles}."""
     lowest: Number = 0.0
-    """Least score."""
+    """Lowest score."""
     highest: Number = 9.0
-    """Largest score."""
+    """Highest score."""
     votes: Votes = 1
-    """Answers to each question."""
+    """Votes on each question."""
     limits: Limits = OF_JUDGES
 
     def __post_init__(self) -> None:
@@ -57,7 +58,8 @@ class JudgeScore(JudgedReward):
         )
 
     def judged(self, judge: GenerativeJudge, rollouts: Sequence[Rollout], seed: int) -> Reasoned:
-        """Values in [0, 1], [completions]; NaN where no vote can be read. The reason is the first that can."""
+        """Return values in [0, 1], [completions]; NaN if no vote can be read. The reason is the first readable
+        answer."""
         questions = [
             fill(
                 self.template,

@@ -1,14 +1,14 @@
-"""What a generative judge thinks of each step, after it has had the step worked by a program (GenPRM, paper 336).
+"""Judgement of each step by a generative judge, which checks the step with a program first (GenPRM, paper 336).
 
     program    the judge writes Python for a step, once; the sandbox runs it           its output goes into the question
-    v_k        share of the votes on step k that say yes
-    value      the least, the product or the mean of v_1 .. v_K, or the last
+    v_k        share of yes among the votes on step k
+    value      the minimum, the product or the mean of v_1 .. v_K, or the last
 
-A judge that only reads takes over the errors that it reads; what a program prints is worked anew. Several votes are
-what such a judge costs more and is worth more for. The votes on steps, in order, are the reason in the sample tables. A
-step none of whose votes can be read is worth nothing, as else a completion would be worth more by what no judge can
-read; a completion none of whose steps can be read has no value. A program that fails or prints nothing is told to the
-judge as `error`. Code that the judge wrote runs in the sandbox and nowhere else.
+A judge that only reads a step tends to repeat its errors; a program computes the step independently. More votes cost
+more and give a better estimate. The votes on steps, in order, are the reason in the sample tables. A step without a
+readable vote gets zero; otherwise unreadable votes would raise the reward. A completion without any readable step has
+no value. If a program fails or prints nothing, its output in the question is `error`. Code that the judge wrote only
+runs in the sandbox.
 """
 
 from __future__ import annotations
@@ -35,30 +35,30 @@ from models.sandbox.settings import SandboxSettings
 from models.sandbox.written import written_program
 
 FAILED = "error"
-"""What a program says that says nothing."""
+"""Output of a program that fails or prints nothing."""
 LONGEST_OUTPUT = 500
-"""Characters of an output that a judge is shown."""
+"""Maximum length of an output that a judge is shown, characters."""
 
 
 @part("judge_steps")
 class JudgeSteps(ReasonedReward):
-    """Votes of the judge on every step, as one."""
+    """Votes of the judge on every step, aggregated."""
 
     needs_judge = True
     program: str = PROGRAM
-    """What the judge is asked first, with the places {prompt}, {before} and {step}: it answers with a block of Python,
-    or with #### and a line of it. Empty: nothing is run."""
+    """Template of the question for a program, with the places {prompt}, {before} and {step}: the judge answers with a
+    block of Python, or with #### and a line of it. Empty: no program is run."""
     template: str = OUTPUT
-    """What the judge is asked about each step, with the places {step} and, where wanted, {prompt} and {before}; with
-    {output} where there is a program. It answers yes or no."""
+    """Template of the question about each step, with the places {step} and, optionally, {prompt} and {before}; with
+    {output} if there is a program. The judge answers yes or no."""
     votes: Votes = 1
-    """Answers about each step."""
+    """Votes on each step."""
     aggregate: Aggregation = "min"
-    """How the values of a completion's steps become one."""
+    """Aggregation of the values of a completion's steps."""
     marks: tuple[str, ...] = MARKS
-    """A token whose text holds one of these ends a step."""
+    """Separators of steps: a token whose text contains one of them ends a step."""
     sandbox: SandboxSettings = field(default_factory=SandboxSettings)
-    """What a program may use."""
+    """Resources of a program."""
     limits: Limits = OF_JUDGES
 
     def __post_init__(self) -> None:
@@ -70,12 +70,12 @@ class JudgeSteps(ReasonedReward):
             check_template(self.program, {"step"}, f"{where}.program", STEP_PLACES)
 
     def try_out(self) -> None:
-        """Raise a UserError where this machine cannot hold a program."""
+        """Raise a UserError if this machine cannot sandbox a program."""
         if self.program:
             _ = shared_sandbox(self.sandbox).layers
 
     def reasoned(self, world: World, rollouts: Sequence[Rollout]) -> Reasoned:
-        """Values in [0, 1], [completions]; NaN where nothing can be read."""
+        """Return values in [0, 1], [completions]; NaN if nothing can be read."""
         judge = world.asked_judge()
         cuts = ProcessReading(self.marks).ends(world.codec, [each.completion for each in rollouts])
         said = [
@@ -101,7 +101,7 @@ class JudgeSteps(ReasonedReward):
         return Reasoned(torch.tensor(values), reasons, {"unread": unread, "program_failed": failed})
 
     def _outputs(self, judge: GenerativeJudge, said: Sequence[Mapping[str, str]]) -> list[str]:
-        """What the program for each step prints, [steps]; equal programs are run once."""
+        """Return the output of the program for each step, [steps]; equal programs are run once."""
         answers = judge.ask([fill(self.program, places) for places in said], greedy=True)
         sources = [source_of(answer) for (answer,) in answers]
         distinct = [source for source in dict.fromkeys(sources) if source]
@@ -110,12 +110,12 @@ class JudgeSteps(ReasonedReward):
 
 
 def source_of(answer: Answer) -> str:
-    """The program that a judge wrote: its last block of code, or what stands behind ####; empty where it wrote none."""
+    """Return the program that a judge wrote: its last block of code, or the text after ####; empty if it wrote none."""
     if not answer.finished:
         return ""
     return written_program("?", answer.text, "") if "```" in answer.text else verdict(answer) or ""
 
 
 def printed(ran: Ran) -> str:
-    """What a program printed, on one line; FAILED where it ended badly or said nothing."""
+    """Return the output of a program, on one line; `FAILED` if it ended badly or printed nothing."""
     return " ".join(ran.output.split())[:LONGEST_OUTPUT] if ran.status == 0 and ran.output.strip() else FAILED

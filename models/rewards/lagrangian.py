@@ -1,17 +1,18 @@
-"""Rewards under thresholds, weighted by Lagrange multipliers that are learned beside the policy (paper 85, 2310.04373).
+"""Rewards under thresholds, weighted by Lagrange multipliers that are learned with the policy (paper 85, 2310.04373).
 
     max KL-regularised objective   subject to   E[r_i] = threshold_i   (or at least threshold_i)
 
     value = sum_i mu_i r_i,   mu_i = tanh(u_i) in (-1, 1)   (equal)   or sigmoid(u_i) in (0, 1)   (at_least)
-    u_i  <- u_i + rate * (threshold_i - mean of r_i over the round's samples),   held within +-3
+    u_i  <- u_i + rate * (threshold_i - mean of r_i over the round's samples),   clamped to +-3
 
-A reward model is a proxy that is worth pursuing up to a point. A fixed weight pursues it for ever; a multiplier fades
-as its reward comes to the threshold, and with `equal` pushes back from beyond it. Value, objective and KL are as the
-other slots say; the paper has a critic for each reward, here the round's mean is the estimate of E[r_i].
+A reward model is a proxy that is useful only up to a point. A fixed weight optimises it without limit. A multiplier
+decreases as its reward reaches the threshold, and with `equal` becomes negative beyond it. Value, objective and KL are
+those of the other slots. The paper has a critic for each reward; here the round's mean is the estimate of E[r_i].
 
-With `every` the thresholds are searched for in the same run: each trial holds them for so many rounds, its worth is the
-mean of the reward `by`, the evaluation metric, over the second half of these, and Nelder-Mead chooses the next. After
-`trials` of them the best thresholds stay. Multipliers and search lie in every checkpoint.
+With `every` the thresholds are searched in the same run. Each trial keeps them for that many rounds. Its score is the
+mean of the reward `by`, the evaluation metric, over the second half of these, and Nelder-Mead chooses the next
+thresholds. After `trials` of them the best thresholds are kept. Every checkpoint contains the multipliers and the
+search.
 """
 
 from __future__ import annotations
@@ -34,26 +35,26 @@ from models.loop.world import World
 from models.parts import part
 
 FARTHEST = 3.0
-"""Largest |u|: a reward that cannot come to its threshold must not take as long to be let go of."""
+"""Largest |u|, so that the multiplier of a reward that cannot reach its threshold can recover quickly."""
 
 
 class Multipliers(nn.Module):
-    """What moves: all of it parameters, so that a checkpoint holds it, of which the optimiser moves `raw` alone."""
+    """State of multipliers and search, as parameters for the checkpoints; the optimiser updates only `raw`."""
 
     def __init__(self, raw: Tensor, thresholds: Tensor, reach: float) -> None:
-        """Begin with u, [K], at thresholds, [K], with corners `reach` apart for the search."""
+        """Initialise u, [K], and the thresholds, [K], with simplex corners `reach` apart for the search."""
         super().__init__()
         self.raw = nn.Parameter(raw)
         self.thresholds = nn.Parameter(thresholds)
         self.search = nn.Parameter(begin_search(thresholds, reach).written())
         self.trial = nn.Parameter(torch.zeros(3, dtype=thresholds.dtype))
-        """Rounds of the trial so far, sum of the metric over its second half, trials that are done."""
+        """Rounds of the current trial, sum of the metric over its second half, number of finished trials."""
 
     @torch.no_grad()
     def note(self, metric: float, every: int, trials: int) -> None:
-        """One round more of the trial was worth `metric`; after `every` of them the thresholds are others.
+        """Record `metric` of one round of the trial; after `every` rounds, set the next thresholds.
 
-        Thresholds stay as they are for good after so many `trials`.
+        After `trials` trials the thresholds do not change any more.
         """
         if not every or self.trial[2] >= trials:
             return
@@ -70,31 +71,31 @@ class Multipliers(nn.Module):
 
 @part("lagrangian")
 class Lagrangian(Blend):
-    """Other rewards, each held at its threshold; these stand before it with weight 0."""
+    """Other rewards, each kept at its threshold; they come before it in the recipe, with weight 0."""
 
     companion = "multipliers"
     of: tuple[str, ...] = ()
-    """Labels of the rewards that are held."""
+    """Labels of the constrained rewards."""
     thresholds: tuple[Number, ...] = ()
-    """Where each is held, in its own unit: where the search begins, where there is one."""
+    """Threshold of each, in its own unit; with a search, the initial thresholds."""
     form: Literal["equal", "at_least"] = "equal"
-    """equal: a reward beyond its threshold is pushed back; at_least: it only counts for less and less."""
+    """equal: a reward beyond its threshold gets a negative weight; at_least: its weight only decreases towards zero."""
     begin: Annotated[float, Field(gt=-1, lt=1)] = 0.5
-    """Every multiplier at first; above 0 for at_least."""
+    """Initial value of every multiplier; above 0 for at_least."""
     rate: NonNegativeFloat = 0.1
-    """How far u moves in a round for a mean that is 1 away from its threshold; 0: the multipliers stay as they begin,
-    which is the weighted sum."""
+    """Change of u per round for a mean that is 1 away from its threshold; 0: the multipliers stay at their initial
+    value, which gives a weighted sum."""
     by: str = "exact_answer"
-    """Label of the evaluation metric that the thresholds are searched by; it stands before this one."""
+    """Label of the evaluation metric of the threshold search; it must come before this reward."""
     every: Count = 0
-    """Rounds of one trial of thresholds; 0: they are not searched for."""
+    """Rounds of one trial of thresholds; 0: no search."""
     reach: PositiveFloat = 0.1
-    """How far apart the thresholds of the first trials lie."""
+    """Distance of the initial thresholds of the search."""
     trials: Positive = 12
-    """Trials after which the best thresholds stay."""
+    """Number of trials after which the best thresholds are kept."""
 
     def __post_init__(self) -> None:
-        """Refuse what says nothing."""
+        """Reject inconsistent settings."""
         super().__post_init__()
         if len(self.of) != len(self.thresholds):
             raise ValueError(f"of names {len(self.of)} rewards, thresholds has {len(self.thresholds)} numbers")
@@ -103,18 +104,19 @@ class Lagrangian(Blend):
 
     @property
     def made_of(self) -> tuple[str, ...]:
-        """The rewards that are held."""
+        """Labels of the constrained rewards."""
         return self.of
 
     def accompany(self, policy: nn.Module) -> Companion:
-        """Multipliers as they begin; plain ascent moves them."""
+        """Create the initial multipliers; plain gradient ascent updates them."""
         first = math.atanh(self.begin) if self.form == "equal" else math.log(self.begin / (1.0 - self.begin))
         thresholds = torch.tensor(self.thresholds, dtype=torch.float64)
         model = Multipliers(torch.full_like(thresholds, first), thresholds, self.reach)
         return Companion(model, torch.optim.SGD([model.raw], lr=self.rate))
 
     def learn(self, world: World, rollouts: Sequence[Rollout], components: Mapping[str, Tensor]) -> dict[str, float]:
-        """Move multipliers and thresholds by the round's samples. Returns both, and how far each reward is away."""
+        """Update multipliers and thresholds by the round's samples. Returns both, and each reward's distance from its
+        threshold."""
         companion = world.learner.companions[self.companion]
         model = companion.model
         assert isinstance(model, Multipliers)
@@ -134,7 +136,7 @@ class Lagrangian(Blend):
         return watched | dict(zip(self.of, self._multipliers(model).tolist(), strict=True))
 
     def blend(self, world: World, rollouts: Sequence[Rollout], components: Mapping[str, Tensor]) -> Tensor:
-        """Weighted sum of the rewards that are held, [completions]."""
+        """Return the weighted sum of the constrained rewards, [completions]."""
         model = world.learner.companions[self.companion].model
         weights = self._multipliers(model).float().cpu()
         return torch.stack([components[label] for label in self.of], -1).float() @ weights

@@ -1,12 +1,12 @@
-"""The score of the fitted reward model, squashed to (0, 1) so that no outlier rules a group.
+"""Score of the fitted reward model, squashed to (0, 1) so that no outlier dominates a group.
 
-A Bradley-Terry score is a log-odds: its sigmoid is the chance to win against a completion of score zero.
+A Bradley-Terry score is a log-odds: its sigmoid is the probability to win against a completion of score zero.
 
-A reward model was fitted to answers that end, and says nothing of one that was cut: such a completion is worth no more
-than the worst of its round. A fixed penalty would have to know the scale of the scores.
+A reward model is fitted to finished answers, so its score of a cut one is not reliable: a cut completion gets at most
+the least value of its round. A fixed penalty would depend on the scale of the scores.
 
-A reward model that goes by principles (SALMON, paper 90; `models.reward_model.principles`) scores by the one that is
-named: which can be another in every training.
+A reward model with principles (SALMON, paper 90; `models.reward_model.principles`) scores by the principle that the
+recipe names, which may differ between trainings.
 """
 
 from __future__ import annotations
@@ -26,13 +26,15 @@ from models.reward_model.principles import PrincipledScorer
 
 
 def learned_scores(world: World, rollouts: Sequence[Rollout], principle: str = "") -> Tensor:
-    """Scores by the reward model of this run, [completions]; of those that were cut the least of all `rollouts`. Of an
-    episode it reads what the policy said: an answer that a tool gives away must not raise the score.
+    """Score completions by the reward model of this run, [completions]; those that were cut get the least of all
+    `rollouts`.
+
+    For an episode, only the policy's own text is read: an answer that a tool gives away must not raise the score.
 
     Args:
         world: holds the reward model.
-        rollouts: what is scored.
-        principle: what a reward model under principles goes by; empty: its first.
+        rollouts: the completions to score.
+        principle: of a reward model with principles; empty: its first.
     """
     scorer = world.score_with_reward_model
     assert scorer is not None, "the recipe check makes sure that a reward model is there"
@@ -49,11 +51,11 @@ class LearnedReward(Reward):
 
     needs_reward_model = True
     squash: Literal["none", "sigmoid"] = "sigmoid"
-    """How the raw score is bounded."""
+    """Function that bounds the raw score."""
     principle: str = ""
-    """Which of `reward_model.principles` it goes by; empty: the first, or none where there is none."""
+    """One of `reward_model.principles`; empty: the first, if there are any."""
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
-        """Score of prompt and completion together, [completions]."""
+        """Return the score of prompt and completion together, [completions]."""
         scores = learned_scores(world, rollouts, self.principle)
         return torch.sigmoid(scores) if self.squash == "sigmoid" else scores

@@ -1,16 +1,16 @@
-"""Step rewards of a verifier that writes, and that learns to verify beside the policy (RL Tango; paper 235).
+"""Step rewards of a generative verifier that is trained together with the policy (RL Tango; paper 235).
 
     7 + 5 = 12 , 12 12 right ; 12 - 3 = 9 , 8 9 wrong ; #### 1     judgements of steps, in order, and a verdict
 
     verifier    r = [verdict = outcome] + format * [verdict and judgements can be read]       GRPO over its own answers
-                its advantages count w_c = c / sqrt(answers on completions of that outcome), 1 in the mean
+                its advantages are weighted by w_c = c / sqrt(answers on completions of that outcome), mean 1
     policy      r_k = (share of the votes that call step k right - share that call it wrong) / K, at the step's end
 
-The verifier is a language model that begins as the recipe's judge and is trained by reinforcement learning alone: what
-its steps say is never labelled, only its verdict is held against the outcome, by the reward that stands before this
-one. Every so many rounds it verifies the round's completions several times and learns from that, before it speaks; so
-it follows the policy where that goes. It is a companion: its weights and moments stand in every checkpoint, and its
-draws hang on the run's seed and its own steps. Equal completions of a prompt are verified once.
+The verifier is a language model that begins as the recipe's judge and is trained by reinforcement learning alone. Its
+judgements of steps have no labels; only its verdict is compared with the outcome, given by an earlier reward of the
+recipe. Every few rounds (`every`) it verifies the round's completions several times and learns from that before it
+scores them, so it adapts to the policy. It is a companion: every checkpoint contains its weights and moments, and its
+samples depend on the run's seed and its own steps. Equal completions of a prompt are verified once.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from models.rewards.judge_score import OF_JUDGES, Votes
 
 @part("learned_verifier")
 class LearnedVerifier(TokenReward):
-    """What a verifier that learns beside the policy says of each step; asks the judge, and trains it."""
+    """Step rewards of a verifier that is trained with the policy; it asks the judge, and starts as a copy of it."""
 
     needs_judge = True
     reads_learner = True
@@ -54,32 +54,32 @@ class LearnedVerifier(TokenReward):
     begins_as = "judge"
     companion = "verifier"
     by: str = "exact_answer"
-    """The reward component that is the outcome; it must stand before this one in the recipe."""
+    """Label of the reward that is the outcome; it must come before this one in the recipe."""
     threshold: Number = 0.5
-    """Above it a completion is right."""
+    """A completion is right if its outcome is above this value."""
     template: str = SCORE
-    """What the verifier is asked, with the places {prompt} and {completion}; the default, with the words below, is what
-    the small judges of the data set `judging` were trained on."""
+    """Template of the question to the verifier, with the places {prompt} and {completion}; the small judges of the data
+    set `judging` were trained on the default, with the verdicts below."""
     says_right: tuple[str, ...] = ("9",)
-    """Verdicts that call a completion right."""
+    """Verdicts that mean that a completion is right."""
     says_wrong: tuple[str, ...] = ("0", "1", "2", "3", "4", "5", "6", "7", "8")
-    """Verdicts that call it wrong; any other is none."""
+    """Verdicts that mean that it is wrong; any other text has no verdict."""
     marks: tuple[str, ...] = MARKS
-    """A token whose text holds one of these ends a step of a completion."""
+    """Separators of steps: a token whose text contains one of them ends a step of a completion."""
     votes: Votes = 1
-    """Answers about each completion that the policy is rewarded by."""
+    """Votes on each completion for the policy's reward."""
     samples: Annotated[int, Field(ge=2, le=64)] = 4
-    """Answers about each completion that the verifier learns from."""
+    """Answers about each completion that the verifier is trained on."""
     every: Positive = 3
-    """The verifier learns in one of so many rounds, the first among them."""
+    """Rounds between trainings of the verifier; it is trained in the first round."""
     passes: Positive = 1
     """Optimiser steps on its answers of a round."""
     format: NonNegativeFloat = 0.8
-    """What an answer that can be read is worth to the verifier, a right verdict being worth 1."""
+    """Reward of the verifier for a readable answer; a right verdict is worth 1."""
     balance: bool = True
-    """Whether answers on completions of the rarer outcome count more."""
+    """Whether answers on completions of the rarer outcome have a larger weight."""
     optimiser: OptimiserSettings = field(default_factory=lambda: OptimiserSettings(learning_rate=3e-4, warmup_steps=5))
-    """How the verifier moves."""
+    """Optimiser of the verifier."""
     limits: Limits = OF_JUDGES
 
     def __post_init__(self) -> None:
@@ -90,16 +90,16 @@ class LearnedVerifier(TokenReward):
             raise UserError(f"{where}: says_right and says_wrong name a verdict each, at least")
 
     def accompany(self, policy: nn.Module) -> Companion:
-        """A copy of the judge."""
+        """Copy the judge."""
         verifier = copy.deepcopy(policy).requires_grad_(True).eval()
         return Companion(verifier, build_optimiser(verifier, self.optimiser))
 
     def learn(self, world: World, rollouts: Sequence[Rollout], components: Mapping[str, Tensor]) -> dict[str, float]:
-        """Train the verifier on its answers about the round's completions, where it is its turn.
+        """Train the verifier on its answers about the round's completions, every `every` rounds.
 
-        Returns what is worth watching of these answers, drawn before it learned: shares of the verdicts that are the
-        outcome, of all (`accuracy`) and as the mean over both outcomes, of the answers that can be read, and of the
-        verdicts on a completion that agree with most of them; and of the fit.
+        Returns metrics of these answers, drawn before the training, and of the fit. `accuracy` is the share of right
+        verdicts among all answers, `balanced_accuracy` the mean over both outcomes, `readable_share` the share of
+        readable answers, and `agreement` the share of the verdicts on a completion that agree with the majority.
 
         Raises:
             UserError: no reward before this one is called `by`, or the judge's weights are not on this machine.
@@ -133,8 +133,8 @@ class LearnedVerifier(TokenReward):
         return self._seen(answers, outcomes) | fitted
 
     def tokens(self, world: World, rollouts: Sequence[Rollout]) -> list[Tensor]:
-        """Rewards at the last token of each step that is judged, zero elsewhere, [completions] tensors of [tokens of
-        it]; of an episode the steps of its environment are worth nothing. They add up to [-1, 1] at most."""
+        """Return the rewards at the last token of each judged step, zero elsewhere, [completions] tensors of [tokens of
+        it]. Steps of an episode's environment get none. The rewards of a completion add up to a value in [-1, 1]."""
         rows = [torch.zeros(len(rollout.completion)) for rollout in rollouts]
         _, answers = self._ask(world, self._questions(rollouts), self.votes)
         cuts = ProcessReading(self.marks).ends(world.codec, [rollout.completion for rollout in rollouts])
@@ -147,16 +147,16 @@ class LearnedVerifier(TokenReward):
         return rows
 
     def _verdict(self, answer: Answer) -> bool | None:
-        """Whether an answer calls the completion right; None where it has no verdict."""
+        """Return whether an answer calls the completion right; None if it has no verdict."""
         chosen = choice(answer, (*self.says_right, *self.says_wrong))
         return None if chosen is None else chosen < len(self.says_right)
 
     def _readable(self, answer: Answer) -> bool:
-        """Whether it has a verdict and judges a step."""
+        """Return whether an answer has a verdict and judges at least one step."""
         return self._verdict(answer) is not None and bool(judged_steps(answer))
 
     def _worth(self, answer: Answer, outcome: bool) -> float:
-        """Reward of the verifier for an answer about a completion that is right, or is not."""
+        """Return the verifier's reward for an answer about a completion with this outcome."""
         return float(self._verdict(answer) == outcome) + self.format * self._readable(answer)
 
     def _questions(self, rollouts: Sequence[Rollout]) -> list[str]:
@@ -164,7 +164,7 @@ class LearnedVerifier(TokenReward):
         return [fill(self.template, {"prompt": prompt, "completion": text or NOTHING}) for prompt, text in said]
 
     def _ask(self, world: World, questions: Sequence[str], votes: int) -> tuple[float, list[list[Answer]]]:
-        """The temperature of the judge and its answers with the verifier's weights, [questions][votes]."""
+        """Return the judge's temperature and its answers with the verifier's weights, [questions][votes]."""
         learner = world.learner
         companion = learner.companions[self.companion]
         weights = dict(merged_weights(companion.model))  # put together on every rank; the first has the judge
@@ -192,6 +192,7 @@ class LearnedVerifier(TokenReward):
 
 
 def balanced(outcomes: Sequence[bool]) -> list[float]:
-    """Weights of completions, 1 in the mean, that fall with the root of how many share their outcome, [completions]."""
+    """Return the weights of completions, inversely proportional to the root of the number that share their outcome,
+    with mean 1, [completions]."""
     raw = [outcomes.count(outcome) ** -0.5 for outcome in outcomes]
     return [weight * len(raw) / sum(raw) for weight in raw]

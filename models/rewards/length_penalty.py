@@ -1,7 +1,7 @@
-"""Short among the completions of the prompt is better, for right ones alone (Kimi k1.5, paper 66, arXiv 2501.12599).
+"""Length penalty among the completions of a prompt; only right ones gain by it (Kimi k1.5, paper 66, arXiv 2501.12599).
 
     lambda = 1/2 - (length - shortest) / (longest - shortest)      within the group, so in [-1/2, 1/2]
-    value  = lambda for a right answer, min(0, lambda) for a wrong one; 0 where all are of equal length
+    value  = lambda for a right answer, min(0, lambda) for a wrong one; 0 if all are of equal length
 
 A wrong answer earns nothing by being short, and loses by being long.
 """
@@ -22,12 +22,12 @@ from models.rewards.exact_answer import solves
 
 @part("length_penalty")
 class LengthPenalty(Reward):
-    """Length against the shortest and the longest completion of the same prompt in the round."""
+    """Length relative to the shortest and the longest completion of the same prompt in the round."""
 
     needs_answers = True
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
-        """Values in [-1/2, 1/2], [completions]."""
+        """Return values in [-1/2, 1/2], [completions]."""
         shortest: dict[int, int] = {}
         longest: dict[int, int] = {}
         for rollout in rollouts:

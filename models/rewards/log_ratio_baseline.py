@@ -1,12 +1,12 @@
-"""The log-ratio log pi/ref that answers have on average in this round: what KTO and BCO measure an answer against.
+"""Mean log-ratio log pi/ref of the answers of a round: the reference point of KTO and BCO (2402.01306, 2404.04656).
 
     mismatched   max(0, mean of log pi/ref of each answer after the next prompt of the round)     KTO's z, 2402.01306
     matched      mean of log pi/ref of each answer after its own prompt                           BCO's d, 2404.04656
 
-KTO wants the KL of the policy to the reference and has no samples of the policy; an answer to another prompt stands in
-for one, for what the policy has learned of answers at large shows there, and what it has learned of this answer does
-not. The mean is over a whole round and both models are read as the round begins: no part of a batch is different from
-another, however it is cut. It costs two readings of the round's answers, the second one none where they are matched.
+KTO needs the KL of the policy to the reference but has no samples of the policy. It uses answers to other prompts as
+substitutes: they reflect the policy's change on answers in general, but not its change on this particular answer. The
+mean is over a whole round, and both models are read at the start of the round, so the value does not depend on how the
+batch is split. It costs two forward passes over the round's answers, and no additional one for `matched`.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from models.parts import part
 
 
 def after_next_prompt(rollouts: Sequence[Rollout], label: str) -> Sequences:
-    """Each completion after the prompt of the group that follows its own; after the last group comes the first.
+    """Pair each completion with the prompt of the next group; the last group takes the prompt of the first.
 
     Raises:
-        UserError: there is only one group; the line names the reward, `label`.
+        UserError: there is only one group; the message names the reward, `label`.
     """
     groups = groups_of(rollouts).tolist()
     prompts = {group: rollout.problem.tokens for group, rollout in zip(groups, rollouts, strict=True)}
@@ -43,23 +43,24 @@ def after_next_prompt(rollouts: Sequence[Rollout], label: str) -> Sequences:
 
 @part("log_ratio_baseline")
 class LogRatioBaseline(Reward):
-    """The same value for every completion of a round: a point to measure from, not a reward."""
+    """The same value for every completion of a round: a reference point, not a reward."""
 
     reads_learner = True
 
     needs_reference = True
     weight: Number = 0.0
-    """Zero: it says where zero lies, not what a completion is worth."""
+    """Zero: it is a reference point, and not a reward of a completion."""
     over: Literal["mismatched", "matched"] = "mismatched"
-    """Which answers: after other prompts, and the mean at least zero (KTO); after their own (BCO)."""
+    """Answers over which the mean is taken: after other prompts, with the mean clipped at zero from below (KTO); after
+    their own (BCO)."""
 
     @property
     def one_sequence(self) -> bool:
-        """Where a whole answer stands after another prompt."""
+        """Whether a whole answer is read after another prompt."""
         return self.over == "mismatched"
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
-        """The mean at each completion, [completions], nats.
+        """Return the mean for each completion, [completions], nats.
 
         Raises:
             UserError: there is only one prompt, and its answers are to be read after others.

@@ -1,12 +1,12 @@
-"""What a formula of first-order logic is worth, held against the problem's own (LogicLLaMA, paper 21, 2305.15541).
+"""Equivalence of a formula of first-order logic and the problem's own (LogicLLaMA, paper 21, 2305.15541).
 
     no formula, or cut                  0
-    not shown to be equivalent          partial * share of the ways to make atoms true or false that both judge alike
+    not shown to be equivalent          partial * share of truth assignments of the atoms on which both agree
     equivalent, as z3 proves            1
 
-The share leaves quantifiers out, as the paper's score by truth tables does; equivalence does not. The paper also binds
-atoms whose names are not quite alike, by edit distance; here they are other atoms. Evaluations and the gate count what
-is equivalent.
+The share leaves quantifiers out, as the paper's score by truth tables does; equivalence does not. The paper also
+matches atoms whose names differ slightly, by edit distance; here they are different atoms. In evaluations and at the
+gate, a completion is correct if its formula is equivalent.
 """
 
 from __future__ import annotations
@@ -30,26 +30,27 @@ from models.text.logic import Tree, agreement, read_formula
 from models.text.marked_answers import without_reasoning
 
 _Read = tuple[Tree, Tree] | None
-"""The formula of a completion and the problem's; None where either is none."""
+"""The formula of a completion and the problem's; None if either cannot be read."""
 
 
 @part("logic")
 class Logic(Reward):
-    """Equivalence of the stated formula, or of the whole completion where none is marked, and the problem's answer."""
+    """Equivalence of the stated formula, or of the whole completion if none is marked, and the problem's answer."""
 
     needs_answers = True
     verifies = True
     partial: Annotated[float, Field(ge=0, lt=1)] = 0.5
-    """Most that a formula is worth which is not equivalent."""
+    """Largest reward of a formula that is not equivalent."""
     seconds: Annotated[float, Field(gt=0, le=600)] = 5.0
-    """Of the clock, for one formula, after which the solver's process is ended; its own limit of steps comes first."""
+    """Wall time for one formula, seconds, after which the solver's process is ended; its own limit of steps comes
+    first."""
 
     def try_out(self) -> None:
-        """Raise a UserError where the solver is missing."""
+        """Raise a UserError if the solver is missing."""
         shared_prover().start()
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
-        """Values in [0, 1], [completions]."""
+        """Return values in [0, 1], [completions]."""
         read = [_read(Attempt.of(each)) for each in rollouts]
         return torch.tensor(
             [
@@ -59,15 +60,16 @@ class Logic(Reward):
         )
 
     def stated(self, problem: Problem) -> str:
-        """Return the formula behind its mark."""
+        """Return the formula after its mark."""
         return marked(problem.answer)
 
     def right(self, attempts: Sequence[Attempt]) -> list[bool]:
-        """Which attempts ended and state a formula that is proved to be equivalent, [attempts]."""
+        """Return whether each attempt ended and states a formula that is proved to be equivalent, [attempts]."""
         return self._proved([_read(attempt) for attempt in attempts])
 
     def _proved(self, read: Sequence[_Read]) -> list[bool]:
-        """Of each pair, [completions]; equal pairs are asked about once, and equal formulas not at all."""
+        """Return whether each pair is proved to be equivalent, [completions]. Equal pairs are proved once, and equal
+        formulas need no proof."""
         asked = list(dict.fromkeys(pair for pair in read if pair is not None and pair[0] != pair[1]))
         known = dict(zip(asked, shared_prover().equivalent(asked, self.seconds), strict=True)) if asked else {}
         return [pair is not None and known.get(pair, pair[0] == pair[1]) for pair in read]

@@ -1,19 +1,20 @@
-"""One where the stated answer is the same mathematics as the problem's, by math-verify (Hugging Face, 0.9).
+"""Mathematical equality of the stated answer and the problem's, by math-verify (Hugging Face, 0.9): one or zero.
 
     6 + 2x = 2x + 6 = 2(x + 3),   \\frac{\\sqrt{8}}{2} = \\sqrt{2},   {2, 1} = {1, 2},   x = 5 for 5
 
-The answer is read where `exact_answer` reads it, and must be worked out: SymPy would do what the policy left undone.
+The answer is read as by `exact_answer`, and must be worked out: SymPy would carry out operations that the policy left
+undone.
 
-- Where the right answer is a number, only a number is the same, written out: an integer, a decimal, a fraction, a mixed
-  number, one in scientific notation. They are held against each other exactly. 17 \\times 23 is not 391.
-- Where it is an expression, one that holds an operation which the right one does not, as \\int or \\frac{d}{dx}, is
-  wrong: `models.text.undone`. Equivalent algebra stays right, so a task that asks to expand or to factor wants another
+- If the right answer is a number, only a number written out is equal: an integer, a decimal, a fraction, a mixed
+  number, one in scientific notation. They are compared exactly. 17 \\times 23 is not 391.
+- If it is an expression, an answer with an operation that the right one does not have, as \\int or \\frac{d}{dx}, is
+  wrong: `models.text.undone`. Equivalent algebra is right, so a task that asks to expand or to factor needs another
   verifier.
-- Where the answer says a relation, it is read as `models.text.relations` says: x = 5 for 5, but not 1 = 2 = 5.
-- An answer that is a word or a text is compared as text: to SymPy `Paris` is a product of letters, the same as `sirap`.
+- If the answer is a relation, it is read by the rules of `models.text.relations`: x = 5 for 5, but not 1 = 2 = 5.
+- An answer that is a word or a text is compared as text: SymPy reads `Paris` as a product of letters, equal to `sirap`.
 
-Everything else is compared as LaTeX, in processes that are ended where they hang. The same rule decides in evaluations
-and at the gate.
+Everything else is compared as LaTeX, in processes with a time limit. The same rule decides in evaluations and at the
+gate.
 """
 
 from __future__ import annotations
@@ -45,30 +46,31 @@ _WORDS = re.compile(r"[^\W\d_]{2,}(?:[\s,.'-]+[^\W\d_]+)*[.]?")
 
 @part("math_verify")
 class MathVerify(Reward):
-    """Verifier of mathematical answers, whatever way they are written."""
+    """Verifier of mathematical answers, in any notation."""
 
     needs_answers = True
     verifies = True
     by_wording = True
     seconds: Annotated[int, Field(ge=1, le=60)] = 2
-    """That reading an answer, reading the problem's, and comparing them may take, each; what takes longer is wrong."""
+    """Time limit of reading an answer, of reading the problem's, and of comparing them, seconds each; an answer that
+    takes longer is wrong."""
 
     def try_out(self) -> None:
-        """Raise a UserError where math-verify is missing."""
+        """Raise a UserError if math-verify is missing."""
         if not can_compare():
             raise UserError(f"rewards.{self.label}: the package math-verify is not installed")
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
-        """One or zero for each completion, [completions]."""
+        """Return one or zero for each completion, [completions]."""
         attempts = [Attempt.of(rollout) for rollout in rollouts]
         return torch.tensor([float(right) for right in self.right(attempts)])
 
     def stated(self, problem: Problem) -> str:
-        """Return the answer in a box, which holds several lines too."""
+        """Return the answer in a box, which may contain several lines."""
         return f"\\boxed{{{expected_answer(problem.answer)}}}"
 
     def right(self, attempts: Sequence[Attempt]) -> list[bool]:
-        """Which attempts end and state what is the same as the answers of their problems, [attempts]."""
+        """Return whether each attempt ended and states an answer that is equal to its problem's, [attempts]."""
         stated = [extract_answer(text) if finished else None for _, text, finished in attempts]
         each = [
             to_compare(plain_signs(given or ""), plain_signs(expected_answer(problem.answer)))
@@ -88,14 +90,14 @@ class MathVerify(Reward):
 
 
 def to_compare(given: str, expected: str) -> list[Pair]:
-    """The pairs that must all be the same; none where the answer is wrong by its form."""
+    """Return the pairs that must all be equal; none if the answer is wrong by its form."""
     if not given.strip() or max(len(given), len(expected)) > LONGEST or is_plainly_same((given, expected)):
         return [(given, expected)]
     return stated_pairs(given, expected)
 
 
 def is_plainly_same(pair: Pair) -> bool:
-    """Whether two answers are the same text, or exactly the same number."""
+    """Return whether two answers are the same text, or exactly the same number."""
     given, expected = pair
     if same_text(given, expected):
         return True
@@ -104,8 +106,8 @@ def is_plainly_same(pair: Pair) -> bool:
 
 
 def is_doubtful(pair: Pair) -> bool:
-    """Whether two answers that are not plainly the same may be so as mathematics: the right one is no number, neither
-    is of words, and the answer leaves nothing to be worked out."""
+    """Return whether two answers that are not plainly the same may still be mathematically equal: the right one is not
+    a number, neither is in words, and the answer leaves nothing to be worked out."""
     given, expected = pair
     if not all(text.strip() and len(text) <= LONGEST for text in pair):
         return False

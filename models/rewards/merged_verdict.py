@@ -1,12 +1,13 @@
-"""What several critics say together, as the truth that a critic learns from (MultiCritique, paper 128).
+"""Agreement with the majority verdict of several critics, as a training signal for a critic (MultiCritique, paper 128).
 
-    merged = the verdict of most critics on the prompt, where at least `least_share` of those that can be read have it
-    value  = 1 where the completion states the merged verdict, else 0
+    merged = the critics' majority verdict on the prompt, if at least `least_share` of the readable ones agree
+    value  = 1 if the completion states the merged verdict, else 0
 
-Each critic errs for itself; what most of them say is more often right, and a critique that ends elsewhere is more often
-flawed. Critics are the judge's votes on the prompt, in each wording, and the completions of the group themselves. The
-prompts are questions that end in a verdict, such as those of the data set `judging`; no answer of the data is read. A
-prompt on which no verdict is merged has no value; the first critique that states the merged verdict is the reason.
+Critics err independently: the majority is right more often, and a critique with another verdict is flawed more often.
+Critics are the judge's votes on the prompt, in each wording, and the completions of the group themselves. The prompts
+are questions that end in a verdict, such as those of the data set `judging`; the answers of the data are not read.
+Completions of a prompt without a merged verdict have no value. The first critique that states the merged verdict is the
+reason.
 """
 
 from __future__ import annotations
@@ -34,17 +35,17 @@ from models.text.answers import answer_key
 
 @part("merged_verdict")
 class MergedVerdict(ReasonedReward):
-    """Whether a completion states what most critics do."""
+    """Whether a completion states the majority verdict."""
 
     needs_judge = True
     wordings: Annotated[tuple[str, ...], Field(min_length=1)] = ("{prompt}",)
-    """What the judge is asked, each with the place {prompt}."""
+    """Templates of the question to the judge, each with the place {prompt}."""
     votes: Votes = 4
-    """Answers to each wording."""
+    """Votes on each wording."""
     group: bool = True
     """Whether the completions of a prompt are critics too."""
     least_share: Share = 0.5
-    """Least share of the verdicts that can be read which the merged one must have."""
+    """Minimum share of the readable verdicts that the merged one must have."""
     limits: Limits = OF_JUDGES
 
     def __post_init__(self) -> None:
@@ -55,7 +56,7 @@ class MergedVerdict(ReasonedReward):
             check_template(wording, {"prompt"}, f"rewards.{self.label}.wordings.{number}")
 
     def reasoned(self, world: World, rollouts: Sequence[Rollout]) -> Reasoned:
-        """One, zero or NaN, [completions]."""
+        """Return one, zero or NaN, [completions]."""
         said = [Answer(rollout.text, rollout.finished) for rollout in rollouts]
         prompts = list(dict.fromkeys(rollout.problem.prompt for rollout in rollouts))
         critics: dict[str, list[Answer]] = {prompt: [] for prompt in prompts}
@@ -83,13 +84,13 @@ class MergedVerdict(ReasonedReward):
 
 
 def key_of(answer: Answer) -> str | None:
-    """A text equal for verdicts that are the same; None where there is none."""
+    """Return a key that is equal for equal verdicts; None without a verdict."""
     stated = verdict(answer)
     return None if stated is None else answer_key(stated)
 
 
 def merge(answers: Sequence[Answer], least_share: float) -> str | None:
-    """The verdict that most have; None where two are even, too few have it, or nobody has any."""
+    """Return the most frequent verdict; None if two tie for it, too few answers have it, or no answer has one."""
     counts = Counter(key for answer in answers if (key := key_of(answer)) is not None)
     ranked = counts.most_common(2)
     if not ranked or (len(ranked) == 2 and ranked[0][1] == ranked[1][1]):

@@ -1,9 +1,9 @@
-"""Partial credit for what an episode reached on its way: lines that the environment wrote, each counted once.
+"""Partial credit for milestones of an episode: patterns in the environment's output, each counted once (paper 194).
 
-In the paper a frozen model puts prints into the program that the policy wrote, `loaded data`, `built model`, and what
-the run printed earns a little before the program ever scores (RL for machine-learning engineering agents, paper 194,
-arXiv 2509.01684). A milestone is a pattern that the environment's words match; it is worth something at the turn after
-which it was matched first. What the policy says itself reaches none.
+In the paper a frozen model inserts print statements into the policy's program, `loaded data`, `built model`, and the
+printed lines give partial credit before the program gets a score (RL for machine-learning engineering agents, paper
+194, arXiv 2509.01684). A milestone is a pattern that the environment's output matches; its reward is given at the turn
+after which it first matched. The policy's own text reaches no milestone.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from models.parts import part
 
 @part("milestones")
 class Milestones(TokenReward):
-    """What the environment's words show to have been reached."""
+    """Milestones that the environment's output shows to have been reached."""
 
     patterns: tuple[str, ...] = (r"\S",)
-    """Regular expressions, searched in what the environment says after each turn."""
+    """Regular expressions, searched in the environment's output after each turn."""
     each: Number = 0.1
-    """What each of them is worth."""
+    """Reward of each milestone."""
 
     def __post_init__(self) -> None:
-        """Refuse what is no regular expression."""
+        """Reject an invalid regular expression."""
         super().__post_init__()
         for pattern in self.patterns:
             try:
@@ -40,7 +40,7 @@ class Milestones(TokenReward):
                 raise ValueError(f"patterns: {pattern!r} is no regular expression ({error})") from None
 
     def tokens(self, world: World, rollouts: Sequence[Rollout]) -> list[Tensor]:
-        """At the last token of each turn, [completions] tensors of [tokens of it]."""
+        """Return the rewards at the last token of each turn, [completions] tensors of [tokens of it]."""
         rows = []
         for rollout in rollouts:
             row = torch.zeros(len(rollout.completion))

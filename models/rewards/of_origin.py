@@ -1,7 +1,7 @@
-"""What a completion is worth by where it comes from: a preference's label, or the standing of a data source.
+"""Reward of a completion by its origin: a preference's label, or the quality of a data source (C-RLFT, 2309.11235).
 
-The better answer of a preference is worth 1 and the worse 0 without any model; demonstrations of known quality can be
-weighed against each other (OpenChat's C-RLFT, arXiv 2309.11235).
+The better answer of a preference is worth 1 and the worse 0 without any model; demonstrations of known quality can get
+different rewards (OpenChat's C-RLFT, arXiv 2309.11235).
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ class OfOrigin(Reward):
     """A value for each origin."""
 
     chosen: Number = 1.0
-    """Of the better answer of a preference."""
+    """Reward of the better answer of a preference."""
     rejected: Number = 0.0
-    """Of the worse answer."""
+    """Reward of the worse answer of a preference."""
     demonstration: Number = 1.0
-    """Of an answer that the data hold to be imitated."""
+    """Reward of a demonstration."""
     flawed: Number | None = None
-    """Of a demonstration that the data call flawed; None: as any demonstration."""
+    """Reward of a demonstration with a recorded flaw; None: as any demonstration."""
     other: Number = 0.0
-    """Of what an engine drew."""
+    """Reward of a completion drawn by an engine."""
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
-        """Values, [completions]."""
+        """Return values, [completions]."""
         return torch.tensor([self._value(rollout) for rollout in rollouts])
 
     def _value(self, rollout: Rollout) -> float:

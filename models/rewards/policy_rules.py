@@ -2,10 +2,10 @@
 
     reward of a turn = -(weights of the rules that it violates)            `models.formulas.circuits`
 
-Rules are written by hand in the recipe, where the paper draws them from documents with a language model. With `most`
-the rules constrain in place of being weighed: in a round in which at most this share of the episodes violates any, they
-cost nothing and the other rewards alone are learned from; else a violation costs its weight (constraint-rectified
-policy optimisation, arXiv 2011.05869).
+Rules are written by hand in the recipe, while the paper extracts them from documents with a language model. With `most`
+the rules are a constraint: in a round in which at most this share of the episodes violates any rule, violations cost
+nothing and only the other rewards are used. Otherwise a violation costs its weight (constraint-rectified policy
+optimisation, arXiv 2011.05869).
 """
 
 from __future__ import annotations
@@ -31,26 +31,26 @@ from models.parts import part
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """What must hold where an action is taken."""
+    """A formula that must hold at a turn."""
 
     when: str = ""
-    """Regular expression: the turns that the rule is about; empty: all."""
+    """Regular expression of the turns that the rule applies to; empty: all."""
     requires: str = ""
     """Formula of propositions with and, or, not and brackets."""
     weight: Annotated[float, Field(ge=0, le=LARGEST)] = 1.0
-    """What a violation costs."""
+    """Cost of a violation."""
 
 
 @part("policy_rules")
 class PolicyRules(TokenReward):
-    """What the turns that break rules cost."""
+    """Cost of the turns that break rules."""
 
     rules: tuple[Rule, ...] = ()
-    """All must hold."""
+    """Rules that must all hold."""
     propositions: dict[str, str] = field(default_factory=dict)
-    """Name -> regular expression that is looked for in what was said and heard before the turn, line by line."""
+    """Name -> regular expression, searched line by line in the policy's and the environment's text before the turn."""
     most: Share | None = None
-    """Share of a round's episodes that may violate a rule at no cost; null: every violation costs."""
+    """Maximum share of a round's episodes that may violate a rule at no cost; null: every violation costs."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -72,7 +72,7 @@ class PolicyRules(TokenReward):
         object.__setattr__(self, "_circuits", circuits)
 
     def tokens(self, world: World, rollouts: Sequence[Rollout]) -> list[Tensor]:
-        """The cost of each turn at its last token, below zero, [completions] tensors of [tokens of it]."""
+        """Return minus the cost of each turn at its last token, [completions] tensors of [tokens of it]."""
         costs = [self._costs(rollout) for rollout in rollouts]
         share = sum(any(row) for row in costs) / max(1, len(costs))
         free = self.most is not None and share <= self.most

@@ -1,16 +1,16 @@
-"""The value of every step by a process reward model, with the two changes that keep a sum of them from being hacked.
+"""Step values of a process reward model, with two changes against reward hacking of their sum (paper 86, 2410.15115).
 
 Source: "On Designing Effective RL Reward at Training Time for LLM Reasoning" (arXiv 2410.15115; paper 86).
 
-    Clip    r_k <- min(r_k, eta) - eta            never above zero: no step is worth writing for its own sake
-    Delta   r_k <- r_k - r_{k+1}                  what is still to come from step k on is r_k, whatever follows
+    Clip    r_k <- min(r_k, eta) - eta            never above zero: no extra step is profitable by itself
+    Delta   r_k <- r_k - r_{k+1}                  the return from step k on is r_k, whatever follows
 
-Raw values are positive, so a completion of more steps earns more, and a policy learns to repeat steps that are surely
-right. With Clip a further step can only cost; with Delta the sum of a completion telescopes to its first step's value
-and is bounded whatever its length. Both: it lies in [-eta, 0]. The last step is left to the outcome, which says of it
-what the model would only guess (`last_step`).
+Raw values are positive, so a completion of more steps earns more, and a policy learns to repeat steps that are
+certainly right. With Clip a further step can only cost. With Delta the sum of a completion telescopes to its first
+step's value and is bounded whatever its length. With both, the sum is in [-eta, 0]. The last step is left to the
+outcome reward, which knows its value, while the model only estimates it (`last_step`).
 
-Each value stands at the last token of its step; the other tokens have none.
+Each value is given at the last token of its step; the other tokens have none.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from models.reward_model.scorer import StepScorer
 
 
 def shaped_steps(values: Tensor, clip: float | None, delta: bool, last_step: bool) -> Tensor:
-    """Rewards of a completion's steps, [steps], in the order Clip, last step, Delta.
+    """Compute the rewards of a completion's steps, [steps], by Clip, last step and Delta, in this order.
 
     Args:
         values: of the steps, [steps].
         clip: eta; None: no Clip.
-        delta: whether there is Delta.
-        last_step: whether the last step is rewarded by the model too.
+        delta: whether to apply Delta.
+        last_step: whether the model also rewards the last step.
     """
     rewards = values if clip is None else values.clamp(max=clip) - clip
     if len(rewards) and not last_step:
@@ -47,25 +47,25 @@ def shaped_steps(values: Tensor, clip: float | None, delta: bool, last_step: boo
 
 @part("process")
 class Process(TokenReward):
-    """What the process reward model of this run says of each step."""
+    """Value of each step by the process reward model of this run."""
 
     needs_reward_model = True
     needs_steps = True
     one_sequence = True
     clip: Share | None = None
-    """eta: no step is worth more than 0, which is what this value and all above it are worth; null: as they are."""
+    """eta of Clip: steps of this value or above get 0, all others less; null: no Clip."""
     delta: bool = False
-    """A step is worth its value less that of the next one."""
+    """Whether the value of the next step is subtracted from that of each step."""
     last_step: bool = False
-    """Whether the step that states the answer is rewarded too, beside the outcome."""
+    """Whether the step that states the answer gets its value too, in addition to the outcome."""
 
     def tokens(self, world: World, rollouts: Sequence[Rollout]) -> list[Tensor]:
-        """Rewards at the last token of each step, zero elsewhere, [completions] tensors of [tokens of it].
+        """Return the rewards at the last token of each step, zero elsewhere, [completions] tensors of [tokens of it].
 
-        Of an episode the steps of its environment are worth nothing. An empty completion has no step.
+        Steps of an episode's environment get none. An empty completion has no step.
 
         Raises:
-            UserError: the reward model of the run is none of steps.
+            UserError: the reward model of the run is not a process reward model.
         """
         scorer = world.score_with_reward_model
         if not isinstance(scorer, StepScorer):

@@ -1,11 +1,11 @@
-"""Several rewards, weighed as each prompt says: a policy whose trade-offs are set where it is used (paper 249).
+"""Several rewards with weights from the prompt: a policy whose trade-offs are set at inference (paper 249).
 
     value = sum_i w_i(prompt) r_i / sum_i w_i(prompt)
 
-The weights stand in the prompt, so the policy reads them (dimensional controllers of "Learning to Generate Research
-Idea with Dynamic Control", arXiv 2412.14626): trained over prompts of all weights it learns a policy for each, and who
-uses it asks for another balance by other words. Weights are divided by their sum, so that a prompt of large ones is
-worth no more than another. A number that a prompt does not name is `missing`; where all are zero the value is 0.
+The weights are part of the prompt, so the policy reads them (dimensional controllers of "Learning to Generate Research
+Idea with Dynamic Control", arXiv 2412.14626). Trained over prompts with various weights, it learns a policy for each;
+users request another balance by changing the prompt. Weights are divided by their sum, so that prompts with large
+weights do not count more. A weight that a prompt does not name is `missing`; if all are zero the value is 0.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from models.parts import part
 from models.text.patterns import compiled
 
 LONGEST_NUMBER = 32
-"""Characters beyond which what a pattern finds is no weight."""
+"""Maximum length of a weight, characters; a longer match is ignored."""
 
 
 @part("prompt_weights")
 class PromptWeights(Blend):
-    """Other rewards, each by the number that its pattern finds in the prompt; these stand before it with weight 0."""
+    """Weighted mean of other rewards, with weights read from the prompt; they come before it with weight 0."""
 
     of: dict[str, str] = field(default_factory=dict)
     """Label of a reward -> regular expression whose first group is its weight in the prompt."""
     missing: NonNegativeFloat = 0.0
-    """The weight of a reward of which a prompt says nothing."""
+    """Weight of a reward that a prompt does not name."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -54,11 +54,11 @@ class PromptWeights(Blend):
 
     @property
     def made_of(self) -> tuple[str, ...]:
-        """Labels of the rewards that are weighed."""
+        """Labels of the weighted rewards."""
         return tuple(self.of)
 
     def blend(self, world: World, rollouts: Sequence[Rollout], components: Mapping[str, Tensor]) -> Tensor:
-        """Weighted means, [completions]."""
+        """Return the weighted means, [completions]."""
         known = {prompt: self._weights(prompt) for prompt in {rollout.problem.prompt for rollout in rollouts}}
         rows = [known[rollout.problem.prompt] for rollout in rollouts]
         weights = torch.tensor(rows, dtype=torch.float64).view(len(rollouts), len(self.of))
@@ -66,7 +66,7 @@ class PromptWeights(Blend):
         return ((weights * values).sum(-1) / weights.sum(-1).clamp(min=1e-12)).float()
 
     def _weights(self, prompt: str) -> list[float]:
-        """What each reward weighs by a prompt, [rewards], >= 0."""
+        """Return the weight of each reward in a prompt, [rewards], >= 0."""
         patterns: dict[str, re.Pattern[str]] = vars(self)["_patterns"]
         return [self._weight(pattern, prompt) for pattern in patterns.values()]
 

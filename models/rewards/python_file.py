@@ -1,20 +1,20 @@
-"""A person's own reward: a Python function in a file that the recipe names.
+"""User-defined reward: a Python function in a file that the recipe names.
 
-Two signatures are known, by the names of the function's parameters. One is asked once for all completions of a round,
-as TRL's `reward_funcs` are, and returns a number for each:
+Two signatures are supported, recognised by the names of the function's parameters. The first is called once for all
+completions of a round, like TRL's `reward_funcs`, and returns a number for each:
 
     def reward(prompts, completions, answers, **others): return [float(a in c) for c, a in zip(completions, answers)]
 
 It may name any of `prompts`, `completions` (texts), `answers`, `ids`, `levels` (of the problems), `completion_ids`
 (tokens), `finished` (whether the completion ended by itself) and `groups` (equal for completions of one prompt): lists,
-[completions] each. A value of None abstains: that completion has no value, and no other loses its own. The other is
-asked for one completion at a time, as verl's `compute_score` is, and returns a number or a mapping with a `score`:
+[completions] each. A value of None abstains: that completion has no value, and the others keep theirs. The second is
+called for one completion at a time, like verl's `compute_score`, and returns a number or a mapping with a `score`:
 
     def compute_score(data_source, solution_str, ground_truth, extra_info): ...
 
-The file is trusted as the recipe is: it runs in the process of the training. A call that fails or tries to end the
-process costs the values of that call; what it changes of the process is undone (`models.user_code.contain`). Code that
-a model wrote must not run there.
+The file is trusted like the recipe: it runs in the training process. If a call fails or tries to end the process, only
+the values of that call are lost; its changes to the process are undone (`models.user_code.contain`). Code that a model
+wrote must not run there.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ PROBE = [
     Rollout(_PROBLEM, 0, (6,), None, text="", finished=False),
     Rollout(replace(_PROBLEM, id="probe-2", prompt="Say nothing.", answer=""), 1, (5, 1), None, "####", finished=True),
 ]
-"""What a function is tried on before anything starts: an answer, an empty completion that was cut, no answer at all."""
+"""Completions that a function is tried on before a run starts: an answer, an empty completion that was cut, and a
+problem without an answer."""
 
 Columns = Mapping[str, Callable[[Rollout], Any]]
 ALL: Columns = {
@@ -60,7 +61,7 @@ ALL: Columns = {
     "finished": lambda rollout: rollout.finished,
     "groups": lambda rollout: rollout.group,
 }
-"""What a function of all completions is given."""
+"""Arguments of a function of all completions."""
 EACH: Columns = {
     "data_source": lambda rollout: "",
     "solution_str": lambda rollout: rollout.text,
@@ -72,7 +73,7 @@ EACH: Columns = {
         "finished": rollout.finished,
     },
 }
-"""What a function of one completion is given."""
+"""Arguments of a function of one completion."""
 
 
 @part("python")
@@ -80,12 +81,12 @@ class PythonReward(Reward):
     """A function in a Python file of your own."""
 
     path: RecipePath = ""
-    """The file; a relative path is meant from the recipe's folder."""
+    """The file; a relative path is relative to the recipe's folder."""
     function: str = "reward"
-    """The function's name."""
+    """Name of the function."""
     sha256: str = ""
-    """Hash of the file's content, filled in when the recipe is read. Written into a recipe, it refuses another
-    content."""
+    """Hash of the file's content, filled in when the recipe is read. If it is given in a recipe, other content is
+    refused."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -105,8 +106,8 @@ class PythonReward(Reward):
         """Load the file and call the function once, for made-up completions, under the limit of a round.
 
         Raises:
-            UserError: no file is named, the function is not there or cannot be given what it asks for, or it does not
-                return one finite number, or None, for each completion.
+            UserError: no file is named, the function is missing or has unknown parameters, or it does not return one
+                finite number, or None, for each completion.
         """
         where = f"rewards.{self.label}: {self.path}: {self.function}"
         try:
@@ -120,13 +121,13 @@ class PythonReward(Reward):
             raise UserError(f"{where} gives a value that is not finite for a completion that was made up to try it")
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
-        """Call the function: its values, [completions].
+        """Call the function and return its values, [completions].
 
-        A value is NaN where the function gives None or something else that is not a number for a completion, or
-        raises for it, where it is asked for one at a time.
+        A value is NaN if the function returns None, or not a number, for a completion. It is also NaN if a function of
+        one completion raises for it.
 
         Raises:
-            UserError: the function is not there, or cannot be given what it asks for.
+            UserError: the function is missing or has unknown parameters.
             TypeError, ValueError: it does not return a value for each completion.
         """
         values = self._values(rollouts, one_may_fail=True)
@@ -151,7 +152,8 @@ class PythonReward(Reward):
         )
 
     def _read(self, value: Any, rollout: Rollout, may_fail: bool) -> float | None:
-        """Read a value; None by which a function abstains stays, and NaN replaces what may fail and is not a number."""
+        """Read a value. None, by which a function abstains, is kept; NaN replaces an invalid value if `may_fail` is
+        set."""
         try:
             return None if value is None else _number(value)
         except Exception as error:
@@ -164,7 +166,7 @@ class PythonReward(Reward):
         return math.nan
 
     def _function(self) -> tuple[Any, Columns, list[str]]:
-        """The function, the columns that it is about, and the names of those that it is given."""
+        """Return the function, the columns of its signature, and the names of the columns that it takes."""
         if not self.given:
             raise UserError(f"rewards.{self.label}.path: name the file that the function {self.function} lies in")
         (source,) = self.given
@@ -196,7 +198,7 @@ class PythonReward(Reward):
 
 
 def _each(given: Any, rollouts: Sequence[Rollout]) -> list[tuple[Any, Rollout]]:
-    """Pair what a list, an array or a tensor holds with the completions."""
+    """Pair the elements of a list, an array or a tensor with the completions."""
     values = given.tolist() if hasattr(given, "tolist") else given
     if not isinstance(values, list | tuple):
         raise TypeError(f"it returns a {type(given).__name__}, not a list of numbers")

@@ -1,12 +1,12 @@
-"""What the reference is worth at a prompt, to be taken off the reward (A-LoL; paper 94): V_ref(x), learned beside.
+"""Value of the reference at a prompt, to be subtracted from the reward (A-LoL; paper 94): V_ref(x), learned online.
 
     V(x) = w . h(x) + b,   h(x): the reference's own state at the last token of the prompt
     loss = mean of (V(x) - r(x, y))^2 over the round's completions
 
-With weight -1 the sum of the rewards becomes the advantage r - V_ref(x): above zero is what the reference would not
-have reached on average. The squared error is smallest at the mean reward of a prompt's completions; where these are the
-data that the reference was fitted to, as in offline methods after a warm start, that is the value of the reference.
-Only a linear head learns; it begins at zero.
+With weight -1 the sum of the rewards becomes the advantage r - V_ref(x): positive for completions that are better than
+the reference's average. The squared error is smallest at the mean reward of a prompt's completions. If these are the
+data that the reference was fitted to, as in offline methods after a warm start, this mean is the value of the
+reference. Only a linear head is trained; it starts at zero.
 """
 
 from __future__ import annotations
@@ -31,27 +31,27 @@ from models.parts import part
 
 @part("reference_value")
 class ReferenceValue(Reward):
-    """Expected reward at the prompt; needs a reference. Stands behind the reward that it expects."""
+    """Expected reward at the prompt; needs a reference. Comes after the reward that it predicts."""
 
     reads_learner = True
 
     needs_reference = True
     companion = "reference_value"
     weight: Number = -1.0
-    """Minus the weight of the reward that it expects: what is left is an advantage."""
+    """Minus the weight of the reward that it predicts, so that the sum is an advantage."""
     by: str = "exact_answer"
-    """The reward component that it expects; it must stand before this one in the recipe."""
+    """Label of the reward that it predicts; it must come before this one in the recipe."""
     passes: Positive = 4
     """Optimiser steps on each round's completions."""
     learning_rate: NonNegativeFloat = 3e-3
-    """Step size of the head's AdamW, without any decay."""
+    """Learning rate of the head's AdamW, without weight decay."""
 
     @property
     def _optimiser(self) -> OptimiserSettings:
         return OptimiserSettings(learning_rate=self.learning_rate, warmup_steps=0)
 
     def accompany(self, policy: nn.Module) -> Companion:
-        """A linear head for the policy's states, all zero."""
+        """Create a linear head for the policy's states, all zero."""
         head = flat_head(policy, 0.0)
         return Companion(head, build_optimiser(head, self._optimiser))
 
@@ -74,14 +74,15 @@ class ReferenceValue(Reward):
 
     @torch.no_grad()
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
-        """Values of the prompts, [completions], on the CPU."""
+        """Return the values of the prompts, [completions], on the CPU."""
         head = world.learner.companions[self.companion].model
         values: Tensor = head(self._states(world, rollouts)).squeeze(-1)
         return values.cpu()
 
     @torch.no_grad()
     def _states(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
-        """The reference's states at the last token of each prompt, [completions, hidden], in the dtype of the head."""
+        """Return the reference's states at the last token of each prompt, [completions, hidden], in the dtype of the
+        head."""
         head = world.learner.companions[self.companion].model
         # the state that predicts the first token of a completion is that of the prompt's end
         whole = sequences_of(rollouts)

@@ -1,12 +1,12 @@
-"""What a bandit's pulls lost against its best arm, turn by turn, below zero (BanditBench; EVOLvE, paper 52, arXiv
-2410.06238; as a loss to be trained on, paper 79, arXiv 2403.16843).
+"""Negative regret of a bandit's pulls (BanditBench; EVOLvE, paper 52, 2410.06238; as a loss: paper 79, 2403.16843).
 
     pulls    -(best mean - mean of the arm), at the last token of each turn
-             and with `horizon` what was never pulled loses the best mean whole, at the last token of all
+             with `horizon`, each missing pull costs the best mean, at the last token of the episode
     slope    how much regret still grows with every pull: the linear term of the fit by 1, log t and t, below zero, at
              the end; the mean over episodes is the fit of their mean regret
 
-Means in place of what chance gave: the same choices are worth the same. They stand in the problem's answer.
+The arms' means are used, and not the sampled payoffs, so that equal choices get equal rewards. They are read from the
+problem's answer.
 """
 
 from __future__ import annotations
@@ -26,22 +26,23 @@ from models.loop.world import World
 from models.parts import part
 
 _LEAST = 3
-"""Pulls that a fit of three terms needs."""
+"""Number of pulls that a fit of three terms needs."""
 
 
 @part("regret")
 class Regret(TokenReward):
-    """Expected regret of each pull, below zero."""
+    """Expected regret of each pull, as a negative reward."""
 
     needs_answers = True
     of: Literal["pulls", "slope"] = "pulls"
-    """Regret itself, or the term of its growth that never ends."""
+    """Regret of each pull, or the linear term of its growth."""
     horizon: NonNegativeInt = 0
-    """Pulls that an episode should have (pulls). Without it the least regret is that of a policy that ends its episodes
-    early."""
+    """Number of pulls that an episode should have (pulls). Without it, a policy that ends its episodes early has the
+    least regret."""
 
     def tokens(self, world: World, rollouts: Sequence[Rollout]) -> list[Tensor]:
-        """At the last token of each turn, or of the episode, [completions] tensors of [tokens of it]."""
+        """Return the rewards at the last token of each turn, or of the episode, [completions] tensors of [tokens of
+        it]."""
         rows = []
         for rollout in rollouts:
             row = torch.zeros(len(rollout.completion))

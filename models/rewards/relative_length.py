@@ -1,11 +1,12 @@
-"""Right and shorter than the policy's own right answers is better, the more so the easier the prompt (paper 241).
+"""Reward for right answers that are shorter than the group's mean right one, more so on easy prompts (paper 241).
 
     value_i = p^patience * clip((m - length_i) / m, -1, 1)   of a right answer; 0 of a wrong one
 
-p is the share of right answers in the group, m their mean length. A policy is its own measure of how long a solution
-has to be: no budget is set, and what it never solves is not shortened. On a prompt that it solves rarely, brevity
-counts for little; as accuracy rises the weight moves from being right to being brief. Beside a verifier's 1 and 0, at a
-weight below 1, a right answer is worth more than any wrong one. The abstract was read; the formula is the project's.
+p is the share of right answers in the group, m their mean length. The policy's own answers define how long a solution
+has to be: no budget is set, and answers to problems that it never solves are not shortened. On a prompt that it solves
+rarely, brevity counts little; as accuracy rises the weight shifts from correctness to brevity. Added to a verifier's 1
+and 0 with a weight below 1, a right answer always gets more than a wrong one. Based on the abstract; the formula is the
+project's.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ from models.rewards.exact_answer import solves
 
 @part("relative_length")
 class RelativeLength(Reward):
-    """Length against the mean of the prompt's right completions in the round, for right ones alone."""
+    """Length relative to the mean of the prompt's right completions in the round, for right ones only."""
 
     needs_answers = True
     patience: NonNegativeFloat = 1.0
-    """How late brevity counts: the exponent of the share of right answers; 0: at once and always."""
+    """Exponent of the share of right answers: with larger values brevity counts later; 0: at once and always."""
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
-        """Values in [-1, 1], [completions]."""
+        """Return values in [-1, 1], [completions]."""
         groups = groups_of(rollouts)
         right = torch.tensor([float(solves(rollout)) for rollout in rollouts])
         lengths = torch.tensor([float(rollout.written_tokens) for rollout in rollouts])

@@ -1,9 +1,9 @@
-"""Tokens that say again what was said cost: a penalty for repeated runs of n tokens (paper 92, arXiv 2502.03373).
+"""Penalty for repeated runs of n tokens, at each repeated token (paper 92, arXiv 2502.03373).
 
-    value_t = -each where t lies in a run of n tokens that stood in the completion before, else 0
+    value_t = -each if t is in a run of n tokens that occurred in the completion before, else 0
 
-A reward that pays for length is met most cheaply by repetition. The penalty stands at the tokens that repeat, so that
-an advantage by token (`gae`) blames these and not the whole answer. A token that several repeated runs hold costs once.
+Repetition is the easiest way to exploit a reward for length. The penalty is given at the repeated tokens, so that a
+token-level advantage (`gae`) penalises these and not the whole answer. A token in several repeated runs costs once.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from models.parts import part
 
 
 def repeated(ids: Sequence[int], n: int) -> list[bool]:
-    """Which tokens lie in a run of `n` that began earlier in `ids` too, [tokens]."""
+    """Return whether each token is in a run of `n` that also began earlier in `ids`, [tokens]."""
     seen: set[tuple[int, ...]] = set()
     flags, until = [False] * len(ids), 0
     for start in range(len(ids) - n + 1):
@@ -38,14 +38,14 @@ def repeated(ids: Sequence[int], n: int) -> list[bool]:
 
 @part("repetition")
 class Repetition(TokenReward):
-    """What the policy says again, in its own tokens. No environment's token counts, nor does it part two of its own."""
+    """Repeated runs in the policy's own tokens; tokens of the environment are skipped and do not split a run."""
 
     n: Positive = 40
-    """Tokens of a run."""
+    """Length of a run, tokens."""
     each: NonNegativeFloat = 0.05
-    """What a token costs that lies in a repeated one."""
+    """Cost of each token in a repeated run."""
 
     def tokens(self, world: World, rollouts: Sequence[Rollout]) -> list[Tensor]:
-        """At most zero, [completions] tensors of [tokens of it]."""
+        """Return values of at most zero, [completions] tensors of [tokens of it]."""
         rows = [-self.each * torch.tensor(repeated(rollout.said, self.n)).float() for rollout in rollouts]
         return spread_rows(rows, rollouts)

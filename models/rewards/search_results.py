@@ -1,13 +1,13 @@
-"""What a search engine finds by the query that a completion makes of the prompt (LESER, paper 191, arXiv 2509.05570).
+"""Quality of search results with a completion as query expansion (LESER, paper 191, arXiv 2509.05570).
 
     value = relevance * (results that serve a want) / (results) + coverage * (wants that a result serves) / (wants)
-            `broken` where the query breaks a rule of the shop, 0 where nothing is found
+            `broken` if the query breaks a rule, 0 if nothing is found
 
-A problem's answer is JSON, `{"wants": ["norda umbrella", "norda boots"]}`; a result serves a want that all of whose
-words stand in it. The engine is BM25 over documents of one's own, asked for prompt and completion together: an
-expansion. Rules are lengths and words; a word that stands twice only adds weight to it, and counts as breaking them.
-Right, in evaluations and at the gate too, is a query under the rules whose results are all wanted and leave no want
-out. The abstract was read; weights and rules are the project's own.
+A problem's answer is JSON, `{"wants": ["norda umbrella", "norda boots"]}`; a result serves a want if it contains all
+words of the want. The engine is BM25 over the recipe's documents, queried with prompt and completion together (query
+expansion). The rules limit the length and the words; a repeated word, which would only raise its weight, breaks them. A
+completion is correct, also in evaluations and at the gate, if it keeps the rules, all its results are wanted, and every
+want has a result. Based on the abstract; weights and rules are the project's own.
 """
 
 from __future__ import annotations
@@ -34,39 +34,40 @@ from models.recipe_paths import RecipePath
 Wanted = tuple[frozenset[str], ...]
 """The words of each want."""
 LONGEST = 4096
-"""Characters beyond which a completion is no query."""
+"""Maximum length of a query, characters."""
 
 
 class Wants(Hidden):
-    """What a query stands for."""
+    """The wants of a problem."""
 
     wants: Annotated[tuple[Annotated[str, Field(pattern=r"\w")], ...], Field(min_length=1)]
-    """Words of each."""
+    """Words of each want."""
 
 
 @part("search_results")
 class SearchResults(OfDocuments, Reward):
-    """Relevance and coverage of what is found, under rules; a completion that was cut breaks them."""
+    """Relevance and coverage of the results, under rules; a completion that was cut breaks them."""
 
     needs_answers = True
     verifies = True
     documents: RecipePath = ""
-    """A JSONL file of documents ({"text": ..., "title": optional}), a text, or a folder of both: what is searched. A
-    relative path is meant from the recipe's folder."""
+    """A JSONL file of documents ({"text": ..., "title": optional}), a text, or a folder of both, to be searched. A
+    relative path is relative to the recipe's folder."""
     sha256: str = ""
-    """Hash of their content, filled in when the recipe is read. Written into a recipe, it refuses another content."""
+    """Hash of their content, filled in when the recipe is read. If it is given in a recipe, other content is
+    refused."""
     results: Annotated[int, Field(ge=1, le=100)] = 6
-    """Results that are looked at."""
+    """Number of results that are read."""
     relevance: NonNegativeFloat = 0.5
-    """What it is worth that every result is wanted."""
+    """Weight of the share of wanted results."""
     coverage: NonNegativeFloat = 0.5
-    """What it is worth that every want has a result."""
+    """Weight of the share of wants with a result."""
     most_words: Positive = 8
-    """Words of a completion, at most."""
+    """Maximum number of words of a completion."""
     forbidden: tuple[str, ...] = ()
-    """Words that no completion may hold, without regard to case."""
+    """Words that a completion must not contain, ignoring case."""
     broken: Number = -1.0
-    """What a completion that breaks a rule is worth."""
+    """Reward of a completion that breaks a rule."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -78,14 +79,14 @@ class SearchResults(OfDocuments, Reward):
         """Build the index.
 
         Raises:
-            UserError: no documents are named, or they are none.
+            UserError: no documents are named, or they contain none.
         """
         if not self.given:
             raise UserError(f"rewards.{self.label}.documents: name the documents that are searched")
         index_of(self.given, f"rewards.{self.label}.documents")
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
-        """Values, [completions]: `broken`, or in [0, relevance + coverage]; NaN where the wants cannot be read."""
+        """Return values, [completions]: `broken`, or in [0, relevance + coverage]; NaN if the wants cannot be read."""
         attempts = [Attempt.of(each) for each in rollouts]
         return torch.tensor(
             [
@@ -95,21 +96,21 @@ class SearchResults(OfDocuments, Reward):
         )
 
     def right(self, attempts: Sequence[Attempt]) -> list[bool]:
-        """Which attempts find nothing but what is wanted, and all of it, [attempts]."""
+        """Return whether the results of each attempt are all wanted and serve all wants, [attempts]."""
         return [
             wants is not None and self._shares(attempt, wants) == (1.0, 1.0)
             for attempt, wants in zip(attempts, _wants(attempts), strict=True)
         ]
 
     def accepts(self, problems: Sequence[Problem]) -> list[bool]:
-        """Return which problems have wants that can be read, [problems]."""
+        """Return whether each problem has wants that can be read, [problems]."""
         return [wants is not None for wants in hidden_of_each(problems, Wants, "expansions")]
 
     def _worth(self, shares: tuple[float, float] | None) -> float:
         return self.broken if shares is None else self.relevance * shares[0] + self.coverage * shares[1]
 
     def _shares(self, attempt: Attempt, wants: Wanted) -> tuple[float, float] | None:
-        """Share of the results that are wanted, and of the wants that have one; None where a rule is broken."""
+        """Return the share of wanted results, and of wants with a result; None if a rule is broken."""
         said = words_of(attempt.text) if attempt.finished and len(attempt.text) <= LONGEST else []
         forbidden: frozenset[str] = vars(self)["_forbidden"]
         if not said or len(said) > self.most_words or len(set(said)) < len(said) or not forbidden.isdisjoint(said):

@@ -1,7 +1,7 @@
-"""Minus the severity of what was done, turn by turn (escalation scores, paper 322, arXiv 2401.03408).
+"""Minus the severity of the actions, turn by turn (escalation scores, paper 322, arXiv 2401.03408).
 
-The paper measures five models with it and trains none; as a guard of the gate it stands under `gate.severity`, where a
-policy that acts more severely than the champion is refused whatever it gains.
+The paper measures five models with it and trains none. The gate has the same measure as a guard, `gate.severity`: it
+refuses a policy that acts more severely than the champion, whatever it gains.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from models.parts import part
 
 @part("severity")
 class Severity(TokenReward):
-    """What severe actions cost."""
+    """Cost of severe actions."""
 
     table: dict[str, Number] = field(default_factory=dict)
-    """Regular expression -> weight of a turn in which it is found; the largest counts."""
+    """Regular expression -> severity of a turn in which it is found; the largest counts."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "_compiled", severity_table(self.table, f"rewards.{self.label}.table"))
 
     def tokens(self, world: World, rollouts: Sequence[Rollout]) -> list[Tensor]:
-        """Minus the severity of each turn at its last token, [completions] tensors of [tokens of it]."""
+        """Return minus the severity of each turn at its last token, [completions] tensors of [tokens of it]."""
         rows = []
         for rollout in rollouts:
             row = torch.zeros(len(rollout.completion))

@@ -1,10 +1,11 @@
-"""Likeness of a completion and a reference, by characters or n-grams, without a learned model.
+"""Similarity of a completion and a reference, by characters or n-grams (papers 220, 213 and 318).
 
-Three uses: the stated answer is compared with the problem's (translation with a dictionary, paper 220, arXiv
-2508.19481); the whole completion is compared with a set of references by BLEU, a reward for following instructions
-(BLEUBERI, paper 213, arXiv 2505.11080); a completion is compared with the retrieved text by `support`, which measures
-how faithful it is (PORAG, paper 318, arXiv 2504.01281). Metrics are those of `models.formulas.likeness`. Short answers
-share runs of letters long before they are right: chrf and gestalt give them a value where bleu gives zero.
+There are three uses, all without a learned model: the stated answer is compared with the problem's (translation with a
+dictionary, paper 220, arXiv 2508.19481); the whole completion is compared with a set of references by BLEU, a reward
+for following instructions (BLEUBERI, paper 213, arXiv 2505.11080); a completion is compared with the retrieved text by
+`support`, which measures how faithful it is (PORAG, paper 318, arXiv 2504.01281). Metrics are those of
+`models.formulas.likeness`. Short answers share runs of letters long before they are right: chrf and gestalt give them a
+positive value when bleu gives zero.
 """
 
 from __future__ import annotations
@@ -30,21 +31,21 @@ from models.text.answers import before_answer, expected_answer, extract_answer
 
 @part("similarity")
 class Similarity(Reward):
-    """Likeness to a reference; zero where nothing is read, or the completion did not end."""
+    """Similarity to a reference; zero if nothing is read, or if the completion did not end."""
 
     metric: Metric = "chrf"
-    """Metric of likeness."""
+    """Similarity metric."""
     reads: Literal["answer", "whole", "before_answer"] = "answer"
     """Part of a completion that is compared: the answer that it states, all of it, or the text before the answer."""
     against: Literal["answer", "prompt"] = "answer"
-    """Text that it is compared with: the problem's answer, which may be a JSON list of several texts; or the prompt,
-    where that holds retrieved text."""
+    """Text that it is compared with: the problem's answer, which may be a JSON list of several texts; or the prompt, if
+    it contains retrieved text."""
     right_from: Share | None = None
-    """Least likeness of a right completion, in evaluations and at the gate too; null: others decide."""
+    """Minimum similarity of a right completion, also in evaluations and at the gate; null: another part decides."""
 
     @property
     def needs_answers(self) -> bool:
-        """Whether it holds completions against the problems' answers."""
+        """Whether it compares completions with the problems' answers."""
         return self.against == "answer"
 
     @property
@@ -54,31 +55,31 @@ class Similarity(Reward):
 
     @property
     def grades(self) -> bool:
-        """Whether evaluations also show the mean likeness: where it decides."""
+        """Whether evaluations also show the mean similarity: if it decides."""
         return self.verifies
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
-        """Values in [0, 1], [completions]."""
+        """Return values in [0, 1], [completions]."""
         return torch.tensor([self._value(Attempt.of(each)) for each in rollouts])
 
     def stated(self, problem: Problem) -> str | None:
-        """Return the first reference where a completion says it; None where no answer is compared."""
+        """Return the first reference in the form in which a completion states it; None if no answer is compared."""
         if self.against == "prompt" or self.reads == "before_answer":
             return None
         reference = references(problem.answer)[0]
         return marked(reference) if self.reads == "answer" else reference
 
     def right(self, attempts: Sequence[Attempt]) -> list[bool]:
-        """Which attempts ended and are as alike to a single reference as is asked for, [attempts].
+        """Return whether each attempt ended and is similar enough to a single reference, [attempts].
 
-        To single ones: BLEU against a set takes the lengths of all of them, and is 1 of a part of the longest that is
-        as long as the shortest.
+        Single references are used because BLEU against a set takes the lengths of all of them: a part of the longest
+        reference that is as long as the shortest would get 1.
         """
         least = 1.0 if self.right_from is None else self.right_from
         return [self._nearest(attempt) >= least - 1e-9 for attempt in attempts]
 
     def grade(self, attempts: Sequence[Attempt]) -> list[float]:
-        """Return the likeness of each attempt to the nearest single reference, [attempts], in [0, 1]."""
+        """Return the similarity of each attempt to the nearest single reference, [attempts], in [0, 1]."""
         return [self._nearest(attempt) for attempt in attempts]
 
     def _value(self, attempt: Attempt) -> float:
@@ -90,7 +91,7 @@ class Similarity(Reward):
         return max((likeness(said, reference, self.metric) for reference in held), default=0.0)
 
     def _compared(self, attempt: Attempt) -> tuple[str, Sequence[str]]:
-        """What is held against which references; none where nothing is read."""
+        """Return the text that is compared and its references; no references if nothing is read."""
         said = self._said(attempt.text) if attempt.finished else None
         if not said or not said.strip():
             return "", ()
@@ -107,7 +108,7 @@ class Similarity(Reward):
 
 @lru_cache(maxsize=4096)
 def references(answer: str) -> tuple[str, ...]:
-    """The texts that an answer names: those of a JSON list of texts, else itself alone."""
+    """Return the texts that an answer names: those of a JSON list of texts, otherwise the answer alone."""
     try:
         several = json.loads(answer) if answer.lstrip().startswith("[") else None
     except (ValueError, RecursionError):

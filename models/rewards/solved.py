@@ -1,6 +1,6 @@
-"""One where an episode reached its goal, zero elsewhere: the environment says so, or else the verifier of answers.
+"""Success of an episode: one if it reached its goal, by the environment or else the answer verifier, otherwise zero.
 
-The same rule decides in evaluations, so what is trained on is what is measured.
+The same rule decides in evaluations, so training and evaluation measure the same.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from models.rewards.exact_answer import solves
 
 @part("solved")
 class Solved(Reward):
-    """Whether the goal was reached; of an episode that was cut as the recipe says, never."""
+    """Whether the goal was reached; never for an episode that was cut by the recipe's limits."""
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
-        """One or zero for each completion, [completions]."""
+        """Return one or zero for each completion, [completions]."""
         return torch.tensor([float(reached_goal(rollout)) for rollout in rollouts])
 
 
 def reached_goal(rollout: Rollout) -> bool:
-    """Whether an episode reached its goal, as the environment or else the verifier says."""
+    """Return whether an episode reached its goal, according to the environment, or else to the verifier."""
     return solves(rollout) if rollout.solved is None else rollout.solved and rollout.finished

@@ -1,4 +1,4 @@
-"""What the source of a completion says that it is worth: the value of a turn in a search, the change of a return."""
+"""Value that the source of a completion gives it: the value of a turn in a search, or the change of a return."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class SourceValue(Reward):
 
     asks_for = "values"
     unknown: Number = 0.0
-    """Of a completion that came without one."""
+    """Default value of a completion without one."""
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
-        """Values, [completions]."""
+        """Return values, [completions]."""
         return torch.tensor([self.unknown if rollout.value is None else rollout.value for rollout in rollouts])

@@ -1,10 +1,10 @@
-"""Feedback in words as a reward of tokens: the phrases that it praises or blames (Text2Grad, paper 3).
+"""Token rewards from textual feedback: the phrases that it praises or criticises (Text2Grad, paper 3).
 
-    r_t = 1 where token t stands in a phrase that is praised, -1 in one that is blamed, 0 elsewhere
+    r_t = 1 if token t is in a praised phrase, -1 if it is in a criticised one, 0 elsewhere
 
-The feedback names phrases of the answer, and these are its tokens; a critic that works out what each token is worth
-(advantage gae) makes of them a policy gradient that goes to where the fault is. A token that touches a phrase belongs
-to it, of two phrases to the first.
+The feedback names phrases of the answer, which are mapped to tokens. With a critic that estimates the value of each
+token (advantage gae) the policy gradient acts on the faulty part. A token that overlaps a phrase belongs to it; if it
+overlaps two, it belongs to the first.
 """
 
 from __future__ import annotations
@@ -33,26 +33,27 @@ else:
 
 @part("span_feedback")
 class SpanFeedback(TokenReward):
-    """Signs of the phrases that feedback is about, token by token; of one turn."""
+    """Signs of the phrases in the feedback, token by token; for a single turn."""
 
     one_sequence = True
     feedback: Chosen = field(default_factory=lambda: default_part("feedback")())
-    """Who says what of a completion."""
+    """Source of the feedback on a completion."""
 
     @property
     def needs_answers(self) -> bool:
-        """Where the feedback does."""
+        """Whether the feedback needs answers."""
         return self.feedback.needs_answers
 
     def tokens(self, world: World, rollouts: Sequence[Rollout]) -> list[Tensor]:
-        """1, -1 or 0 at each token, [completions] tensors of [tokens of it]."""
+        """Return 1, -1 or 0 at each token, [completions] tensors of [tokens of it]."""
         remarks = self.feedback([Attempt.of(each) for each in rollouts])
         places = token_places(world.codec, [each.completion for each in rollouts], [each.text for each in rollouts])
         return [signs(remark, row) for remark, row in zip(remarks, places, strict=True)]
 
 
 def signs(remark: Remark, places: Sequence[range]) -> Tensor:
-    """What a remark says of each token, [tokens] of 1, -1 and 0, from the characters of each, [tokens]."""
+    """Return the sign of each token in a remark, [tokens] of 1, -1 and 0, from the character range of each token,
+    [tokens]."""
     row = torch.zeros(len(places))
     spans = sorted(remark.spans, key=lambda span: span.start)
     at = 0

@@ -1,14 +1,14 @@
-"""How quick a right program is beside the problem's reference, in steps and not in seconds (ACECode, paper 383).
+"""Speed of a right program relative to the problem's reference, in steps instead of seconds (ACECode, paper 383).
 
-    value = min(fastest, steps of the reference / steps of the program)     of a plain program that passes all cases
-    value = 0                                                               of any other
+    value = min(fastest, steps of the reference / steps of the program)     for a plain program that passes all cases
+    value = 0                                                               for any other
 
-ACECode (arXiv 2412.17264) divides run times. Seconds differ from run to run, so that no training could be made again
-bit for bit, and a loaded machine would change what the policy learns; here the interpreter's instructions are counted
-over the problem's cases (`models.sandbox.inside.counting`). What a built-in does within one call is one step: work that
-is only moved into one looks free. Counting makes a program many times slower and must not decide who passes, so
-programs run once more for it, beside `unit_tests`. A program that could reach the counter is not believed
-(`models.sandbox.plain_code`). The reference is the problem's answer: the whole function.
+ACECode (arXiv 2412.17264) divides run times. Run times vary, so no training would be reproducible bit for bit, and a
+loaded machine would change what the policy learns. Here the interpreter's instructions are counted over the problem's
+cases (`models.sandbox.inside.counting`). The work of a built-in within one call is one step, so work that is moved into
+a built-in looks free. Counting makes a program many times slower and must not decide which programs pass, so programs
+are run separately for it, in addition to `unit_tests`. The count of a program that could reach the counter is not
+trusted (`models.sandbox.plain_code`). The reference is the problem's answer: the whole function.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ from models.sandbox.settings import SandboxSettings
 
 @part("speed")
 class Speed(Reward):
-    """Steps of the reference over those of a right program."""
+    """Steps of the reference divided by those of a right program."""
 
     needs_tests = True
     needs_answers = True
     fastest: PositiveFloat = 1.0
-    """Most that a program is worth: 1 wants it as quick as the reference, more wants it quicker."""
+    """Largest reward of a program: 1 requires the speed of the reference, more rewards faster programs."""
     sandbox: SandboxSettings = field(default_factory=SandboxSettings)
-    """What a program may use while it is counted."""
+    """Resources of a program while it is counted."""
 
     def try_out(self) -> None:
-        """Raise a UserError where this machine cannot hold a program."""
+        """Raise a UserError if this machine cannot sandbox a program."""
         _ = shared_sandbox(self.sandbox).layers
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
-        """Values in [0, fastest], [completions]; 0 where the reference itself does not pass."""
+        """Return values in [0, fastest], [completions]; 0 if the reference itself does not pass."""
         programs = [_believed(program_of(Attempt.of(each))) for each in rollouts]
         references = [_reference(each.problem) for each in rollouts]
         steps = self._steps({program for program in (*programs, *references) if program is not None})
@@ -59,7 +59,7 @@ class Speed(Reward):
         )
 
     def _steps(self, programs: set[Program]) -> dict[Program | None, int]:
-        """Of each program that passes all cases."""
+        """Return the steps of each program that passes all cases."""
         run = sorted(programs, key=lambda program: (program.tests, program.source))
         verdicts = shared_sandbox(self.sandbox).judge(run)
         return {
@@ -70,7 +70,7 @@ class Speed(Reward):
 
 
 def _believed(program: Program | None) -> Program | None:
-    """The program, to be counted; None where there is none or its own word is not believed."""
+    """Return the program with counting; None if there is none, or if its count cannot be trusted."""
     if program is None or not is_plain(program.source):
         return None
     return Program(program.source, program.tests, program.entry_point, program.prompt, counted=True)

@@ -1,14 +1,14 @@
-"""What a query is worth, held against the problem's own (Reasoning-SQL, paper 16, arXiv 2503.23157).
+"""Quality of an SQL query, compared with the problem's own (Reasoning-SQL, paper 16, arXiv 2503.23157).
 
-    execution   1 where both give the same rows, in the same order if the problem's query orders them; where it gives
-                none, 1 for none of as many columns by a query that reads every column which the problem's reads
-    syntax      1 where it runs
-    schema      names of tables and columns in both queries over those in either
-    ngrams      runs of signs in both queries over those in either
+    execution   1 if both give the same rows, in the same order if the problem's query orders them; if it gives
+                none, 1 for none with as many columns by a query that reads every column which the problem's reads
+    syntax      1 if it runs
+    schema      names of tables and columns in both queries, divided by those in either
+    ngrams      n-grams of tokens in both queries, divided by those in either
 
-A recipe names the part once for each that it wants; their weights are the sum's. The problem's answer is its query and
-the problem's tests are the statements that make its database. Queries run in the sandbox and nowhere else, and can only
-read (`models.sandbox.inside.queries`). Equal rows of one database do not prove that two queries mean the same.
+A recipe lists the part once for each component; their weights are those of the sum. The problem's answer is its query
+and the problem's tests are the statements that create its database. Queries only run in the sandbox, and can only read
+(`models.sandbox.inside.queries`). Equal rows of one database do not prove that two queries are equivalent.
 """
 
 from __future__ import annotations
@@ -34,33 +34,33 @@ from models.sandbox.settings import SandboxSettings
 from models.text.sql import orders, tokens_of, written_query
 
 _Judged = tuple[Result, Result, frozenset[str]]
-"""Of a query: what became of it, what of the problem's, and the names that the database has."""
+"""Results of a query and of the problem's query, and the names that the database has."""
 
 
 @part("sql")
 class Sql(Reward):
-    """Execution, syntax, names or runs of signs of a query; zero of a completion that was cut."""
+    """Execution, syntax, names or n-grams of a query; zero for a completion that was cut."""
 
     needs_answers = True
     needs_tests = True
     asks: Literal["execution", "syntax", "schema", "ngrams"] = "execution"
-    """Which."""
+    """Component that is measured."""
     run: Positive = 2
-    """Signs of a run, of `ngrams`."""
+    """Number of tokens of an n-gram, for `ngrams`."""
     sandbox: SandboxSettings = field(default_factory=SandboxSettings)
-    """What queries may use, all of a database together."""
+    """Resources of the queries, shared by all queries to one database."""
 
     @property
     def verifies(self) -> bool:
-        """Equal rows decide in evaluations and at the gate too."""
+        """Whether equal rows decide in evaluations and at the gate too."""
         return self.asks == "execution"
 
     def try_out(self) -> None:
-        """Raise a UserError where this machine cannot hold a query."""
+        """Raise a UserError if this machine cannot sandbox a query."""
         _ = shared_sandbox(self.sandbox).layers
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
-        """Values in [0, 1], [completions]."""
+        """Return values in [0, 1], [completions]."""
         attempts = [Attempt.of(each) for each in rollouts]
         if self.asks == "ngrams":
             return torch.tensor([self._shared_runs(attempt) for attempt in attempts])
@@ -76,7 +76,7 @@ class Sql(Reward):
         return f"```sql\n{problem.answer}\n```"
 
     def right(self, attempts: Sequence[Attempt]) -> list[bool]:
-        """Which attempts ended and give the rows that the problem's query gives, [attempts]."""
+        """Return whether each attempt ended and gives the rows of the problem's query, [attempts]."""
         return [
             judged is not None and same_rows(attempt.problem.answer, judged)
             for attempt, judged in zip(attempts, self._judged(attempts), strict=True)
@@ -99,7 +99,8 @@ class Sql(Reward):
         return jaccard(*(runs_of(tokens_of(text), self.run) for text in (query, attempt.problem.answer)))
 
     def _judged(self, attempts: Sequence[Attempt]) -> list[_Judged | None]:
-        """Of each attempt, [attempts]; None where there is no query, or no database. Equal queries are run once."""
+        """Return the results of each attempt, [attempts]; None without a query or a database. Equal queries are run
+        once."""
         queries = [_query(attempt) for attempt in attempts]
         there = [
             bool(query and attempt.problem.tests.strip()) for query, attempt in zip(queries, attempts, strict=True)
@@ -122,12 +123,12 @@ class Sql(Reward):
 
 @lru_cache(maxsize=2)
 def _ask(sandbox: SandboxSettings, asked: tuple[tuple[str, tuple[str, ...]], ...]) -> dict[str, Answered]:
-    """What `ask` says; the parts that a recipe names one after the other ask the same of a round."""
+    """Return the results of `ask`, cached: several parts of a recipe ask the same queries of a round."""
     return ask(shared_sandbox(sandbox), dict(asked))
 
 
 def same_rows(wanted: str, judged: _Judged) -> bool:
-    """Whether a query gives the rows of the problem's query, `wanted`."""
+    """Return whether a query gives the rows of the problem's query, `wanted`."""
     result, expected, _ = judged
     if not (result.ran and expected.ran):
         return False
@@ -139,6 +140,6 @@ def same_rows(wanted: str, judged: _Judged) -> bool:
 
 
 def _query(attempt: Attempt) -> str:
-    """What is to be run; empty where the completion was cut, or states none, or one that is longer than any may be."""
+    """Return the query to run; empty if the completion was cut, or states none, or states one that is too long."""
     query = written_query(attempt.text) if attempt.finished else ""
     return query if len(query) <= LONGEST else ""

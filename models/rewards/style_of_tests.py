@@ -1,11 +1,11 @@
-"""What tests that the policy writes are worth without being run (RLSQM, paper 152, arXiv 2310.02368).
+"""Static quality of tests that the policy writes, without running them (RLSQM, paper 152, arXiv 2310.02368).
 
     value = share of the `metrics` that the tests meet           the metrics: `models.text.smells`
 
-A recipe that names one metric optimises that alone, as the paper first does; with all of them the sum is its
-amalgamated reward. The paper fits a reward model to each metric; here the analysis itself is asked. Whether tests are
-right is another question (`written_tests`). Right by this part, in evaluations and at the gate too where it names
-all metrics, are tests that meet every one of them.
+A recipe that names one metric optimises it alone, as the paper first does; with all of them the sum is its amalgamated
+reward. The paper fits a reward model to each metric; here the analysis itself gives the reward. Whether tests are
+correct is measured by another part (`written_tests`). Tests are right by this part if they meet every metric; this also
+decides in evaluations and at the gate if all metrics are named.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ from models.text.smells import METRICS, Metric, met_by
 
 @part("style_of_tests")
 class StyleOfTests(Reward):
-    """Good practices and smells of tests, by their text; zero of a completion that was cut."""
+    """Good practices and smells of tests, by static analysis; zero for a completion that was cut."""
 
     metrics: Annotated[tuple[Metric, ...], Field(min_length=1)] = METRICS
-    """Which."""
+    """Metrics that are measured."""
 
     @property
     def verifies(self) -> bool:
-        """Whether it decides in evaluations and at the gate: where it asks for everything."""
+        """Whether it decides in evaluations and at the gate: if all metrics are named."""
         return set(self.metrics) == set(METRICS)
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
-        """Values in [0, 1], [completions]."""
+        """Return values in [0, 1], [completions]."""
         return torch.tensor([self._share(Attempt.of(each)) for each in rollouts])
 
     def right(self, attempts: Sequence[Attempt]) -> list[bool]:
-        """Which attempts meet all metrics, [attempts]."""
+        """Return whether each attempt meets all metrics, [attempts]."""
         return [self._share(attempt) == 1.0 for attempt in attempts]
 
     def _share(self, attempt: Attempt) -> float:

@@ -1,12 +1,12 @@
-"""A reward model of whole episodes that needs no labels: what an episode did is labelled afterwards (ARMAP; paper 71).
+"""A reward model of whole episodes without human labels: episodes are relabelled in hindsight (ARMAP; paper 71).
 
     triplets   (x', y, y-)      x': the goal that y reached, verified; y-: an episode that did something else
     fit        -log sigmoid(s(x', y) - s(x', y-))         Bradley-Terry on the score at an episode's last token
 
-The actor explores, and hindsight says which task each episode solves (rollouts relabelled); a negative is synthesised
-by putting another episode under the same task, which shows how it looks when words and deeds do not fit. No answer of
-the data is read. The model is the policy's backbone with a head, and learns beside the policy before it judges; where
-the paper fits it once and plans with it around a frozen actor, here the policy is trained on it.
+The actor explores, and hindsight gives the task that each episode solves (rollouts relabelled). A negative is made by
+pairing another episode with the same task, as an example of a mismatch between task and actions. The answers of the
+data are not read. The model is the policy's backbone with a head, and is trained together with the policy, before it
+scores. The paper fits it once and plans with it around a frozen actor; here the policy is trained on it.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ BUDGET = "schedule.token_budget"
 
 
 def triplets(rollouts: Sequence[Rollout]) -> list[tuple[int, int]]:
-    """Indices of a relabelled episode and of another to put under its goal in its stead, [pairs].
+    """Return the indices of a relabelled episode and of another episode as its negative under the same goal, [pairs].
 
-    A relabelled episode meets the next one of another goal, and one that was not relabelled, about another problem. One
-    that states the answer of its own goal, by whatever way, is no wrong episode there, and is passed over.
+    A relabelled episode is paired with the next one of another goal, and with one that was not relabelled, of another
+    problem. An episode that states the answer of that goal, in any way, is not a valid negative and is skipped.
     """
     labelled = [index for index, rollout in enumerate(rollouts) if rollout.origin == "relabelled"]
     known = {rollouts[index].text for index in labelled}
@@ -56,31 +56,34 @@ def triplets(rollouts: Sequence[Rollout]) -> list[tuple[int, int]]:
 
 
 def _states(rollout: Rollout, goal: Problem) -> bool:
-    """Whether an episode, cut or not, states the answer of a goal."""
+    """Return whether an episode, cut or not, states the answer of a goal."""
     return is_right(rollout.text, goal.answer, finished=True)
 
 
 @part("trajectory_model")
 class TrajectoryModel(Reward):
-    """What a model of hindsight-labelled episodes says. Its companion learns before it judges."""
+    """Score by a model of hindsight-labelled episodes. Its companion learns before it scores."""
 
     companion = "trajectory_model"
     one_sequence = True
     reads_learner = True
     by: str = "exact_answer"
-    """Label of a reward before this one that its scores are held against in metrics; nothing is learned from it."""
+    """Label of an earlier reward that the scores are compared with in metrics; it is not used for training."""
     passes: Positive = 4
     """Optimiser steps on each round's triplets."""
     optimiser: OptimiserSettings = field(default_factory=lambda: OptimiserSettings(learning_rate=3e-4, warmup_steps=5))
-    """How it moves."""
+    """Optimiser of the model."""
 
     def accompany(self, policy: nn.Module) -> Companion:
-        """The policy's backbone as it begins, with a fresh head."""
+        """Create a critic from the backbone of the initial policy, with a new head."""
         return new_critic(policy, CriticSettings(optimiser=self.optimiser))
 
     def learn(self, world: World, rollouts: Sequence[Rollout], components: Mapping[str, Tensor]) -> dict[str, float]:
-        """Fit the model to the round's triplets. Returns loss and accuracy before the last step, and the mean score of
-        what the reward labelled `by` takes for good less that of the others."""
+        """Fit the model to the round's triplets.
+
+        Returns loss and accuracy before the last step, and the mean score of completions whose reward `by` is above
+        average minus that of the others.
+        """
         pairs = triplets(rollouts)
         if not pairs:
             return {}
@@ -110,7 +113,8 @@ class TrajectoryModel(Reward):
         return metrics
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
-        """Score of each episode under its own prompt, [completions]; of one that was cut the least of all."""
+        """Return the score of each episode under its own prompt, [completions]; one that was cut gets the least of
+        all."""
         critic = critic_of(world.learner.companions[self.companion])
         sequences = Sequences([r.problem.tokens for r in rollouts], [_closed(r) for r in rollouts])
         rows = read_values(critic, sequences, autocast=world.learner.autocast, token_budget=world.token_budget)
@@ -118,8 +122,8 @@ class TrajectoryModel(Reward):
 
 
 def _closed(rollout: Rollout) -> tuple[int, ...]:
-    """An episode up to the policy's last word, with a token behind it: the score is read where that would be
-    predicted."""
+    """Return an episode up to the policy's last token, with one token appended, because the score is read at the
+    position that predicts it."""
     ids = rollout.completion[: rollout.turns[-1].stop] if rollout.turns else rollout.completion
     return (*ids, ids[-1])
 

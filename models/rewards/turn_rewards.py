@@ -1,6 +1,6 @@
-"""What the environment gave for each turn, at the turn's last token (turn-level rewards, paper 204, arXiv 2510.01132).
+"""Rewards of the environment for each turn, at the turn's last token (turn-level rewards, paper 204, arXiv 2510.01132).
 
-Their sum is the episode's reward. A completion that is no episode has none, and is worth zero.
+Their sum is the episode's reward. A completion without turns has none, and gets zero.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class TurnRewards(TokenReward):
     """The environment's rewards, turn by turn."""
 
     def tokens(self, world: World, rollouts: Sequence[Rollout]) -> list[Tensor]:
-        """The reward of a turn at its last token, zero elsewhere, [completions] tensors of [tokens of it]."""
+        """Return the reward of a turn at its last token, zero elsewhere, [completions] tensors of [tokens of it]."""
         rows = []
         for rollout in rollouts:
             row = torch.zeros(len(rollout.completion))

@@ -1,9 +1,9 @@
-"""How much an answer looks like one that the policy draws itself (WPO's sampled alignment, arXiv 2406.11827).
+"""Typicality of an answer under the policy that samples (WPO's sampled alignment, arXiv 2406.11827).
 
     t = mean over the tokens of [log pi(token) - log sum over v of pi(v)^2]
 
-sum of pi(v)^2 is the mean probability that a token drawn from pi has. Where the policy is sure, an unlikely token
-counts much; where it is not, little. Read with the policy as the round begins, once for all of its answers.
+The sum of pi(v)^2 is the expected probability of a token drawn from pi. If the policy is certain, an unlikely token
+counts much; if it is not, little. The policy is read at the start of the round, once for all of its answers.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from models.parts import part
 
 @part("typicality")
 class Typicality(Reward):
-    """How typical of the policy its answers are: a weight for `wpo`, rarely a reward."""
+    """Typicality of answers under the policy: a weight for `wpo`, rarely a reward."""
 
     reads_learner = True
 
     weight: Number = 0.0
-    """Zero: it says how far a pair is to be believed, not what a completion is worth."""
+    """Zero: it weights a pair, and is not a reward of a completion."""
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
-        """Mean over each completion's tokens, [completions], nats."""
+        """Return the mean over each completion's tokens, [completions], nats."""
         expected = at_written_tokens(
             world, rollouts, world.learner.distribution, lambda block: (2.0 * block).logsumexp(-1)
         )

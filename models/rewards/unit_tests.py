@@ -1,19 +1,19 @@
-"""What a program is worth by the tests of its problem, in grades (CodeRL, paper 29, arXiv 2207.01780).
+"""Graded reward of a program by the unit tests of its problem (CodeRL, paper 29, arXiv 2207.01780).
 
     no program that compiles                        -1
-    fails at running, in every case                 -0.6
+    fails to run, in every case                     -0.6
     answers, and passes a share s of the cases      -0.3 + 0.6 s
     passes all cases                                1
 
-CodeRL gives -0.3 to whatever fails a test; here the share of cases that pass counts too, as execution feedback does in
-ACECode (paper 383, arXiv 2412.17264), so that a group of failing programs need not be flat. Its bonus for run time is
-the reward `speed`. Programs run in the sandbox and nowhere else, and nothing of the problem's tests
-but inputs goes in there. The same verdict decides in evaluations and at the gate: solved is what passes all cases.
+CodeRL gives -0.3 to every program that fails a test; here the share of passed cases counts too, like the execution
+feedback of ACECode (paper 383, arXiv 2412.17264), so that a group of failing programs can have different rewards.
+ACECode's bonus for run time is the reward `speed`. Programs only run in the sandbox, and of the problem's tests only
+the inputs enter it. The same verdict decides in evaluations and at the gate: a problem is solved if all cases pass.
 
-What is tested is, by `reads`, the program that a completion writes; or the value that it states, as if a function
-returned it, so that code without any instruction is a problem: what does it print, what must stand where something is
-missing (CodeBoost, paper 270, arXiv 2508.05242); or a circuit in Verilog, under a test bench (VeriPrefer, paper 15,
-arXiv 2504.15804).
+`reads` selects the tested part. It is the program that a completion writes. It may be the stated value instead, as if a
+function returned it, so that code without an instruction is a problem: what does it print, or what fills a gap
+(CodeBoost, paper 270, arXiv 2508.05242). Or it is a circuit in Verilog, under a test bench (VeriPrefer, paper 15, arXiv
+2504.15804).
 """
 
 from __future__ import annotations
@@ -42,52 +42,52 @@ UNWRITTEN = Verdict("uncompilable", 0, 0, "nothing that can be tested")
 
 @part("unit_tests")
 class UnitTests(Reward):
-    """Grades of a program under the unit tests of its problem."""
+    """Graded reward of a program by the unit tests of its problem."""
 
     needs_tests = True
     verifies = True
     uncompilable: Number = -1.0
-    """Of what is no Python, and of a completion that was cut."""
+    """Reward of text that is not valid Python, and of a completion that was cut."""
     failed: Number = -0.6
-    """Of a program that answers in no case: it raises, ends, takes too long or has no such function."""
+    """Reward of a program that answers in no case: it raises, exits, takes too long or does not have the function."""
     wrong: Number = -0.3
-    """Of a program that answers and passes no case."""
+    """Reward of a program that answers and passes no case."""
     nearly: Number = 0.3
-    """What a program nears with the share of the cases that it passes, while not all do."""
+    """Reward that a program approaches with the share of passed cases, as long as not all pass."""
     passed: Number = 1.0
-    """Of a program that passes all cases."""
+    """Reward of a program that passes all cases."""
     reads: Literal["program", "value", "verilog"] = "program"
-    """What is tested: a Python program; the stated value, which is what the function answers; or a Verilog circuit,
-    where Icarus Verilog is installed and namespaces can be had."""
+    """Tested part: a Python program; the stated value, as the return value of the function; or a Verilog circuit, which
+    needs Icarus Verilog and namespaces."""
     untested: Number = 0.0
-    """Of any completion where the problem has no tests, or tests that ask the program nothing."""
+    """Reward of any completion if the problem has no tests, or tests that do not test the program."""
     sandbox: SandboxSettings = field(default_factory=SandboxSettings)
-    """What a program may use."""
+    """Resources of a program."""
 
     def try_out(self) -> None:
-        """Raise a UserError where this machine cannot hold a program."""
+        """Raise a UserError if this machine cannot sandbox a program."""
         if self.reads == "verilog":
             require_simulator()
         _ = shared_sandbox(self.sandbox, compilers=self.reads == "verilog").layers
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
-        """The grade of each completion, [completions]."""
+        """Return the grade of each completion, [completions]."""
         verdicts = self._verdicts([Attempt.of(each) for each in rollouts])
         return torch.tensor([self._grade(verdict) for verdict in verdicts])
 
     def stated(self, problem: Problem) -> str | None:
-        """Return the answer where it is the value that is asked for, or defines the function; else None."""
+        """Return the answer if it is the requested value, or defines the function; otherwise None."""
         if self.reads == "value":
             return marked(problem.answer)
         defined = self.reads == "program" and f"def {problem.entry_point}(" in problem.answer
         return f"```python\n{problem.answer}\n```" if defined and problem.entry_point else None
 
     def right(self, attempts: Sequence[Attempt]) -> list[bool]:
-        """Which attempts ended and pass all cases, [attempts]."""
+        """Return whether each attempt ended and passes all cases, [attempts]."""
         return [verdict.outcome == "passed" for verdict in self._verdicts(attempts)]
 
     def _grade(self, verdict: Verdict) -> float:
-        """What a verdict is worth."""
+        """Return the reward of a verdict."""
         match verdict.outcome:
             case "partly":
                 return self.wrong + verdict.share * (self.nearly - self.wrong)
@@ -100,7 +100,7 @@ class UnitTests(Reward):
         return self.passed
 
     def _verdicts(self, attempts: Sequence[Attempt]) -> list[Verdict]:
-        """Of each attempt, [attempts]; equal programs are run once."""
+        """Return the verdict on each attempt, [attempts]; equal programs are run once."""
         known: dict[Program, Verdict] = {}
         programs = [None if _unrun(attempt) else self._program(attempt) for attempt in attempts]
         run = list(dict.fromkeys(program for program in programs if program is not None))
@@ -112,7 +112,7 @@ class UnitTests(Reward):
         ]
 
     def _program(self, attempt: Attempt) -> Program | None:
-        """What is to be run; None where the completion writes nothing that can be."""
+        """Return the program to run; None if the completion writes nothing that can be run."""
         problem = attempt.problem
         match self.reads:
             case "program":
@@ -133,7 +133,7 @@ class UnitTests(Reward):
 
 
 def program_of(attempt: Attempt) -> Program | None:
-    """What is to be run; None where there is nothing to run, or nothing to hold it against."""
+    """Return the program to run; None if the completion was cut, or the problem has no tests."""
     problem = attempt.problem
     if not attempt.finished or not problem.tests.strip():
         return None
@@ -142,7 +142,7 @@ def program_of(attempt: Attempt) -> Program | None:
 
 
 def _unrun(attempt: Attempt) -> Verdict | None:
-    """The verdict on what is not run, whatever it says; None where it is to be looked at."""
+    """Return the verdict on an attempt that is not run, whatever its text; None if it is to be run."""
     if not attempt.problem.tests.strip():
         return Verdict("useless_tests", 0, 0, "the problem has no tests")
     return None if attempt.finished else Verdict("uncompilable", 0, 0, "the completion was cut")

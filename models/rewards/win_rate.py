@@ -2,14 +2,13 @@
 
     r_i = mean over the adversaries j of i of P(i beats j)
 
-Preferences need not come from any scalar worth: they may go round in a circle. A policy that is rewarded with its win
-rate against its own samples plays a symmetric zero-sum game with itself, whose solution is the minimax winner ("A
-Minimaximalist Approach to Reinforcement Learning from Human Feedback"). With one adversary drawn from a policy that is
-held back towards the reference it is the reward of Nash-MD ("Nash Learning from Human Feedback", arXiv 2312.00886;
-paper 49).
+Preferences need not come from a scalar value: they may be cyclic. A policy that is rewarded with its win rate against
+its own samples plays a symmetric zero-sum game with itself, whose solution is the minimax winner ("A Minimaximalist
+Approach to Reinforcement Learning from Human Feedback"). With one adversary drawn from a policy that is regularised
+towards the reference, it is the reward of Nash-MD ("Nash Learning from Human Feedback", arXiv 2312.00886; paper 49).
 
-Since P(i beats j) + P(j beats i) = 1, the win rates of a group have the mean 1/2 whatever it holds. Subtracting it is
-subtracting a constant, and the policy gradient stays exactly that of the expected win rate.
+Since P(i beats j) + P(j beats i) = 1, the win rates of any group have the mean 1/2. Subtracting the mean is subtracting
+a constant, so the policy gradient is exactly that of the expected win rate.
 """
 
 from __future__ import annotations
@@ -30,17 +29,18 @@ from models.rewards.learned import learned_scores
 
 
 def preferences_by_rank(worth: Tensor) -> Tensor:
-    """P(i beats j) where only the order counts: 1 for the worthier, 1/2 for equals, [n] -> [n, n]."""
+    """Compute P(i beats j) by order alone: 1 for the larger value, 1/2 for equal ones, [n] -> [n, n]."""
     return (torch.sign(worth[:, None] - worth[None, :]) + 1.0) / 2.0
 
 
 def preferences_by_log_odds(scores: Tensor) -> Tensor:
-    """P(i beats j) after Bradley and Terry: sigmoid of the difference of scores, [n] -> [n, n]."""
+    """Compute P(i beats j) by the Bradley-Terry model: the sigmoid of the difference of scores, [n] -> [n, n]."""
     return torch.sigmoid(scores[:, None] - scores[None, :])
 
 
 def win_rates(preferences: Tensor, adversaries: Tensor) -> Tensor:
-    """Mean preference over the adversaries of each completion, [completions]; 1/2 for one that has none.
+    """Compute the mean preference over the adversaries of each completion, [completions]; 1/2 for one without
+    adversaries.
 
     Args:
         preferences: P(row beats column), [completions, completions], in [0, 1].
@@ -53,16 +53,16 @@ def win_rates(preferences: Tensor, adversaries: Tensor) -> Tensor:
 
 @part("win_rate")
 class WinRate(Reward):
-    """Share of comparisons won. Several of them, weighted to a sum of 1, are the preference of a jury; two of different
-    `judge` in one recipe need two labels."""
+    """Share of comparisons won. Several of them, with weights that add up to 1, are the preference of a jury; two with
+    different `judge` in one recipe need two labels."""
 
     renamed: ClassVar[Mapping[str, str]] = {"by": "judge"}
     judge: Literal["exact_answer", "reward_model"] = "exact_answer"
-    """Who compares: the verifier (1 for right against wrong, 1/2 between equals), or the reward model (the sigmoid of
-    the difference of scores)."""
+    """Judge of the comparisons: the verifier (1 for right against wrong, 1/2 between equals), or the reward model (the
+    sigmoid of the difference of scores)."""
     against: Literal["group", "opponents"] = "group"
-    """group: all other completions of the prompt; opponents: those taken for comparison only, which the policy does not
-    learn from, and for these the completions that it learns from."""
+    """group: all other completions of the prompt; opponents: completions drawn only for comparison, which the policy
+    does not learn from. Opponents themselves are compared with the completions that it learns from."""
 
     @property
     def needs_reward_model(self) -> bool:
@@ -76,11 +76,11 @@ class WinRate(Reward):
 
     @property
     def asks_for(self) -> Extra | None:
-        """Opponents, where it compares with nobody else."""
+        """Opponents, if they are the only adversaries."""
         return "opponents" if self.against == "opponents" else None
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
-        """Win rate of each completion inside its group, [completions], in [0, 1].
+        """Return the win rate of each completion within its group, [completions], in [0, 1].
 
         Raises:
             UserError: a prompt has no opponents, and `against` asks for them.
@@ -98,13 +98,14 @@ class WinRate(Reward):
         return rates
 
     def _worth(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
-        """What is compared, [completions]."""
+        """Return the value by which each completion is compared, [completions]."""
         if self.judge == "exact_answer":
             return torch.tensor([float(solves(rollout)) for rollout in rollouts])
         return learned_scores(world, rollouts)
 
     def _adversaries(self, group: Sequence[Rollout]) -> Tensor:
-        """Who is compared with whom in a group, [completions, completions], bool."""
+        """Return whether each completion is compared with each other one of a group, [completions, completions],
+        bool."""
         if self.against == "group":
             return ~torch.eye(len(group), dtype=torch.bool)
         opponent = torch.tensor([rollout.trained_tokens == 0 for rollout in group])

@@ -1,11 +1,11 @@
-"""Share of a completion's words that count: those of a list, or those that the prompt does not hold.
+"""Share of a completion's words that count: those of a list, or those that are new to the prompt (paper 249).
 
     value = (different words that count) / max(words, least)
 
-One side of what an idea is worth, such as how new it is, measured by words where a reward model would judge (the
-dimensions of learning to generate research ideas, paper 249, arXiv 2412.14626). A word counts once, so that saying it
-again only costs; words are what stands between white space and holds a letter or a digit, without regard to case and to
-the signs around it.
+One dimension of the quality of an idea, such as its novelty, measured by words instead of a reward model (the
+dimensions of learning to generate research ideas, paper 249, arXiv 2412.14626). A word counts once, so repeating it
+only costs. Words are separated by white space and contain a letter or a digit; case and surrounding punctuation are
+ignored.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from models.parts import part
 
 @part("word_share")
 class WordShare(Reward):
-    """How much of a completion is made of words that count; nothing of one that was cut."""
+    """Share of words that count in a completion; zero for one that was cut."""
 
     counts: Literal["listed", "new"] = "listed"
-    """listed: the words of `words`; new: those that do not stand in the prompt."""
+    """listed: the words of `words`; new: those that do not occur in the prompt."""
     words: tuple[str, ...] = ()
-    """Which count, where they are listed."""
+    """Words that count, for `listed`."""
     least: Positive = 1
-    """A completion of fewer words is measured as one of so many."""
+    """Minimum denominator: a completion of fewer words is measured as one of this many."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "_listed", frozenset(_plain(" ".join(self.words))))
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
-        """Values in [0, 1], [completions]."""
+        """Return values in [0, 1], [completions]."""
         return torch.tensor([self._share(rollout) for rollout in rollouts])
 
     def _share(self, rollout: Rollout) -> float:

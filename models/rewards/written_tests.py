@@ -1,16 +1,16 @@
-"""What tests are worth that the policy writes for a described function (PyTester, paper 25, arXiv 2401.07576).
+"""Quality of tests that the policy writes for a described function (PyTester, paper 25, arXiv 2401.07576).
 
-    syntax      1 of what is Python
-    runs        1 where the reference answers to it
-    passes      1 where the reference passes every case
-    covers      share of the reference's lines that are reached, where it passes
-    kills       share of the reference's mutants that fail, where it passes
+    syntax      1 if the tests are valid Python
+    runs        1 if they run on the reference
+    passes      1 if the reference passes every case
+    covers      share of the reference's lines that are reached, if it passes
+    kills       share of the reference's mutants that fail, if it passes
 
-A recipe names the part once for each that it wants; their weights are the sum's. The first three alone are content with
-`assert f(1) == f(1)`, which passes whatever is tested: mutants, programs that differ from the reference in one place,
-tell such tests from good ones. Those count that the problem's own tests tell from the reference. The reference is the
-problem's answer: the whole function. All of it runs in the sandbox (`models.sandbox.strength`). Right, in evaluations
-and at the gate too, are tests that the reference passes and no such mutant.
+A recipe lists the part once for each component; their weights are those of the sum. The first three alone are met by
+`assert f(1) == f(1)`, which passes for any function. Mutants, programs that differ from the reference in one place,
+separate such tests from good ones. Only mutants that fail the problem's own tests count. The reference is the problem's
+answer: the whole function. Everything runs in the sandbox (`models.sandbox.strength`). Tests are right, also in
+evaluations and at the gate, if the reference passes them and no such mutant does.
 """
 
 from __future__ import annotations
@@ -36,36 +36,36 @@ from models.sandbox.written import written_code
 
 @part("written_tests")
 class WrittenTests(Reward):
-    """Syntax, running, passing, coverage or kills of tests; zero of a completion that was cut."""
+    """Syntax, running, passing, coverage or kills of tests; zero for a completion that was cut."""
 
     needs_answers = True
     needs_tests = True
     asks: Literal["syntax", "runs", "passes", "covers", "kills"] = "kills"
-    """Which."""
+    """Component that is measured."""
     mutants: Annotated[int, Field(ge=1, le=1000)] = 8
-    """Most mutants of a reference, taken evenly from all."""
+    """Maximum number of mutants of a reference, sampled evenly from all."""
     sandbox: SandboxSettings = field(default_factory=SandboxSettings)
-    """What one run of tests may use."""
+    """Resources of one run of tests."""
 
     @property
     def verifies(self) -> bool:
-        """Tests that kill all mutants decide in evaluations and at the gate too."""
+        """Whether tests that kill all mutants decide in evaluations and at the gate too."""
         return self.asks == "kills"
 
     def try_out(self) -> None:
-        """Raise a UserError where this machine cannot hold a program."""
+        """Raise a UserError if this machine cannot sandbox a program."""
         _ = shared_sandbox(self.sandbox).layers
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
-        """Values in [0, 1], [completions]."""
+        """Return values in [0, 1], [completions]."""
         return torch.tensor(self._values([Attempt.of(each) for each in rollouts]))
 
     def right(self, attempts: Sequence[Attempt]) -> list[bool]:
-        """Which attempts are tests that the reference passes and no mutant, [attempts]."""
+        """Return whether each attempt is tests that the reference passes and no mutant does, [attempts]."""
         return [value == 1.0 for value in self._values(attempts)]
 
     def _values(self, attempts: Sequence[Attempt]) -> list[float]:
-        """Of each attempt, [attempts]; equal tests are run once."""
+        """Return the value of each attempt, [attempts]; equal tests are run once."""
         asked = [_asked(attempt) for attempt in attempts]
         different = tuple(dict.fromkeys(each for each in asked if each is not None))
         if self.asks == "kills":
@@ -86,7 +86,8 @@ class WrittenTests(Reward):
 
 
 def _asked(attempt: Attempt) -> Asked | None:
-    """What is to be run; None where the completion was cut, or there is nothing to hold it against."""
+    """Return the tests to run and their subject; None if the completion was cut, or the problem does not have a
+    reference."""
     problem = attempt.problem
     if not attempt.finished or not problem.answer.strip():
         return None

@@ -1,1 +1,1 @@
-"""Slot 1: where completions come from. One file for each."""
+"""Slot 1: the source of completions. One file per source."""

@@ -1,12 +1,12 @@
-"""Games of hidden roles in which talk is rewarded for what it makes others believe (paper 5, arXiv 2502.06060).
+"""Games of hidden roles in which a message is rewarded for the beliefs that it causes (paper 5, arXiv 2502.06060).
 
-    a message      + speaking * change of the log-probability of the truth in what the other innocent seats believe
-                   - the same, where the guilty seat speaks
-    a vote         + listening, where an innocent seat accuses the guilty one
+    a message      + speaking * change of the log-probability of the truth in the beliefs of the other innocent seats
+                   - the same, if the guilty seat speaks
+    a vote         + listening, if an innocent seat accuses the guilty one
 
-on top of what the game was won by. Beliefs are those of the policy that plays all seats, scored by the engine behind
-each seat's own view as the message is heard (`models.episodes.games.beliefs`). The paper trains listening as a
-supervised loss, -log b; the reward of a vote that is drawn from b has the expectation b.
+These rewards are added to those of the game. Beliefs are those of the policy that plays all seats, scored by the engine
+after each seat's own view as it receives the message (`models.episodes.games.beliefs`). The paper trains listening as
+a supervised loss, -log b; the reward of a vote that is drawn from b has the expectation b.
 """
 
 from __future__ import annotations
@@ -31,27 +31,27 @@ from models.rollouts.episodes import Chosen, Episodes
 
 @part("believed")
 class Believed(Episodes):
-    """Episodes whose messages are worth what they change of beliefs. Stands under `rollouts:`."""
+    """Episodes whose messages are rewarded for changes of beliefs. Set under `rollouts:`."""
 
     environment: Chosen = field(default_factory=lambda: Table(game="mole"))
-    """A `table` with a game of hidden roles, whose problems say what is dealt."""
+    """A `table` with a game of hidden roles, whose problems state the deal."""
     speaking: NonNegativeFloat = 1.0
-    """What a nat is worth that a message adds to the others' belief in the truth."""
+    """Reward per nat that a message adds to the others' belief in the truth."""
     listening: NonNegativeFloat = 1.0
-    """What a right accusation is worth."""
+    """Reward of a right accusation."""
 
     @property
     def misfit(self) -> str:
-        """An environment in which nobody is guilty."""
+        """Reason to refuse an environment that has no guilty seat; empty if it has one."""
         if isinstance(self.environment, Table) and isinstance(GAMES[self.environment.game], HiddenRoles):
             return ""
         return "rollouts believed needs environment: {name: table} with a game of hidden roles, as mole"
 
     def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
-        """Episodes with those rewards at their turns, [prompts * seats * G].
+        """Play episodes and add those rewards to their turns, [prompts * seats * G].
 
         Raises:
-            UserError: a problem does not say what is dealt.
+            UserError: a problem does not state the deal.
         """
         assert isinstance(self.environment, Table)
         game = GAMES[self.environment.game]
@@ -97,12 +97,12 @@ class Believed(Episodes):
 
 
 class _Move(NamedTuple):
-    """A turn as the game takes it."""
+    """A turn in terms of the game."""
 
     seat: int
     state: State
-    """Before it."""
+    """State before the turn."""
     action: str
-    """Empty: it is none."""
+    """Action of the turn; empty: the text is not an action."""
     speaks: bool
-    """Whether it is a message, and no accusation."""
+    """Whether the turn is a message, not an accusation."""

@@ -1,6 +1,6 @@
-"""Sample from the policy, and lay answers of the data beside the samples of the same prompt.
+"""Sample from the policy, and add answers from the data to the samples of the same prompt.
 
-For methods that learn from both at once (imitation beside reinforcement, self-play against the data).
+For methods that learn from both at once (imitation together with reinforcement, self-play against the data).
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from models.rollouts.sample import Sample, draw
 
 @part("sample_beside_data")
 class BesideData(Sample):
-    """Samples and answers of the data. Stands under `rollouts:`."""
+    """Samples of the policy and answers from the data. Set under `rollouts:`."""
 
     reads: Literal["preferences", "demonstrations"] = "demonstrations"  # type: ignore[misc]
-    """Which answers stand beside the samples."""
+    """Kind of answers that are added to the samples."""
     known: Positive = 1
-    """Answers of the data for each prompt, drawn anew each round where there are more."""
+    """Answers from the data per prompt, drawn again in each round if there are more."""
 
     def largest_group(self, problems: Sequence[Problem] = ()) -> int:
-        """Samples and answers."""
+        """Return the number of samples and answers."""
         return self.group_size + self.known
 
     def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
-        """Samples, then answers of the data, prompt by prompt, [prompts * (G + known)]."""
+        """Return samples, then answers from the data, prompt by prompt, [prompts * (G + known)]."""
         seed = round_seed(world.seed, round_number)
         sampled = draw(world, problems, self.sampling, seed)
         order = torch.Generator().manual_seed(for_choices(seed))

@@ -1,7 +1,7 @@
-"""Sample from the policy, and lay samples of the reference beside those of the same prompt.
+"""Sample from the policy, and add samples of the reference for the same prompt.
 
-For methods that explore by what the reference would have done (XPO). The engine draws for the policy; the reference is
-the learner's own and decodes there. Both are trained on, unlike the opponents of `sample_beside_mixture`.
+For methods that explore relative to the reference (XPO). The engine draws for the policy; the reference is the
+learner's own and decodes there. Both are trained on, unlike the opponents of `sample_beside_mixture`.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from models.rollouts.sample import Sample, draw
 
 @part("sample_beside_reference")
 class BesideReference(Sample):
-    """Samples of the policy and of the reference, drawn alike. Stands under `rollouts:`; needs a reference."""
+    """Samples of the policy and of the reference, drawn alike. Set under `rollouts:`; needs a reference."""
 
     needs_reference = True
     reads_models = True
     references: Positive = 1
-    """Completions of the reference for each prompt."""
+    """Completions of the reference per prompt."""
 
     def largest_group(self, problems: Sequence[Problem] = ()) -> int:
-        """The policy's and the reference's."""
+        """Return the number of completions of the policy and the reference."""
         return self.group_size + self.references
 
     def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
-        """The policy's completions, then the reference's, prompt by prompt, [prompts * (G + references)]."""
+        """Return the policy's completions, then the reference's, prompt by prompt, [prompts * (G + references)]."""
         seed = 2 * round_seed(world.seed, round_number)
         own = draw(world, problems, self.sampling, seed)
         of_reference = replace(self.sampling, samples=self.references)

@@ -1,7 +1,8 @@
-"""No sampling: the answers that the data hold are the completions (offline methods).
+"""No sampling: the completions are the answers in the data (offline methods).
 
-Preferences give two completions a prompt, `chosen` and `rejected`; demonstrations as many as there are. Nobody knows
-the log-probs of whoever wrote them, so objectives take the policy's own of the round's beginning in their place.
+Preferences have two completions per prompt, `chosen` and `rejected`; demonstrations have as many as the data hold. The
+log-probs of their authors are unknown, so objectives use the policy's own log-probs at the beginning of the round
+instead.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from models.parts import part
 
 
 def as_rollout(problem: Problem, group: int, known: Known) -> Rollout:
-    """An answer of the data as a completion."""
+    """Convert an answer from the data to a completion."""
     return Rollout(
         problem,
         group,
@@ -35,32 +36,32 @@ def as_rollout(problem: Problem, group: int, known: Known) -> Rollout:
 
 @part("dataset")
 class Dataset(Rollouts):
-    """Answers of the data. Stands under `rollouts:`."""
+    """Answers from the data. Set under `rollouts:`."""
 
     draws = False
     reads: Literal["preferences", "demonstrations"] = "preferences"
-    """Which answers: pairs of a better and a worse one, or demonstrations."""
+    """Kind of answers: pairs of a better and a worse one, or demonstrations."""
     prompts: Positive = 64
-    """Prompts of one round."""
+    """Prompts per round."""
     max_tokens: Positive = 64
     """Longest answer, in tokens; longer ones are left out."""
 
     @property
     def group_size(self) -> int:
-        """Two of a preference; demonstrations are not counted on."""
+        """Two for a preference; 1 for demonstrations, which are not compared within a group."""
         return 2 if self.reads == "preferences" else 1
 
     @property
     def sampling(self) -> Sampling:
-        """The distribution that log-probs mean: the policy's own."""
+        """Distribution that the log-probs refer to: the policy's own."""
         return Sampling(max_tokens=self.max_tokens)
 
     def largest_group(self, problems: Sequence[Problem] = ()) -> int:
-        """As many answers as the data hold of one of `problems`; of a preference two."""
+        """Return the largest number of answers that the data hold for one of `problems`; two for a preference."""
         return int(known_answers(problems).max()) if problems else self.group_size
 
     def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
-        """The answers to `problems`, those of one prompt side by side, [completions]."""
+        """Return the answers to `problems`, those of one prompt next to each other, [completions]."""
         return [
             as_rollout(problem, number, known) for number, problem in enumerate(problems) for known in problem.known
         ]

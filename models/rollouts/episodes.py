@@ -1,12 +1,11 @@
-"""Episodes: the policy and an environment in turns, G episodes of every prompt of the round.
+"""Episodes: the policy and an environment take turns, G episodes of every prompt of the round.
 
-    prompt | turn 1 | what the environment says | turn 2 | ... | turn n
+    prompt | turn 1 | the environment's answer | turn 2 | ... | turn n
 
-An episode is one rollout, whose completion is all that follows the prompt, and where several seats learn it is one for
-each of them, in a group of the seat's own; only the policy's tokens are trained on, and
-what the environment said is neither rewarded nor penalised. With one turn it is `sample`, bit for bit. The chain of
-text and tool calls as one sequence with masked tool output is that of ReTool (arXiv 2504.11536) and Search-R1 (arXiv
-2503.09516).
+An episode is one rollout, whose completion is everything after the prompt. If several seats learn, it is one rollout
+for each of them, in a group of the seat's own. Only the policy's tokens are trained on; the environment's text is
+neither rewarded nor penalised. With one turn it equals `sample`, bit for bit. The chain of text and tool calls as one
+sequence with masked tool output is that of ReTool (arXiv 2504.11536) and Search-R1 (arXiv 2503.09516).
 """
 
 from __future__ import annotations
@@ -43,47 +42,49 @@ else:
 
 @part("episodes")
 class Episodes(Sample):
-    """Turns of the policy and of an environment. Stands under `rollouts:`."""
+    """Turns of the policy and of an environment. Set under `rollouts:`."""
 
     environment: Chosen = field(default_factory=lambda: default_part("environment")())
-    """What answers the policy's turns."""
+    """Environment that answers the policy's turns."""
     turns: Positive = 4
-    """Most turns of an episode. Its longest sum of tokens, the environment's included, is `max_tokens`."""
+    """Most turns of an episode. `max_tokens` limits the sum of its tokens, the environment's included."""
     turn_tokens: Positive | None = None
-    """Longest turn, in tokens; null: what is left of the episode."""
+    """Longest turn, in tokens; null: the rest of the episode's tokens."""
     seconds: Annotated[float, Field(gt=0, le=3600)] = 10.0
-    """What the environment may take for one answer."""
+    """Time limit of the environment for one answer, seconds."""
     at_last_turn: Rule = "kept"
-    """An episode that had all its turns counts as it stands (kept), as wrong, or leaves the loss (masked)."""
+    """Treatment of an episode that used all its turns: kept unchanged, counted as wrong, or masked (left out of the
+    loss)."""
     when_stuck: Rule = "masked"
-    """The same of an episode whose environment took too long or failed."""
+    """Treatment of an episode whose environment took too long or failed, likewise."""
     role: Role = "user"
-    """Who the environment is in a chat template."""
+    """Role of the environment in a chat template."""
     waves: bool = True
-    """All episodes take a turn, then all environments answer; false: each goes on as soon as its own answer is there,
-    for environments that are slow. The tokens are the same but for draws within the last bits of a sum."""
+    """Whether all episodes take a turn, then all environments answer. If false, each episode continues as soon as its
+    own answer arrives, for slow environments. The tokens are the same, except for draws that the last bits of a sum
+    decide."""
 
     @property
     def given(self) -> tuple[GivenFile, ...]:
-        """The environment's files."""
+        """Files of the environment."""
         return self.environment.given
 
     def try_out(self) -> None:
-        """Try the environment."""
+        """Check that the environment can be used."""
         self.environment.try_out()
 
     @property
     def exports(self) -> bool:
-        """Whether the model that it was trained beside is kept with the policy."""
+        """Whether the frozen model that the policy was trained with is kept with the policy."""
         return self.environment.asks_frozen and self.environment.frozen is None
 
     def export(self, learner: Learner, codec: Codec, start: Path, folder: Path) -> None:
-        """Keep the frozen model that the run began with beside the policy. See `Rollouts.export`."""
+        """Keep the frozen model that the run began with next to the policy. See `Rollouts.export`."""
         keep_partner(self.environment, start, folder)
 
     @property
     def episodes(self) -> EpisodeSettings:
-        """What evaluations play, too."""
+        """Settings of the episodes, used in evaluations too."""
         limits = EpisodeLimits(
             turns=self.turns,
             turn_tokens=self.turn_tokens,
@@ -94,7 +95,7 @@ class Episodes(Sample):
         return EpisodeSettings(environment=self.environment, limits=limits, role=self.role, waves=self.waves)
 
     def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
-        """Episodes about `problems`, those of one prompt and seat side by side, [prompts * seats * G]."""
+        """Play episodes about `problems`, those of one prompt and seat next to each other, [prompts * seats * G]."""
         seed = round_seed(world.seed, round_number)
         settings = replace(self.episodes, environment=self.environment.in_round(round_number))
         groups = play(world.sampler(), world.codec, settings, problems, self.sampling, seed, world.start)
@@ -107,13 +108,13 @@ class Episodes(Sample):
 
 
 def as_rollout(problem: Problem, group: int, episode: Episode, limits: EpisodeLimits) -> Rollout:
-    """An episode as the loop takes it.
+    """Convert an episode to a rollout of the loop.
 
     Args:
-        problem: what it was about.
+        problem: subject of the episode.
         group: number of its prompt, and of the seat, in the round.
         episode: as it was played.
-        limits: say what becomes of one that was cut.
+        limits: define the treatment of an episode that was cut.
     """
     rule = limits.rule(episode.cut)
     if episode.prompt and episode.prompt != tuple(problem.tokens):

@@ -1,11 +1,11 @@
-"""Self-explanation for prompts that always fail (ExPO; paper 231): the policy explains an answer that it is told.
+"""Self-explanation for prompts that always fail (ExPO; paper 231): the policy explains an answer that it is given.
 
-    y ~ pi(. | x)              G times; where none of them is right:
+    y ~ pi(. | x)              G times; if none of them is right:
     e ~ pi(. | x, answer)      placed under x alone
 
-A group without any success gives no signal, however often it is drawn. An explanation written by the policy itself,
+A group without any success gives no signal, however often it is drawn. An explanation that the policy writes itself,
 knowing the answer, is likely under the policy, unlike an expert's, and leads to the right answer, unlike its own tries.
-It joins the group that failed, which then has something to prefer. Nobody sampled it from pi(. | x), so it has no
+It joins the group that failed, which then contains a preference. It was not sampled from pi(. | x), so it has no
 behaviour log-probs. The form of the hint is not the paper's: it must suit the policy's tokenizer.
 """
 
@@ -30,28 +30,28 @@ from models.text.encoding import Codec
 
 @part("explained")
 class Explained(Sample):
-    """Samples, and explanations of the true answer where all samples are wrong. Stands under `rollouts:`."""
+    """Samples, and explanations of the true answer if all samples are wrong. Set under `rollouts:`."""
 
     explanations: Positive = 2
-    """Explanations drawn for each prompt that fails."""
+    """Explanations drawn per failed prompt."""
     hint: Annotated[str, Field(pattern=r"\{answer\}")] = "{prompt}\nThe answer is {answer}. Explain it step by step."
-    """The prompt of an explanation; `{prompt}` and `{answer}` are replaced by those of the problem."""
+    """Prompt of an explanation; `{prompt}` and `{answer}` are replaced by those of the problem."""
     only_right: bool = True
-    """Leave out explanations that do not end in the true answer."""
+    """Whether explanations that do not end in the true answer are left out."""
 
     def largest_group(self, problems: Sequence[Problem] = ()) -> int:
-        """Samples and explanations."""
+        """Return the number of samples and explanations."""
         return self.group_size + self.explanations
 
     def extra_tokens(self, codec: Codec, problems: Sequence[Problem]) -> list[int]:
-        """What the prompt of an explanation says beside the question, while it is drawn, [problems]."""
+        """Return the tokens that the prompt of an explanation adds to the question while it is drawn, [problems]."""
         return [
             max(0, len(with_answer.tokens) - len(problem.tokens)) if problem.answer else 0
             for problem, with_answer in zip(problems, self._with_answers(codec, problems), strict=True)
         ]
 
     def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
-        """Samples, then explanations if none is right, prompt by prompt, [prompts * G and more]."""
+        """Return samples, then explanations if none is right, prompt by prompt, [prompts * G and more]."""
         seed = round_seed(world.seed, round_number)
         sampled = draw(world, problems, self.sampling, seed)
         solved = {rollout.group for rollout in sampled if solves(rollout)}
@@ -65,7 +65,7 @@ class Explained(Sample):
         return rollouts
 
     def _explain(self, world: World, problems: Sequence[Problem], seed: int) -> list[list[Rollout]]:
-        """Explanations of the answers to `problems`, [prompts] lists."""
+        """Return explanations of the answers to `problems`, [prompts] lists."""
         if not problems:
             return []
         asked = self._with_answers(world.codec, problems)
@@ -77,7 +77,7 @@ class Explained(Sample):
         return kept
 
     def _with_answers(self, codec: Codec, problems: Sequence[Problem]) -> list[Problem]:
-        """The problems with their answer in the prompt, [prompts]."""
+        """Return the problems with their answer in the prompt, [prompts]."""
         texts = [
             self.hint.replace("{prompt}", problem.prompt).replace("{answer}", problem.answer) for problem in problems
         ]

@@ -1,18 +1,18 @@
-"""Where the policy's own wrong answers go wrong: the step that cost most, and what else could stand in its place.
+"""Where the policy's own wrong answers go wrong: the step that cost most, and alternatives to it.
 
-    prompt | step 1 | step 2 | step 3 | ...  wrong      Q_k = share of continuations behind step k that end right
+    prompt | step 1 | step 2 | step 3 | ...  wrong      Q_k = share of continuations after step k that end right
                     | step 2'                           A_k = Q_k - Q_{k-1},   Q_0 of the prompt alone
                     | step 2''                          first pit = the step of lowest A_k; of equals the first
 
 Per-step negatives of "RL on Incorrect Synthetic Data" (paper 113, arXiv 2406.14532), derived from its abstract: an
-answer that a verifier rejects teaches little until it is known which of its steps made it wrong. The pit and what the
-policy says in its place stand behind the same prefix as a group, each worth its own Q; what was to be had before them
-is the same, so they differ in Q as they do in A. Pairs of them (select siblings) are preferences by advantage. Were the
-better one of a pair drawn by sigmoid(A - A'), DPO on the steps would end at ref * exp(A / beta), where the likelihood
-of the reference's steps weighted by exp(A / beta) ends too.
+answer that a verifier rejects teaches little until it is known which of its steps made it wrong. The pit and the
+policy's alternatives to it follow the same prefix and form a group, each with its own Q as value. Q before them is the
+same, so they differ in Q as they do in A. Pairs of them (select siblings) are preferences by advantage. If the better
+one of a pair were drawn by sigmoid(A - A'), DPO on the steps would end at ref * exp(A / beta), as would the likelihood
+of the reference's steps weighted by exp(A / beta).
 
-The least of several noisy estimates is less than the truth: the pit is found by one set of continuations, and all steps
-of a group are judged by another. These are no samples of a policy gradient.
+The minimum of several noisy estimates is below the truth. The pit is therefore found with one set of continuations, and
+all steps of a group are evaluated with another. The steps are not samples for a policy gradient.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ class Step:
 
     solution: Solution
     begin: int
-    """Place of its first token."""
+    """Index of its first token."""
     number: int
-    """From 0."""
+    """Number of the step, from 0."""
 
     @property
     def tokens(self) -> tuple[int, ...]:
@@ -53,36 +53,37 @@ class Step:
 
     @property
     def prefix(self) -> tuple[int, ...]:
-        """Ids of the answer before it, [tokens]."""
+        """Ids of the answer before the step, [tokens]."""
         return self.solution.completion[: self.begin]
 
     @property
     def finished(self) -> bool:
-        """Whether it was not cut."""
+        """Whether the step was not cut."""
         return self.solution.finished or self.number < len(self.solution.ends) - 1
 
 
 @part("first_pit")
 class FirstPit(Sample):
-    """The worst step of each wrong answer, and others in its place. Stands under `rollouts:`."""
+    """The worst step of each wrong answer, and alternatives to it. Set under `rollouts:`."""
 
     gives = ("values",)
     prompts: Positive = 16
     group_size: Positive = 4
-    """Answers drawn of each prompt, of which the wrong ones are looked at."""
+    """Answers drawn per prompt, of which the wrong ones are examined."""
     continuations: Positive = 8
-    """Drawn behind each step, to tell what it is worth (K)."""
+    """Continuations drawn after each step to estimate its value (K)."""
     alternatives: Positive = 4
-    """Steps drawn in place of each pit; of equal ones the first counts."""
+    """Steps drawn as alternatives to each pit; of equal ones the first counts."""
     marks: tuple[str, ...] = MARKS
-    """A token whose text holds one of these ends a step."""
+    """Texts that end a step: a token whose text holds one of them is the last of its step."""
 
     def largest_group(self, problems: Sequence[Problem] = ()) -> int:
-        """Where all answers go wrong at their first step, and as differently, and with what stands in its place."""
+        """Return the largest group: the pits of all answers, each a different first step, and the alternatives to one
+        of them."""
         return self.group_size + self.alternatives
 
     def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
-        """Pits and other steps in their place, those behind a prefix side by side, [steps]."""
+        """Return pits and alternatives to them, those after the same prefix next to each other, [steps]."""
         seed = round_seed(world.seed, round_number)
         bench = Bench(world.sampler(), world.codec, by_answer, self.sampling, self.marks, seed, {})
         wrong = [solution for solution in bench.solutions(problems) if not solution.right]
@@ -98,14 +99,14 @@ class FirstPit(Sample):
         ]
 
     def _pits(self, bench: Bench, wrong: Sequence[Solution]) -> list[Step]:
-        """The first pit of each answer, [answers]."""
+        """Return the first pit of each answer, [answers]."""
         wanted = [(solution, step) for solution in wrong for step in range(-1, len(solution.ends))]
         rates = iter(success_rates(bench, wanted, self.continuations))
         pits = [first_pit(torch.tensor([next(rates) for _ in range(len(each.ends) + 1)])) for each in wrong]
         return [Step(each, len(each.prefix(pit - 1)), pit) for each, pit in zip(wrong, pits, strict=True)]
 
     def _groups(self, bench: Bench, pits: Sequence[Step]) -> list[list[Step]]:
-        """Different steps behind each prefix of a pit, pits before others, [prefixes] lists."""
+        """Return the different steps after each prefix of a pit, pits before others, [prefixes] lists."""
         groups: dict[Prefix, dict[tuple[int, ...], Step]] = {}
         for pit in pits:
             groups.setdefault((pit.solution.problem.tokens, pit.prefix), {}).setdefault(pit.tokens, pit)
@@ -121,17 +122,17 @@ class FirstPit(Sample):
 
 
 def first_pit(worth: Tensor) -> int:
-    """The step that took most off the share of right continuations, from 0; of equals the first.
+    """Return the step that reduced the share of right continuations most, from 0; of equals the first.
 
     Args:
-        worth: share behind the prompt and behind each step, [steps + 1].
+        worth: share after the prompt and after each step, [steps + 1].
     """
     gained = worth.diff().tolist()
     return min(range(len(gained)), key=gained.__getitem__)
 
 
 def _as_rollout(step: Step, group: int, text: str, value: float) -> Rollout:
-    """A step behind its prefix, which joins the prompt."""
+    """Convert a step to a rollout whose prompt includes its prefix."""
     problem, prefix = step.solution.problem, step.prefix
     return Rollout(
         replace(problem, tokens=(*problem.tokens, *prefix)),

@@ -1,10 +1,10 @@
-"""Branches at a turn by chance: one episode of each prompt is played, and G others leave it at one of its turns.
+"""Branches at a random turn: one episode of each prompt is played, and G others leave it at one of its turns.
 
     prompt | turn 1 | heard | turn h    heard | ...        R
                             | turn h'   heard | ...        R'
 
-A branch is trained on at turn h alone: what came before it is shared, what came after is how that turn is judged, and
-R - R' is the difference of what was to come. The rollouts of REFUEL (paper 183, arXiv 2410.04612).
+A branch is trained on at turn h alone: the turns before it are shared, the turns after it serve to evaluate it, and R -
+R' is the difference of the rewards that follow. The rollouts of REFUEL (paper 183, arXiv 2410.04612).
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from models.seeds import seed_of
 
 @part("forked")
 class Forked(Episodes):
-    """Episodes that share their beginning with one another. Stands under `rollouts:`."""
+    """Episodes that share their beginning with one another. Set under `rollouts:`."""
 
     def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
-        """Branches of one episode about each of `problems`, side by side, [prompts * G]."""
+        """Return branches of one episode about each of `problems`, next to each other, [prompts * G]."""
         seed = round_seed(world.seed, round_number)
         settings = replace(self.episodes, environment=self.environment.in_round(round_number))
         alone = replace(self.sampling, samples=1)
@@ -52,13 +52,13 @@ class Forked(Episodes):
 
 
 def at_turn(problem: Problem, group: int, episode: Episode, limits: EpisodeLimits, turn: int) -> Rollout:
-    """A branch as the loop takes it, trained on at its `turn` alone.
+    """Convert a branch to a rollout of the loop, trained on at its `turn` alone.
 
     Args:
-        problem: what it was about.
+        problem: subject of the episode.
         group: number of its prompt in the round.
         episode: as it was played.
-        limits: say what becomes of one that was cut.
+        limits: define the treatment of an episode that was cut.
         turn: number of the turn, from 0.
     """
     made = as_rollout(problem, group, episode, limits)

@@ -1,10 +1,11 @@
-"""Completions of the policy and of whoever it learns from, prompt by prompt (GKD, arXiv 2306.13649).
+"""Completions of the policy and of its teacher, prompt by prompt (GKD, arXiv 2306.13649).
 
     y ~ pi(. | x) with probability `on_policy` (the paper's lambda), else y ~ teacher(. | x), or an answer of the data
 
-With `on_policy` 0 they are the teacher's alone: trained on by likelihood that is sequence-level distillation (Kim and
-Rush 2016, arXiv 1606.07947). The paper tosses its coin for a batch, here it is tossed for a prompt: the mean gradient
-is the same, its noise smaller. The teacher is the learner's own and decodes there; the engine draws for the policy.
+With `on_policy` 0 all completions are the teacher's: trained on by likelihood, that is sequence-level distillation (Kim
+and Rush 2016, arXiv 1606.07947). The paper tosses its coin once per batch, here it is tossed per prompt: the mean
+gradient is the same, its noise smaller. The teacher is the learner's own and decodes there; the engine draws for the
+policy.
 """
 
 from __future__ import annotations
@@ -31,31 +32,31 @@ from models.rollouts.sample import Sample, draw
 
 @part("from_teacher")
 class FromTeacher(Sample):
-    """Samples of the policy for some prompts, of the teacher or the data for the others. Stands under `rollouts:`."""
+    """Samples of the policy for some prompts, of the teacher or the data for the others. Set under `rollouts:`."""
 
     reads_models = True
     on_policy: Share = 0.0
     """Share of the prompts that the policy answers itself (GKD's lambda)."""
     otherwise: Literal["teacher", "demonstrations"] = "teacher"
-    """Whose answers the other prompts have; of demonstrations one, drawn anew each round."""
+    """Source of the answers to the other prompts; of demonstrations one, drawn again in each round."""
 
     @property
     def draws(self) -> bool:
-        """Where the policy answers any prompt."""
+        """Whether the policy answers any prompt."""
         return self.on_policy > 0
 
     @property
     def needs_teacher(self) -> TeacherUse | None:
-        """The model, where it answers any prompt."""
+        """The teacher's model, if it answers any prompt."""
         return "model" if self.otherwise == "teacher" and self.on_policy < 1 else None
 
     @property
     def reads(self) -> Reads:
-        """Rows that hold the answers, where the data's are wanted."""
+        """Rows with the answers, if the data's are used."""
         return "demonstrations" if self.otherwise == "demonstrations" else "problems"
 
     def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
-        """Completions of `problems`, those of one prompt side by side, [completions]."""
+        """Return completions of `problems`, those of one prompt next to each other, [completions]."""
         seed = round_seed(world.seed, round_number)
         random = torch.Generator().manual_seed(for_choices(seed))
         mine = (torch.rand(len(problems), dtype=torch.float64, generator=random) < self.on_policy).tolist()
@@ -75,7 +76,7 @@ class FromTeacher(Sample):
         return sorted(rollouts, key=lambda rollout: rollout.group)
 
     def _of_teacher(self, world: World, problems: Sequence[Problem], seed: int) -> list[Rollout]:
-        """What the teacher answers to `problems`, [prompts * G]."""
+        """Sample the teacher's completions of `problems`, [prompts * G]."""
         teacher = world.learner.teachers.get("teacher")
         if teacher is None:
             raise UserError("rollouts: the teacher is to answer, but the recipe has none; set teacher.path")
@@ -84,5 +85,5 @@ class FromTeacher(Sample):
 
 
 def _placed(rollout: Rollout, places: Sequence[int]) -> Rollout:
-    """The rollout with the number that its prompt has among all of the round's."""
+    """Return the rollout with the number that its prompt has among all of the round's."""
     return replace(rollout, group=places[rollout.group])

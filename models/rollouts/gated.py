@@ -1,16 +1,17 @@
-"""Sample by turns from policy and reference, as a learned gate says at every token (STG; paper 12).
+"""Sample from policy and reference by turns, as a learned gate decides at every token (STG; paper 12).
 
     z_t     ~ Bernoulli(g_t),   g_t = sigmoid(gate(h_t)),   h_t: the reference's state that predicts token t
     token_t ~ policy(. | before) if z_t = 1, reference(. | before) if z_t = 0
 
-"Selective Token Generation for Few-shot Natural Language Generation" keeps what a pretrained model knows by letting the
-task's adapter write only where a selector wants it. An action is the pair (z_t, token_t), and its log-probability the
-sum of both; what depends on the policy is the second at the tokens that it wrote itself, so it is trained on these
-alone. The gate is the companion of the advantage `selective`, which learns it; here it is only asked.
+"Selective Token Generation for Few-shot Natural Language Generation" preserves the knowledge of a pretrained model by
+letting the task's adapter write only the tokens that a selector assigns to it. An action is the pair (z_t, token_t),
+and its log-probability is the sum of both. Only the second term at the policy's own tokens depends on the policy, so
+the policy is trained on these tokens alone. The gate is the companion of the advantage `selective`, which trains it;
+here it is only read.
 
-Log-probs that are noted are those of the token under its writer, without the choice. The gate draws from a generator of
-its own, so where it is certain the completions are, to the last digit, those of the one model that writes. Reading the
-reference's states, rather than the adapter's, is derived: what the gate sees does not move while the policy learns.
+The recorded log-probs are those of the token under its writer, without the choice. The gate draws from a generator of
+its own, so wherever it is certain, the completions equal those of the one model that writes, to the last digit. Reading
+the reference's states, rather than the adapter's, is derived: the gate's input does not change while the policy learns.
 """
 
 from __future__ import annotations
@@ -35,16 +36,17 @@ from models.text.encoding import Codec
 
 @part("gated")
 class Gated(Voiced):
-    """Completions that policy and reference write by turns. Stands under `rollouts:`."""
+    """Completions that policy and reference write by turns. Set under `rollouts:`."""
 
     exports = True
     gives = ("choices",)
     needs_companion = Selective.companion
 
     def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
-        """Completions of `problems`, [prompts * G]; the same seed and round give the same ones, and the same writers.
+        """Return completions of `problems`, [prompts * G]; the same seed and round give the same ones, and the same
+        writers.
 
-        A completion of which the policy wrote nothing gives no signal, but counts for its group's mean.
+        A completion without any token of the policy gives no signal, but counts for its group's mean.
 
         Raises:
             UserError: the recipe has no gate, or no reference.
@@ -58,7 +60,7 @@ class Gated(Voiced):
         return drawn_by(world, problems, voices, self.sampling, seed, switch=switch_of(gate.model))
 
     def export(self, learner: Learner, codec: Codec, start: Path, folder: Path) -> None:
-        """Write gate and reference beside the policy, which is used as it learned: by turns. See `Rollouts.export`."""
+        """Write gate and reference next to the policy, which is used with them by turns. See `Rollouts.export`."""
         head = learner.companions[Selective.companion].model
         assert isinstance(head, nn.Linear), "the gate was made by the advantage selective"
         save_gate(head, folder / GATE)

@@ -1,11 +1,11 @@
-"""Chain of Hindsight (paper 78): both answers of a preference in one sequence, each behind the feedback that it earned.
+"""Chain of Hindsight (paper 78): both answers of a preference in one sequence, each after the feedback that it earned.
 
     y = (bad:, y-, good:, y+)   or   (good:, y+, bad:, y-);   only tokens of y- and y+ are trained on
 
-The policy learns to write what the feedback asks for, and the later answer sees the earlier one, so that it can tell
-what makes one better than the other. It is plain likelihood: no reward, no reference, and the worse answer is not
-thrown away. The words of feedback are given, never trained on, so nothing is learned about when to praise. The policy
-that comes of it is asked for good answers: their words stand behind every prompt where it is evaluated and used.
+The policy learns to write what the feedback requests, and the later answer sees the earlier one, so that the policy can
+learn the difference. The loss is plain likelihood: no reward, no reference, and the worse answer is used too. The words
+of feedback are given, never trained on, so the policy does not learn when to praise. The trained policy is used with a
+request for good answers: their words follow every prompt in evaluations and in use.
 """
 
 from __future__ import annotations
@@ -32,45 +32,45 @@ from models.text.encoding import Codec
 
 @part("hindsight")
 class Hindsight(Rollouts):
-    """Chains of two answers with feedback. Stands under `rollouts:`."""
+    """Chains of two answers with feedback. Set under `rollouts:`."""
 
     exports = True
     draws = False
     reads = "preferences"
     group_size = 1
     prompts: Positive = 64
-    """Prompts of one round."""
+    """Prompts per round."""
     max_tokens: Positive = 64
     """Longest answer, in tokens; a chain is two of them and the feedback."""
     bad: str = " A bad answer: "
-    """What stands before the worse answer."""
+    """Feedback before the worse answer."""
     good: str = " A good answer: "
-    """What stands before the better answer."""
+    """Feedback before the better answer."""
     good_first: Share = 0.5
-    """Chance that the better answer stands first."""
+    """Probability that the better answer comes first."""
 
     @property
     def sampling(self) -> Sampling:
-        """The distribution that log-probs mean: the policy's own."""
+        """Distribution that the log-probs refer to: the policy's own."""
         return Sampling(max_tokens=self.max_tokens)
 
     def largest_group(self, problems: Sequence[Problem] = ()) -> int:
-        """One chain."""
+        """Return 1: a prompt has one chain."""
         return 1
 
     def extra_tokens(self, codec: Codec, problems: Sequence[Problem]) -> list[int]:
-        """What the chain of both answers and their feedback is longer than `max_tokens`, [problems]."""
+        """Return the length of the chain of both answers and their feedback beyond `max_tokens`, [problems]."""
         said = sum(len(ids) for ids in self._feedback(codec))
         lengths = [
             sum(len(_of(problem, origin).completion) for origin in ("chosen", "rejected")) for problem in problems
         ]
-        return [max(0, said + length - 1 - self.max_tokens) for length in lengths]  # the first answer ends nothing
+        return [max(0, said + length - 1 - self.max_tokens) for length in lengths]  # the first one has no end token
 
     def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
-        """One chain a prompt, [prompts]; the same seed and round give the same orders.
+        """Return one chain per prompt, [prompts]; the same seed and round give the same orders.
 
         Raises:
-            UserError: the tokenizer does not tell the two feedbacks apart.
+            UserError: both feedbacks have the same tokens in the policy's tokenizer.
         """
         bad, good = self._feedback(world.codec)
         if bad == good:
@@ -87,9 +87,10 @@ class Hindsight(Rollouts):
         return rollouts
 
     def export(self, learner: Learner, codec: Codec, start: Path, folder: Path) -> None:
-        """Say beside the policy that the words before a good answer follow every prompt: so it is asked for one.
+        """Write next to the policy that the words before a good answer follow every prompt: so a good answer is
+        requested.
 
-        The tokenizer's chat template appends them too, for whoever serves the folder as a chat model. See
+        The tokenizer's chat template appends them too, for servers that use the folder as a chat model. See
         `Rollouts.export`.
         """
         _, good = self._feedback(codec)
@@ -107,7 +108,7 @@ class Hindsight(Rollouts):
         template.write_text(asked, encoding="utf-8")
 
     def _feedback(self, codec: Codec) -> list[list[int]]:
-        """The words before the worse and before the better answer, without an end, 2 lists of token ids."""
+        """Return the words before the worse and before the better answer, without an end, 2 lists of token ids."""
         return [list(ids[:-1]) for ids in codec.completions([self.bad, self.good])]
 
 
@@ -116,7 +117,7 @@ def _of(problem: Problem, origin: str) -> Known:
 
 
 def _chain(world: World, problem: Problem, group: int, links: Sequence[tuple[list[int], Known]]) -> Rollout:
-    """Feedback and answer after one another; of the answers only the last one ends the sequence."""
+    """Chain feedback and answers; of the answers only the last one ends the sequence."""
     ids: list[int] = []
     trained: list[bool] = []
     for place, (feedback, known) in enumerate(links, start=1):

@@ -1,12 +1,12 @@
-"""The policy improves on answers of its own, and is trained where it does so (PIT, paper 70, arXiv 2310.00898).
+"""The policy improves on its own answers and is trained to do so (PIT, paper 70, arXiv 2310.00898).
 
-    y_ref ~ pi(. | x)                    one a prompt, trained on by nobody
-    y ~ pi(. | x, y_ref)                 G of them, rewarded for what they are better by
+    y_ref ~ pi(. | x)                    one per prompt, not trained on
+    y ~ pi(. | x, y_ref)                 G of them, rewarded for their improvement
 
-A refinement that is placed under the plain prompt teaches to answer well at once (rollouts refined); here the earlier
-answer stays in the prompt, so that what is learned is to make an answer better, whatever better is to the reward. A
-reward model of gaps (`models.reward_model.gap`), which reads the same prompts, gives just that. With feedback that has
-no words nobody says what is to be done better.
+A refinement that is placed under the plain prompt teaches the policy to answer well at once (rollouts refined). Here
+the earlier answer stays in the prompt, so the policy learns to improve an answer, in the sense that the reward defines.
+A reward model of gaps (`models.reward_model.gap`), which reads the same prompts, gives exactly that. With feedback that
+has no words, the prompt does not state what to improve.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ else:
 
 
 def in_context(context: str, prompt: str, tried: str, said: str) -> str:
-    """What a policy reads that is to refine an answer: the context with its places filled, each once."""
+    """Fill the context of a refinement; each placeholder is replaced once."""
     head, _, tail = context.partition("{told}")
     shown = f"{tried} {said}".strip()
     return f"{head.replace('{prompt}', prompt)}{shown}{tail.replace('{prompt}', prompt)}"
@@ -44,23 +44,23 @@ def in_context(context: str, prompt: str, tried: str, said: str) -> str:
 
 @part("improved")
 class Improved(Sample):
-    """Answers behind an earlier one of the policy's own and what is said of it. Stands under `rollouts:`."""
+    """Answers that follow an earlier answer of the policy and feedback on it. Set under `rollouts:`."""
 
     feedback: Chosen = field(default_factory=lambda: default_part("feedback")())
-    """What is said of a sample."""
+    """Feedback on a sample."""
     context: Annotated[str, Field(pattern=r"\{told\}")] = AGAIN
-    """What a refinement is drawn behind; `{prompt}` and `{told}` are replaced by the problem's prompt and by the sample
-    with its feedback."""
+    """Prompt of a refinement; `{prompt}` and `{told}` are replaced by the problem's prompt and by the sample and its
+    feedback."""
     feedback_tokens: Positive = 32
-    """Most tokens of feedback; what is longer is cut."""
+    """Most tokens of feedback; longer feedback is cut."""
 
     @property
     def adviser(self) -> Feedback:
-        """Who says what of a sample."""
+        """Source of the feedback on a sample."""
         return self.feedback
 
     def extra_tokens(self, codec: Codec, problems: Sequence[Problem]) -> list[int]:
-        """What a context says beside the question, [problems]; a sample has `max_tokens` at most."""
+        """Return the most tokens that a context adds to the question, [problems]; a sample has at most `max_tokens`."""
         bare = codec.prompts(
             [in_context(self.context, problem.prompt, "", "") for problem in problems], systems_of(problems)
         )
@@ -68,7 +68,7 @@ class Improved(Sample):
         return [max(0, len(ids) + room - len(each.tokens)) for ids, each in zip(bare, problems, strict=True)]
 
     def _behind(self, world: World, tried: Sequence[Rollout]) -> tuple[list[Problem], list[str]]:
-        """The problem of each sample with its context as the prompt's tokens, and what was said of it, [tried]."""
+        """Return each sample's problem with its context as the prompt's tokens, and the feedback on it, [tried]."""
         remarks = self.feedback([Attempt.of(each) for each in tried])
         said = [self._cut(world.codec, remark.text) for remark in remarks]
         texts = [
@@ -85,11 +85,11 @@ class Improved(Sample):
 
     @property
     def stands_behind(self) -> str:
-        """Its context."""
+        """Context that completions are trained behind."""
         return self.context
 
     def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
-        """Improvements of one answer to each problem, each under its context, [prompts * G]."""
+        """Return improvements of one answer to each problem, each under its context, [prompts * G]."""
         seed = round_seed(world.seed, round_number)
         first = draw(world, problems, replace(self.sampling, samples=1), for_second_draw(seed))
         asked, _ = self._behind(world, first)

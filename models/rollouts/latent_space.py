@@ -1,12 +1,13 @@
-"""A game played in free words, solved in the space of what is said, and taken back to words as pairs (LSPO, paper 77,
-arXiv 2502.04686).
+"""A game played in free text, solved in the space of clusters of messages, and converted to pairs of texts (LSPO,
+paper 77, arXiv 2502.04686).
 
-    self-play    ->  what was said where the same actions are open, in clusters  ->  the game of the clusters
-    regret matching on it (CFR)  ->  value of each cluster at each information set  ->  of each turn that is in it
+    self-play    ->  messages at the same set of legal actions, in clusters  ->  the game of the clusters
+    regret matching on it (CFR)  ->  value of each cluster at each information set  ->  value of each turn in it
 
-A turn is a rollout behind all that its seat had read and said, and its group are the turns that stand behind the same:
-pairs of them (select best_worst) prefer what the solved game prefers, for DPO. The next round plays with the policy
-that was trained on them. What is no action is worth the worst of the game, whatever cluster it is in.
+A turn is a rollout whose prompt is all that its seat had read and said. Its group holds the turns with the same
+history: pairs of them (select best_worst) prefer what the solved game prefers, for DPO. The next round plays with the
+policy that was trained on them. A text that is not an action is worth the worst value of the game, whatever cluster it
+is in.
 """
 
 from __future__ import annotations
@@ -31,30 +32,31 @@ from models.rollouts.episodes import Chosen, Episodes
 
 Actions = tuple[str, ...]
 SOLVABLE = "kuhn_poker", "mole"
-"""Games that are small enough."""
+"""Games that are small enough to be solved."""
 
 
 @part("latent_space")
 class LatentSpace(Episodes):
-    """Turns of self-play, each worth what its cluster is in the solved game. Stands under `rollouts:`."""
+    """Turns of self-play, each worth the value of its cluster in the solved game. Set under `rollouts:`."""
 
     gives = ("values",)
     environment: Chosen = field(default_factory=lambda: Table(free=True))
-    """A `table` with a game that can be gone through in a moment."""
+    """A `table` with a game that is small enough to be enumerated quickly."""
     clusters: Positive = 4
-    """Clusters of what is said where the same actions are open, at most."""
+    """Most clusters of the messages at the same set of legal actions."""
     solving: Positive = 500
     """Rounds of regret matching."""
 
     @property
     def misfit(self) -> str:
-        """An environment that is no game, or a game that is too large to be solved every round."""
+        """Reason to refuse an environment that is not a game, or a game that is too large to be solved every round;
+        empty if neither."""
         if isinstance(self.environment, Table) and self.environment.game in SOLVABLE:
             return ""
         return f"rollouts latent_space needs environment: {{name: table}} with {' or '.join(SOLVABLE)}"
 
     def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
-        """Turns behind their histories, those behind the same one side by side, [turns]."""
+        """Return turns after their histories, those with the same one next to each other, [turns]."""
         assert isinstance(self.environment, Table)
         game = GAMES[self.environment.game]
         places = {
@@ -83,7 +85,7 @@ class LatentSpace(Episodes):
         return [replace(made, group=number) for number, some in enumerate(groups.values()) for made in some]
 
     def _meant(self, said: Sequence[_Said]) -> list[str]:
-        """The action that the cluster of each turn is; empty: most of its texts are none, [turns]."""
+        """Return the most frequent action in each turn's cluster, [turns]; empty: most of its texts are not actions."""
         meant = [""] * len(said)
         for kind in dict.fromkeys(each.actions for each in said):
             mine = [place for place, each in enumerate(said) if each.actions == kind]
@@ -97,7 +99,7 @@ class LatentSpace(Episodes):
 
 
 class _Said(NamedTuple):
-    """A turn, where it was taken and what it is."""
+    """A turn, its information set and its action."""
 
     rollout: Rollout
     turn: Turn
@@ -105,10 +107,10 @@ class _Said(NamedTuple):
     known: Knows
     actions: Actions
     action: str
-    """Empty: it is none."""
+    """Action of the turn; empty: the text is not an action."""
 
     def alone(self, value: float | None) -> Rollout:
-        """The turn as a completion of its history."""
+        """Convert the turn to a completion of its history."""
         rollout, (start, stop) = self.rollout, self.turn[:2]
         tokens = (*rollout.problem.tokens, *rollout.completion[:start])
         log_probs = rollout.behaviour_log_probs
@@ -128,7 +130,7 @@ class _Said(NamedTuple):
 def _solved(
     name: str, left: frozenset[tuple[Actions, frozenset[str]]], rounds: int
 ) -> Sequence[Mapping[Knows, Mapping[str, float]]]:
-    """What each action that is left wins at every information set of the game of the clusters, for each seat."""
+    """Return the value of each remaining action at every information set of the game of the clusters, for each seat."""
     game: Game = LatentGame(GAMES[name], dict(left))
     values = action_values(game, regret_matching(game, rounds))
     return [

@@ -1,11 +1,11 @@
-"""No playing: the episodes that the data hold, for offline learning of several turns; and candidates at their states.
+"""No playing: the episodes are those in the data, for offline learning over turns; and candidates at their states.
 
     logged               h_1 a_1 h_2 a_2 ...    demonstrations, sound and flawed, every turn of the policy trained on
-    logged_candidates    the same without loss, and N turns of the policy as it stands at each h_t
+    logged_candidates    the same without loss, and N turns of the current policy at each h_t
 
-Offline RL over turns learns values on whatever was done and prefers what turned out well: synthetic dialogues
+Offline RL over turns learns values of the logged actions and prefers those with good outcomes: synthetic dialogues
 (imagination engine; paper 54), the offline stages of device control (DigiRL and Digi-Q; papers 116 and 123). With
-candidates the choice is among turns that the policy would say (Digi-Q's best of N), or that experts propose, here
+candidates the choice is among turns that the policy would write (Digi-Q's best of N), or that experts propose, here
 temperatures of one policy (mixture of experts for dialogue management; paper 45). Evaluations play episodes.
 """
 
@@ -29,18 +29,18 @@ from models.seeds import completion_seed
 
 @part("logged")
 class Logged(Episodes):
-    """Episodes of the data. Stands under `rollouts:`; the environment is that of evaluations."""
+    """Episodes from the data. Set under `rollouts:`; the environment is that of evaluations."""
 
     draws = False
     reads: Literal["demonstrations"] = "demonstrations"
-    """Which rows hold them."""
+    """Rows of the data that hold the episodes."""
 
     def largest_group(self, problems: Sequence[Problem] = ()) -> int:
-        """As many episodes as the data hold of one of `problems`."""
+        """Return the largest number of episodes that the data hold for one of `problems`."""
         return int(known_answers(problems).max()) if problems else 1
 
     def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
-        """The episodes about `problems`, those of one prompt side by side, [episodes]."""
+        """Return the episodes about `problems`, those of one prompt next to each other, [episodes]."""
         known = [(number, problem, answer) for number, problem in enumerate(problems) for answer in problem.known]
         groups, asked, answers = (list(column) for column in zip(*known, strict=True))
         made = logged_episodes(world.codec, self.role, asked, groups, answers)
@@ -50,20 +50,20 @@ class Logged(Episodes):
 
 @part("logged_candidates")
 class LoggedCandidates(Logged):
-    """Episodes of the data without loss, and turns of the policy at their states. Stands under `rollouts:`."""
+    """Episodes from the data without loss, and turns of the policy at their states. Set under `rollouts:`."""
 
     draws = True
     candidates: Positive = 4
     """Turns that are drawn at each state, by each expert."""
     experts: tuple[Temperature, ...] = (1.0,)
-    """Temperatures that candidates are drawn at, one after the other."""
+    """Temperatures of the experts, one after the other."""
 
     def largest_group(self, problems: Sequence[Problem] = ()) -> int:
-        """Candidates of a state, or episodes of a problem."""
+        """Return the largest number of candidates of a state or episodes of a problem."""
         return max(super().largest_group(problems), self.candidates * len(self.experts))
 
     def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
-        """The episodes, then the candidates, those of one state side by side, [episodes + candidates]."""
+        """Return the episodes, then the candidates, those of one state next to each other, [episodes + candidates]."""
         seen = super().__call__(world, problems, round_number)
         states = [(rollout, turn.start) for rollout in seen for turn in rollout.turns]
         seed = round_seed(world.seed, round_number)

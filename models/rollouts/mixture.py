@@ -2,15 +2,15 @@
 
     mu(token | before)  proportional to  pi(token | before)^(1 - share) * ref(token | before)^share
 
-normalised at every token, which is how "Nash Learning from Human Feedback" draws: whole completions of the mixture
-could not be drawn one token after the other. The mixture is the policy held back towards the reference; learning from
-its completions, or against them, makes the last policy converge where self-play alone would go round in circles.
+normalised at every token, as in "Nash Learning from Human Feedback": whole completions of the mixture could not be
+drawn one token after the other. The mixture is the policy regularised towards the reference. Learning from its
+completions, or against them, makes the last policy converge, whereas self-play alone would cycle.
 
     mixture                 all completions come from the mixture, and all are learned from (IPO-MD)
     sample_beside_mixture   the policy's own completions are learned from, those of the mixture are their opponents
 
-Both models are the learner's own and decode in step, so no engine is needed. Log-probs that are noted are those of the
-distribution that was drawn from: the mixture's for its completions.
+Both models are the learner's own and decode in step, so no engine is needed. The recorded log-probs are those of the
+sampling distribution: the mixture's for its completions.
 """
 
 from __future__ import annotations
@@ -29,31 +29,31 @@ from models.parts import part
 
 @part("mixture")
 class Mixture(Voiced):
-    """Completions of the mixture, which the policy is trained on. Stands under `rollouts:`."""
+    """Completions of the mixture, which the policy is trained on. Set under `rollouts:`."""
 
     reference_share: Share = 0.125
     """Exponent of the reference: 0 is the policy alone, 1 the reference alone."""
 
     def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
-        """Completions of the mixture, those of one prompt side by side, [prompts * G]."""
+        """Return completions of the mixture, those of one prompt next to each other, [prompts * G]."""
         seed = round_seed(world.seed, round_number)
         return draw_from_mixture(world, problems, self.sampling, self.reference_share, seed)
 
 
 @part("sample_beside_mixture")
 class SampleBesideMixture(Mixture):
-    """The policy's completions, which it is trained on, and opponents from the mixture, which it is not."""
+    """The policy's completions, which are trained on, and opponents from the mixture, which are not."""
 
     gives = ("opponents",)
     opponents: Positive = 1
-    """Completions of the mixture for each prompt."""
+    """Completions of the mixture per prompt."""
 
     def largest_group(self, problems: Sequence[Problem] = ()) -> int:
-        """The samples and their opponents."""
+        """Return the number of samples and opponents."""
         return self.group_size + self.opponents
 
     def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
-        """The policy's completions, then the opponents, prompt by prompt, [prompts * (G + opponents)]."""
+        """Return the policy's completions, then the opponents, prompt by prompt, [prompts * (G + opponents)]."""
         seed = 2 * round_seed(world.seed, round_number)
         own = draw_from_mixture(world, problems, self.sampling, 0.0, seed)
         against = replace(self.sampling, samples=self.opponents)
@@ -77,12 +77,12 @@ def draw_from_mixture(
     seed: int,
     origin: Origin = "policy",
 ) -> list[Rollout]:
-    """What the mixture answers to `problems`, those of one prompt side by side, [prompts * G].
+    """Sample the mixture's completions of `problems`, those of one prompt next to each other, [prompts * G].
 
     Args:
         share: exponent of the reference, in [0, 1]; at its ends only one of the models is read.
-        seed: of a generator of its own; torch's global one is left alone.
-        origin: what the completions are called.
+        seed: of a generator of its own; torch's global one is not used.
+        origin: label of the completions' source.
 
     Raises:
         UserError: the recipe has no reference but the mixture needs one.

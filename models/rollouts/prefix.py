@@ -1,8 +1,8 @@
-"""Sample from the middle of somebody else's answer: the policy goes on from where a guide stood.
+"""Sample from the middle of a guide's answer: the policy continues from a state that the guide reached.
 
     y = (g_1 .. g_k, a_1 .. a_n),   g: the guide's answer,   k uniform on 0 .. |g| - 1,   a ~ pi
 
-Rollouts that begin at states of good answers see rewards which a policy that begins at the prompt would hardly reach.
+Rollouts that begin at states of good answers see rewards that a policy that begins at the prompt would hardly reach.
 
     prefix           the guide is in the data: preferred answers, as in Dataset Reset Policy Optimization (DR-PO; paper
                      337), or demonstrations
@@ -10,7 +10,7 @@ Rollouts that begin at states of good answers see rewards which a policy that be
                      "Learning to Generate Better Than Your LLM"; paper 42)
 
 Derived from the papers' abstracts. The prefix joins the prompt: it is read once for the whole group, it carries no
-loss, and rewards see prefix and continuation, by `text` and by tokens.
+loss, and rewards see prefix and continuation, both as `text` and as tokens.
 """
 
 from __future__ import annotations
@@ -31,25 +31,26 @@ from models.rollouts.mixture import draw_from_mixture
 from models.rollouts.sample import Sample
 
 Prefixes = list[tuple[int, ...]]
-"""What each prompt's group begins with, [prompts] lists of token ids; empty where it begins at the prompt."""
+"""Prefix of each prompt's group, [prompts] lists of token ids; empty if the group begins at the prompt."""
 
 
 @part("prefix")
 class Prefix(Sample):
-    """Completions that begin with a part of an answer of the data. Stands under `rollouts:`."""
+    """Completions that begin with a part of an answer from the data. Set under `rollouts:`."""
 
     reads: Literal["preferences", "demonstrations"] = "preferences"  # type: ignore[misc]
-    """Whose answers are begun with: the better ones of preferences, or demonstrations."""
+    """Source of the prefixes: the better answers of preferences, or demonstrations."""
     share: Share = 0.5
-    """Chance that a prompt's group begins with a prefix and not at the prompt."""
+    """Probability that a prompt's group begins with a prefix and not at the prompt."""
 
     def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
-        """Continuations of one prefix a prompt, [prompts * G]; prefix and continuation have `max_tokens` at most."""
+        """Return continuations of one prefix per prompt, [prompts * G]; prefix and continuation have at most
+        `max_tokens`."""
         seed = round_seed(world.seed, round_number)
         return go_on(world, problems, self._prefixes(problems, seed), self.sampling, seed)
 
     def _prefixes(self, problems: Sequence[Problem], seed: int) -> Prefixes:
-        """Beginnings of answers of the data; the same seed of the continuations gives the same cuts."""
+        """Draw beginnings of answers from the data; the same seed of the continuations gives the same cuts."""
         generator = torch.Generator().manual_seed(for_choices(seed))
         prefixes: Prefixes = []
         for problem in problems:
@@ -62,20 +63,21 @@ class Prefix(Sample):
 
 @part("guided_prefix")
 class GuidedPrefix(Sample):
-    """Completions that begin with a part of one by the reference; needs a reference. Stands under `rollouts:`."""
+    """Completions that begin with a part of one by the reference. Set under `rollouts:`; needs a reference."""
 
     needs_reference = True
     reads_models = True
     share: Share = 0.5
-    """Chance that a prompt's group begins with a prefix and not at the prompt."""
+    """Probability that a prompt's group begins with a prefix and not at the prompt."""
 
     def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
-        """Continuations of one prefix a prompt, [prompts * G]; prefix and continuation have `max_tokens` at most."""
+        """Return continuations of one prefix per prompt, [prompts * G]; prefix and continuation have at most
+        `max_tokens`."""
         seed = round_seed(world.seed, round_number)
         return go_on(world, problems, self._prefixes(world, problems, seed), self.sampling, seed)
 
     def _prefixes(self, world: World, problems: Sequence[Problem], seed: int) -> Prefixes:
-        """Beginnings of the reference's answers, drawn as the policy's are; the same seed gives the same ones."""
+        """Draw beginnings of the reference's answers, as the policy's are drawn; the same seed gives the same ones."""
         generator = torch.Generator().manual_seed(for_choices(seed))
         chances = torch.rand(len(problems), 2, dtype=torch.float64, generator=generator).tolist()
         begun = [number for number, (reset, _) in enumerate(chances) if reset < self.share]
@@ -89,14 +91,14 @@ class GuidedPrefix(Sample):
 
 
 def cut(answer: tuple[int, ...], where: float, longest: int) -> tuple[int, ...]:
-    """The beginning of an answer, `where` in [0, 1): never its last token, and one token at least is left to write."""
+    """Cut an answer at `where` in [0, 1), before its last token, so that at least one token is left to write."""
     return answer[: int(where * min(len(answer), longest))]
 
 
 def go_on(
     world: World, problems: Sequence[Problem], prefixes: Prefixes, sampling: Sampling, seed: int
 ) -> list[Rollout]:
-    """Continuations of the prefixes by the policy, those of one prompt side by side, [prompts * G].
+    """Draw the policy's continuations of the prefixes, those of one prompt next to each other, [prompts * G].
 
     The prompt of a rollout is prompt and prefix; its text is prefix and continuation.
     """

@@ -1,11 +1,11 @@
-"""Samples of the policy, with what a judge of their tokens reads in place of the prompt.
+"""Samples of the policy, with a privileged context that a judge of their tokens reads instead of the prompt.
 
     y ~ pi(. | x),   judged as   judge(y | context),   context = x with its answer, or with a right completion
 
-A judge that is the policy itself, or a copy of it, knows more than the policy by what it reads (on-policy
+A judge that is the policy itself, or a copy of it, knows more than the policy through its context (on-policy
 self-distillation, OPSD, arXiv 2601.18734: a reference solution; SDPO, arXiv 2601.20802: a completion of the same group
-that is right). Where there is nothing to tell it the completion carries no loss. The form of the context must suit the
-policy's tokenizer and what the model understands.
+that is right). A completion without such information carries no loss. The form of the context must suit the policy's
+tokenizer and the model's abilities.
 """
 
 from __future__ import annotations
@@ -29,24 +29,25 @@ Tells = Literal["answer", "peer", "demonstration"]
 
 @part("privileged")
 class Privileged(Sample):
-    """Samples whose judge is told more than the policy. Stands under `rollouts:`."""
+    """Samples whose judge knows more than the policy. Set under `rollouts:`."""
 
     gives = ("privileged",)
     tells: Tells = "answer"
-    """What the judge is told: the true answer; the first completion of the same group that is right, the judged one
-    aside; or a demonstration of the data that states the true answer."""
+    """Additional information of the judge: the true answer; the first right completion of the same group other than the
+    judged one; or a demonstration of the data that states the true answer."""
     context: Annotated[str, Field(pattern=r"\{told\}")] = (
         "{prompt}\nHere is a solution: {told}\nNow solve it in your own words."
     )
-    """What the judge reads; `{prompt}` and `{told}` are replaced by the problem's prompt and by what it is told."""
+    """Context of the judge; `{prompt}` and `{told}` are replaced by the problem's prompt and by the additional
+    information."""
 
     @property
     def reads(self) -> Reads:
-        """Rows that hold the demonstrations, where they are told."""
+        """Kind of rows; demonstrations if the judge reads them."""
         return "demonstrations" if self.tells == "demonstration" else "problems"
 
     def extra_tokens(self, codec: Codec, problems: Sequence[Problem]) -> list[int]:
-        """What the context is longer than the prompt, [problems]; a peer has `max_tokens` at most."""
+        """Return the length of the context beyond the prompt, [problems]; a peer has at most `max_tokens`."""
         hints = [self._known(problem) if self.tells != "peer" else "" for problem in problems]
         texts = [self._context(problem, hint or "") for problem, hint in zip(problems, hints, strict=True)]
         contexts = codec.prompts(texts, systems_of(problems))
@@ -54,7 +55,7 @@ class Privileged(Sample):
         return [max(0, len(ids) + peer - len(problem.tokens)) for ids, problem in zip(contexts, problems, strict=True)]
 
     def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
-        """Completions of `problems`, each with what its judge reads, [prompts * G]."""
+        """Return completions of `problems`, each with the context of its judge, [prompts * G]."""
         rollouts = super().__call__(world, problems, round_number)
         known = self._peers if self.tells == "peer" else self._of_the_data
         hints = known(rollouts)
@@ -71,7 +72,7 @@ class Privileged(Sample):
         return self.context.replace("{prompt}", problem.prompt).replace("{told}", hint)
 
     def _known(self, problem: Problem) -> str | None:
-        """What the data say of a problem; None where it is nothing."""
+        """Return the data's information on a problem; None if there is none."""
         if self.tells == "answer":
             return problem.answer or None
         right = (answer.text for answer in problem.known if is_right(answer.text, problem.answer, finished=True))
@@ -79,7 +80,7 @@ class Privileged(Sample):
 
     @staticmethod
     def _peers(rollouts: Sequence[Rollout]) -> list[str | None]:
-        """The first right completion of each one's group that is not itself, [completions]."""
+        """Return the first other right completion of each one's group, [completions]."""
         right: dict[int, list[Rollout]] = {}
         for rollout in rollouts:
             if solves(rollout):
@@ -88,5 +89,5 @@ class Privileged(Sample):
         return [next(texts, None) for texts in others]
 
     def _of_the_data(self, rollouts: Sequence[Rollout]) -> list[str | None]:
-        """What the data say of each one's problem, [completions]."""
+        """Return the data's information on each one's problem, [completions]."""
         return [self._known(rollout.problem) for rollout in rollouts]

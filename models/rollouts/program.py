@@ -1,9 +1,9 @@
-"""Agent programs of a person's own, which ask the policy over OpenAI's protocol: G runs of the program for each prompt.
+"""The user's own agent programs, which call the policy over OpenAI's protocol: G runs of the program per prompt.
 
-A program is a command, started anew for every episode, or a Python function. It is told where to ask
-(`models.gateway.runners`), calls the policy as often as it wants, and gives a reward or an answer. Every call is
-recorded as ids with their log-probs, and trained on once; what calls share is read once. An episode may be several
-sequences; rewards, group means and losses see the episode (`models.loop.episode_parts`).
+A program is a command, started again for every episode, or a Python function. It receives the address of the policy
+(`models.gateway.runners`), calls the policy as often as it wants, and returns a reward or an answer. Every call is
+recorded as ids with their log-probs, and trained on once; the tokens that calls share are read once. An episode may be
+several sequences; rewards, group means and losses see the episode (`models.loop.episode_parts`).
 """
 
 from __future__ import annotations
@@ -33,27 +33,27 @@ from models.source_code import GivenFile, SourceCode, read_source, texts_in_comm
 
 @part("program")
 class Program(Sample):
-    """Calls of an agent program. Stands under `rollouts:`."""
+    """Calls of an agent program. Set under `rollouts:`."""
 
     command: Command = ()
-    """The program and its arguments, started anew for every episode. Files that it names count by their content; what
-    they import does not."""
+    """The program and its arguments, started again for every episode. The content of the files that it names counts;
+    that of the files that these import does not."""
     path: RecipePath = ""
-    """In place of a command: a Python file with a function `run(task, base_url, api_key)`."""
+    """Alternative to a command: a Python file with a function `run(task, base_url, api_key)`."""
     at_once: Positive = 16
-    """Programs that run side by side."""
+    """Programs that run in parallel."""
     calls: Positive = 8
-    """Most completions that an episode may ask for. All of a conversation, with what stands between, has at most
-    `max_tokens` beyond the length of the problem's own prompt."""
+    """Most completions that an episode may request. A whole conversation, with the messages between completions, has at
+    most `max_tokens` beyond the length of the problem's own prompt."""
     call_tokens: Positive | None = None
-    """Longest completion of a call, in tokens; null: what is left."""
+    """Longest completion of a call, in tokens; null: the rest of the episode's tokens."""
     seconds: Annotated[float, Field(gt=0, le=86400)] = 60.0
-    """What a program may take from an answer to its next call, or its end."""
+    """Time limit of a program from an answer to its next call or its end, seconds."""
     when_stuck: Rule = "masked"
-    """An episode whose program took too long or failed counts as it stands (kept), as wrong, or leaves the loss
-    (masked)."""
+    """Treatment of an episode whose program took too long or failed: kept unchanged, counted as wrong, or masked (left
+    out of the loss)."""
     tells_answer: bool = False
-    """Whether a program is told the problem's answer, to say itself what its episode is worth."""
+    """Whether a program receives the problem's answer, so that it can compute the value of its episode itself."""
 
     def __post_init__(self) -> None:
         source = read_source(Path(self.path), "rollouts.path") if self.path else None
@@ -62,12 +62,12 @@ class Program(Sample):
 
     @property
     def given(self) -> tuple[GivenFile, ...]:
-        """The file of the function, or those that the command names, as they were when the recipe was read."""
+        """File of the function, or files that the command names, with their content when the recipe was read."""
         texts: tuple[GivenFile, ...] = vars(self)["_texts"]
         return texts if self._source_code is None else (self._source_code, *texts)
 
     def try_out(self) -> None:
-        """Look whether there is something to run.
+        """Check that there is something to run.
 
         Raises:
             UserError: neither a command nor a file is named, or both, or the file has no such function.
@@ -79,12 +79,12 @@ class Program(Sample):
 
     @property
     def several_sequences(self) -> bool:
-        """A program may ask in contexts of its own."""
+        """Whether an episode may be several sequences: true, because a program may use several contexts."""
         return True
 
     @property
     def episodes(self) -> EpisodeSettings:
-        """What evaluations play, too."""
+        """Settings of the episodes, used in evaluations too."""
         programs = AgentPrograms(
             command=self.command, source=self._source_code, side_by_side=self.at_once, tells_answer=self.tells_answer
         )
@@ -98,7 +98,7 @@ class Program(Sample):
         return EpisodeSettings(environment=programs, limits=limits, role="user")
 
     def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
-        """Episodes about `problems`, those of one prompt side by side, [prompts * G, or fewer]."""
+        """Run episodes about `problems`; return those of one prompt next to each other, [prompts * G, or fewer]."""
         settings, seed = self.episodes, round_seed(world.seed, round_number)
         driven = settings.environment.drive(
             world.sampler(), world.codec, settings.limits, problems, self.sampling, seed
@@ -119,7 +119,7 @@ class Program(Sample):
 
 
 def _rollouts(problem: Problem, group: int, episode: ProgramEpisode, limits: EpisodeLimits) -> list[Rollout]:
-    """The episode; none where nothing was asked."""
+    """Return the episode as a list of one rollout; empty if it made no call."""
     parts = []
     for chain in episode.chains:
         alone = replace(episode, tokens=chain.tokens, log_probs=chain.log_probs, turns=chain.turns, prompt=chain.prompt)

@@ -4,10 +4,10 @@
     c = feedback(x, y)
     y' ~ pi(. | x, y, c)                placed under x alone
 
-The feedback says what is wrong with an answer, so that a policy that goes on failing can still write a right one. What
-it is trained on is the plain prompt with the refinement behind it: it learns to answer so at once. Nobody drew that
-from pi(. | x), so it has no behaviour log-probs. The form of the context must suit the policy's tokenizer; a new policy
-learns to read it in the warm start (`warm_start.context` with `tells: feedback`).
+The feedback names the fault of an answer, so that a policy that keeps failing can still write a right one. The policy
+is trained on the plain prompt followed by the refinement: it learns to give that answer at once. The refinement was not
+drawn from pi(. | x), so it has no behaviour log-probs. The form of the context must suit the policy's tokenizer; a new
+policy learns to read it in the warm start (`warm_start.context` with `tells: feedback`).
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ from models.rollouts.sample import draw
 
 @part("refined")
 class Refined(Improved):
-    """Samples, and refinements of them by feedback. Stands under `rollouts:`."""
+    """Samples, and refinements of them by feedback. Set under `rollouts:`."""
 
     refinements: Positive = 1
-    """Of each sample."""
+    """Refinements per sample."""
     only_wrong: bool = False
-    """Refine no sample that states the problem's answer."""
+    """Whether samples that state the problem's answer are not refined."""
 
     @property
     def stands_behind(self) -> str:
-        """Nothing: what is refined is placed under the plain prompt."""
+        """Empty: refinements are placed under the plain prompt."""
         return ""
 
     def largest_group(self, problems: Sequence[Problem] = ()) -> int:
-        """Samples and refinements."""
+        """Return the number of samples and refinements."""
         return self.group_size * (1 + self.refinements)
 
     def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
-        """Samples, then refinements, prompt by prompt, [prompts * G and more]."""
+        """Return samples, then refinements, prompt by prompt, [prompts * G and more]."""
         seed = round_seed(world.seed, round_number)
         sampled = draw(world, problems, self.sampling, seed)
         refined = self._refine(world, sampled, for_second_draw(seed))
@@ -55,7 +55,7 @@ class Refined(Improved):
         return rollouts
 
     def _refine(self, world: World, sampled: Sequence[Rollout], seed: int) -> list[Rollout]:
-        """Refinements of each sample, each under the plain prompt and in the sample's group."""
+        """Return refinements of each sample, each under the plain prompt and in the sample's group."""
         tried = [rollout for rollout in sampled if not (self.only_wrong and solves(rollout))]
         if not tried:
             return []

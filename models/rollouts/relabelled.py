@@ -1,12 +1,12 @@
 """Failed episodes under the goal that they reached (hindsight in active data gathering, LID; paper 51).
 
-    x, y failed   ->   x', y      where y solves x': the environment says which problem that is (`reached`)
+    x, y failed   ->   x', y      where y solves x'; the environment returns that problem (`reached`)
 
-What an episode did is right for something, if not for what was asked; under that goal it is a demonstration that the
-policy wrote itself. A new goal counts only when it is verified: the environment is opened with the relabelled problem
-and the episode's own seed, its turns are played again, and it must answer word for word as it did and the goal be
-reached. A relabelled episode has a group of its own and no behaviour log-probs, for nobody drew it from pi(. | x').
-An episode that would not fit behind the longer prompt of its goal is left out.
+The actions of an episode are right for some goal, even if not for the requested one; under that goal the episode is a
+demonstration that the policy wrote itself. A new goal counts only when it is verified: the environment is opened with
+the relabelled problem and the episode's own seed, its turns are played again, its answers must be the same word for
+word, and the goal must be reached. A relabelled episode has a group of its own and no behaviour log-probs, because it
+was not drawn from pi(. | x'). An episode that would not fit after the longer prompt of its goal is left out.
 Andrychowicz et al. 2017 (arXiv 1707.01495) for the idea.
 """
 
@@ -29,10 +29,10 @@ from models.seeds import turn_seed
 
 @part("relabelled")
 class Relabelled(Episodes):
-    """Episodes, and beside them those that failed under the goals that they reached. Stands under `rollouts:`."""
+    """Episodes, and failed ones again under the goals that they reached. Set under `rollouts:`."""
 
     def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
-        """Episodes, those of one prompt side by side, then the relabelled ones, [prompts * G and more]."""
+        """Return episodes, those of one prompt next to each other, then the relabelled ones, [prompts * G and more]."""
         made = super().__call__(world, problems, round_number)
         asks = asks_of([problem.tokens for problem in problems], self.sampling, round_seed(world.seed, round_number))
         again = [
@@ -49,7 +49,7 @@ class Relabelled(Episodes):
         ]
 
     def _relabelled(self, rollout: Rollout, seed: int) -> Rollout | None:
-        """The episode, up to where it reached another goal, under that goal; None: it is verified to reach none."""
+        """Return the episode, up to where it reached another goal, under that goal; None: no other goal is verified."""
         goal = self.environment.reached(rollout.problem, rollout.turns)
         if goal is None:
             return None

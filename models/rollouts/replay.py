@@ -1,8 +1,9 @@
-"""Fresh samples, and beside them whole groups of completions of earlier rounds, as they were sampled then.
+"""Fresh samples together with whole groups of completions of earlier rounds, as they were sampled then.
 
-For objectives that learn from whoever sampled: trajectory balance (Flow of Reasoning, paper 304), tapered or weighted
-policy gradients. What a round samples is remembered with the log-probs of that time; rewards are given anew. The
-learner keeps the memory and writes it into its checkpoints, so that a run that goes on replays what the other one did.
+For objectives that learn from any sampling policy: trajectory balance (Flow of Reasoning, paper 304), tapered or
+weighted policy gradients. The samples of a round are remembered with their log-probs at that time; their rewards are
+computed again. The learner keeps the memory and writes it into its checkpoints, so that a resumed run replays the same
+completions as an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -22,16 +23,16 @@ from models.rollouts.sample import Sample, draw
 
 @part("replay")
 class Replay(Sample):
-    """Fresh groups and replayed ones. Stands under `rollouts:`."""
+    """Fresh groups and replayed ones. Set under `rollouts:`."""
 
     off_policy = True
     rounds_kept: Positive = 4
-    """Earlier rounds whose completions may come again."""
+    """Number of earlier rounds whose completions may be replayed."""
     replayed: Positive = 16
-    """Groups of earlier rounds that stand beside the fresh ones; fewer as long as there are fewer."""
+    """Groups of earlier rounds that are added to the fresh ones; fewer while the memory holds fewer."""
 
     def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
-        """Fresh completions, then replayed ones, each group by itself, [(prompts + replayed) * G]."""
+        """Return fresh completions, then replayed ones, each group by itself, [(prompts + replayed) * G]."""
         seed = round_seed(world.seed, round_number)
         fresh = draw(world, problems, self.sampling, seed)
         memory = world.learner.memory
@@ -42,12 +43,12 @@ class Replay(Sample):
 
 
 def drawn_again(memory: Sequence[Sequence[Rollout]], count: int, seed: int, first: int) -> list[Rollout]:
-    """Whole groups of `memory` by chance, each at most once, numbered from `first`, [at most count * G].
+    """Draw whole groups from `memory` at random, each at most once, numbered from `first`, [at most count * G].
 
     Args:
         memory: rollouts of earlier rounds, [rounds][completions].
-        count: most groups.
-        seed: of the choice.
+        count: largest number of groups.
+        seed: of the random choice.
         first: number of the first group.
     """
     groups: dict[tuple[int, int], list[Rollout]] = {}

@@ -18,24 +18,24 @@ from models.parts import part
 
 @part("sample")
 class Sample(Rollouts):
-    """On-policy sampling. Stands under `rollouts:`."""
+    """On-policy sampling. Set under `rollouts:`."""
 
     prompts: Positive = 64
-    """Prompts of one round."""
+    """Prompts per round."""
     group_size: Positive = 8
-    """Completions of each prompt (G)."""
+    """Completions per prompt (G)."""
     max_tokens: Positive = 64
     """Longest completion, in tokens."""
     temperature: Temperature = 1.0
-    """Divides the logits; the learner's log-probs mean the same."""
+    """Divisor of the logits; the learner's log-probs use the same temperature."""
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """Share of the probability that is drawn from, the likeliest tokens first."""
+    """Probability mass that tokens are drawn from, the likeliest tokens first."""
     top_k: NonNegativeInt = 0
-    """Likeliest tokens that are drawn from; 0: all."""
+    """Number of likeliest tokens that are drawn from; 0: all."""
 
     @property
     def sampling(self) -> Sampling:
-        """How the engine draws."""
+        """Sampling parameters of the engine."""
         return Sampling(
             max_tokens=self.max_tokens,
             temperature=self.temperature,
@@ -46,18 +46,18 @@ class Sample(Rollouts):
 
     @property
     def in_flight(self) -> bool:
-        """What is derived from it adds to the samples."""
+        """Whether completions can be trained on as they end; false for subclasses, which add to the samples."""
         return type(self) is Sample
 
     def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
-        """Completions of `problems`, [prompts * G]; the same seed and round give the same completions."""
+        """Return completions of `problems`, [prompts * G]; the same seed and round give the same completions."""
         return draw(world, problems, self.sampling, round_seed(world.seed, round_number))
 
 
 def draw(
     world: World, problems: Sequence[Problem], sampling: Sampling, seed: int, origin: Origin = "policy"
 ) -> list[Rollout]:
-    """What the engine answers to `problems`, those of one prompt side by side, [prompts * G]."""
+    """Sample the engine's completions of `problems`, those of one prompt next to each other, [prompts * G]."""
     groups = world.sampler().generate([problem.tokens for problem in problems], sampling, seed)
     texts = iter(world.codec.text([generated.tokens for group in groups for generated in group]))
     return [

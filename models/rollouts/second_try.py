@@ -1,13 +1,13 @@
 """A failed problem is tried again with guidance, which no trained sequence holds (Agent-RLVR; paper 233).
 
-    y ~ pi(. | x)                  G episodes; where none of them reaches the goal:
+    y ~ pi(. | x)                  G episodes; if none of them reaches the goal:
     y' ~ pi(. | x with guidance)   placed under x alone
 
-Guidance is what somebody who knows the task would say: a plan, the mistake that was made, where to look. It stands in
-the prompt while an episode is drawn, and nowhere else: what the policy is trained on is the plain prompt with the
-episode behind it, which joins the group that failed. Nobody drew it from pi(. | x), so it has no behaviour log-probs.
-The environment is opened with the plain problem. What the policy makes of guidance is a matter of the model; one that
-is new learns to read it in the warm start (`warm_start.context`).
+Guidance is the advice of an expert on the task: a plan, the mistake that was made, where to look. It is in the prompt
+only while an episode is drawn. The policy is trained on the plain prompt followed by the episode, which joins the group
+that failed. It was not drawn from pi(. | x), so it has no behaviour log-probs. The environment is opened with the plain
+problem. How well the policy uses guidance depends on the model; a new model learns to read it in the warm start
+(`warm_start.context`).
 """
 
 from __future__ import annotations
@@ -34,30 +34,30 @@ from models.text.encoding import Codec
 
 @part("second_try")
 class SecondTry(Episodes):
-    """Episodes, and guided ones of the problems that all of them failed. Stands under `rollouts:`."""
+    """Episodes, and guided ones for problems whose episodes all failed. Set under `rollouts:`."""
 
     retries: Positive = 2
-    """Guided episodes of each problem that failed."""
+    """Guided episodes per failed problem."""
     guidance: Annotated[str, Field(pattern=r"\{prompt\}")] = (
         "{prompt}\nA first try failed:\n{failed}\nThe answer is {answer}. Find the way to it."
     )
-    """The guided prompt; `{prompt}` and `{answer}` are replaced by the problem's, `{failed}` by its first episode."""
+    """Guided prompt; `{prompt}` and `{answer}` are replaced by the problem's, `{failed}` by its first episode."""
     only_right: bool = True
-    """Leave out guided episodes that fail too."""
+    """Whether guided episodes that fail too are left out."""
 
     def largest_group(self, problems: Sequence[Problem] = ()) -> int:
-        """Episodes, plain and guided."""
+        """Return the number of episodes, plain and guided."""
         return self.group_size + self.retries
 
     def extra_tokens(self, codec: Codec, problems: Sequence[Problem]) -> list[int]:
-        """What a guided prompt says beside the question, while it is drawn, [problems]; a failed episode has
-        `max_tokens` at most."""
+        """Return the most tokens that a guided prompt adds to the question while it is drawn, [problems]; a failed
+        episode has at most `max_tokens`."""
         room = self.max_tokens if "{failed}" in self.guidance else 0
         guided = codec.prompts([self._guided(problem, "") for problem in problems], systems_of(problems))
         return [max(0, len(ids) + room - len(problem.tokens)) for ids, problem in zip(guided, problems, strict=True)]
 
     def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
-        """Episodes, then guided ones where all failed, prompt by prompt, [prompts * G and more]."""
+        """Return episodes, then guided ones if all failed, prompt by prompt, [prompts * G and more]."""
         first = super().__call__(world, problems, round_number)
         groups = [first[at : at + self.group_size] for at in range(0, len(first), self.group_size)]
         failed = [number for number, group in enumerate(groups) if not any(map(reached_goal, group))]
@@ -72,7 +72,7 @@ class SecondTry(Episodes):
         failed: Sequence[int],
         round_number: int,
     ) -> dict[int, list[Rollout]]:
-        """Guided episodes by the number of their problem, each under the plain prompt."""
+        """Draw guided episodes; return them by the number of their problem, each under the plain prompt."""
         if not failed:
             return {}
         texts = [self._guided(problems[number], _shown(groups[number][0])) for number in failed]

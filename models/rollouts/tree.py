@@ -1,17 +1,17 @@
-"""A search through each problem's episodes: at every node several turns are tried, and values go up the tree.
+"""A search over each problem's episodes: several turns are tried at every node, and values are backed up the tree.
 
-    prompt | turn 1 a | heard | turn 2 a          rollouts are turns: the prompt of each is all that stands before it,
-                              | turn 2 b          its group is its node, its value what the search says of it
+    prompt | turn 1 a | heard | turn 2 a          each rollout is a turn: its prompt is the whole history before it,
+                              | turn 2 b          its group is its node, its value is the one that the search gives it
            | turn 1 b | heard | turn 2 c
 
 Monte-Carlo tree search as in Agent Q (paper 82), iTool (paper 312) and step-level Q (paper 355), depth first as in
-ToolLLM's decision trees (paper 359), best first or breadth first (models.episodes.tree). Which nodes are grown hangs on
-run, round and problem alone. An environment has no snapshot: to go on from a node it is opened again and the turns
-before are replayed from its seed, and an environment that then answers otherwise is refused
-(models.episodes.search). Equal turns at a node are the same node, so these are no samples of a policy gradient:
+ToolLLM's decision trees (paper 359), best first or breadth first (models.episodes.tree). The nodes that are expanded
+depend on the run, round and problem alone. An environment has no snapshot: to continue from a node, it is opened again
+and the earlier turns are replayed from its seed. An environment whose answers then differ is refused
+(models.episodes.search). Equal turns at a node are the same node, so the turns are not samples for a policy gradient:
 make pairs of them (select siblings), or imitate the best.
 
-What sequences begin with alike, prompt and turns, the learner reads once. Evaluations play episodes without a search.
+The learner reads the common beginning of sequences, prompt and turns, once. Evaluations play episodes without a search.
 """
 
 from __future__ import annotations
@@ -40,30 +40,30 @@ WORTH: dict[Literal["solved", "rewards"], Worth] = {
 
 @part("tree")
 class Searched(Episodes):
-    """Turns that a search tried, each with its value. Stands under `rollouts:`; `group_size` turns a node."""
+    """Turns that a search tried, each with its value. Set under `rollouts:`; `group_size` turns per node."""
 
     gives = ("values",)
     search: Order = "uct"
-    """Which node is expanded next: by upper confidence bounds, the best, level by level, or the deepest."""
+    """Order of expansion: by upper confidence bounds, the best node, level by level, or the deepest node."""
     nodes: Positive = 32
-    """Turns that are drawn of a problem before its search ends; episodes that are under way then go on to their end."""
+    """Turns that are drawn for a problem before its search ends; episodes in progress are then played to their end."""
     goals: Count = 0
-    """Episodes that reach the goal before it ends; 0: only `nodes` ends it."""
+    """Episodes that reach the goal and so end the search early; 0: only `nodes` ends it."""
     exploration: NonNegativeFloat = 1.0
-    """Of uct: weight of what was rarely tried."""
+    """Weight of rarely tried turns (uct)."""
     worth: Literal["solved", "rewards"] = "solved"
-    """What an episode is worth: one where it reached the goal, or the environment's rewards together."""
+    """Value of an episode: 1 if it reached the goal, or the sum of the environment's rewards."""
     backup: Backup = "mean"
-    """A node is worth the mean of the episodes below it, or what its best child is worth."""
+    """Value of a node: the mean of the episodes below it, or the value of its best child."""
     critique: Kind = "none"
-    """What the policy thinks of its turns while they are tried: nothing, how sure it was, or its verdict."""
+    """Critique of the turns by the policy during the search: none, its own confidence, or its verdict."""
     critique_share: Share = 0.5
-    """What its critique counts in the value of a node; without one nothing."""
+    """Share of the critique in the value of a node; without a critique it is 0."""
     question: str = "Is the last step right?"
-    """Of verdict: what the policy is asked; it says yes or no."""
+    """Question to the policy for the verdict; it answers yes or no."""
 
     def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
-        """The turns of the trees of `problems` whose value is known, those of a node side by side, [turns]."""
+        """Return the turns of known value of the trees of `problems`, those of a node next to each other, [turns]."""
         search = Search(
             engine=world.sampler(),
             codec=world.codec,
@@ -101,7 +101,7 @@ class Searched(Episodes):
 def turns_of_trees(
     problems: Sequence[Problem], trees: Sequence[Tree], value_of: Callable[[Node], float | None]
 ) -> list[Rollout]:
-    """Every turn whose value is known as a rollout behind its history, those of a node side by side, [turns]."""
+    """Return every turn of known value as a rollout after its history, those of a node next to each other, [turns]."""
     rollouts: list[Rollout] = []
     group = 0
     for problem, tree in zip(problems, trees, strict=True):

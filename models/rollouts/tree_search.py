@@ -1,16 +1,16 @@
-"""A search through the steps of each problem's answers, guided by values and by what the policy holds likely.
+"""A search over the steps of each problem's answers, guided by values and by the policy's probabilities.
 
-    rollouts: whole answers of the tree, each with what the search says of every step (emit: paths), or
-              steps behind their histories, those of a node side by side (emit: steps; pairs by select siblings)
+    rollouts: whole answers of the tree, each with the search's value of every step (emit: paths), or
+              steps after their histories, those of a node next to each other (emit: steps; pairs by select siblings)
 
-Monte-Carlo tree search with PUCT (models.episodes.tree, models.episodes.step_search) as process supervision without
-anybody who labels steps: outcomes go up the tree and become values of steps. AlphaMath (paper 292) trains a value model
-by them that then guides the search in place of outcomes (`critic_share`); ReST-MCTS* (paper 294) grows a quality from
-how far each step leads (`values: quality`, models.formulas.step_quality); MedS3 (paper 320) keeps what was drawn to the
-end; step-level preferences are siblings of different value (paper 34).
+Monte-Carlo tree search with PUCT (models.episodes.tree, models.episodes.step_search) gives process supervision without
+human labels of steps: outcomes are backed up the tree and become values of steps. AlphaMath (paper 292) trains a value
+model on them, which then guides the search instead of outcomes (`critic_share`). ReST-MCTS* (paper 294) derives a
+quality from how far each step leads (`values: quality`, models.formulas.step_quality). MedS3 (paper 320) keeps the
+answers that were drawn to the end. Step-level preferences are siblings of different value (paper 34).
 
-Which nodes are grown hangs on policy, critic, seed, round and problem alone. Right is what ends in the problem's
-answer. Paths are no samples of a policy gradient: imitate the right ones (advantage step_values).
+The nodes that are expanded depend on the policy, critic, seed, round and problem alone. An answer is right if it ends
+in the problem's answer. Paths are not samples for a policy gradient: imitate the right ones (advantage step_values).
 """
 
 from __future__ import annotations
@@ -39,53 +39,54 @@ from models.rollouts.sample import Sample
 from models.rollouts.tree import turns_of_trees
 
 Known = dict[int, float]
-"""What nodes are worth, by their identity; those of which nobody knows are left out."""
+"""Values of nodes by their identity; nodes without a known value are left out."""
 
 
 @part("tree_search")
 class TreeSearch(Sample):
-    """Answers or steps that a search tried. Stands under `rollouts:`; `group_size` steps are drawn at a node."""
+    """Answers or steps that a search tried. Set under `rollouts:`; `group_size` steps are drawn per node."""
 
     group_size: Positive = 4
     nodes: Positive = 16
-    """Answers, or steps where the critic alone guides, that are drawn of a problem before its search ends."""
+    """Answers, or steps if the critic alone guides, that are drawn for a problem before its search ends."""
     goals: Count = 0
-    """Right answers that end it before; 0: only `nodes` does."""
+    """Right answers that end the search early; 0: only `nodes` ends it."""
     exploration: NonNegativeFloat = 1.0
-    """Weight of what was rarely tried."""
+    """Weight of rarely tried steps."""
     backup: Backup = "mean"
-    """A step is worth the mean of what was found below it, what its best child is worth, or the mean of its children by
-    how often the policy drew them, which is the chance that the policy goes on to a right answer."""
+    """Value of a step: the mean of the results below it, the value of its best child, or the mean of its children
+    weighted by how often the policy drew them, which is the chance that the policy continues to a right answer."""
     critic_share: Share = 0.0
-    """What the critic's estimate counts in the worth of a new step beside its end; 1: nothing is drawn to its end."""
+    """Share of the critic's estimate in the value of a new step, next to its outcome; 1: no step is drawn to the
+    end."""
     marks: tuple[str, ...] = ("\n", ";")
-    """A token whose text holds one of these ends a step."""
+    """Texts that end a step: a token whose text holds one of them is the last of its step."""
     values: Literal["backed_up", "quality"] = "backed_up"
-    """What is said of a step: its worth in the tree, or its quality by distance from a right answer."""
+    """Value of a step: its value in the tree, or its quality by distance from a right answer."""
     emit: Literal["paths", "steps"] = "paths"
-    """What the rollouts are."""
+    """Kind of rollouts: whole answers, or single steps."""
 
     @property
     def gives(self) -> tuple[Extra, ...]:
-        """Values of steps, with the steps or along the answers."""
+        """Values of steps, given with the steps or along the answers."""
         return ("step_values",) if self.emit == "paths" else ("values",)
 
     @property
     def needs_companion(self) -> str:
-        """The critic, where it guides."""
+        """The critic, if it guides the search."""
         return "critic" if self.critic_share else ""
 
     @property
     def reads_models(self) -> bool:
-        """Where the critic guides."""
+        """Whether the critic guides the search."""
         return self.critic_share > 0
 
     def largest_group(self, problems: Sequence[Problem] = ()) -> int:
-        """Every answer that is drawn, or every step at a node."""
+        """Return the number of answers that are drawn, or of steps at a node."""
         return self.nodes if self.emit == "paths" else self.group_size
 
     def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
-        """What the trees of `problems` hold, [answers] side by side by problem or [steps] by node."""
+        """Return the content of the trees of `problems`, [answers] grouped by problem or [steps] by node."""
         valuing = Valuing(backup=self.backup)
         search = StepSearch(
             engine=world.sampler(),
@@ -112,25 +113,25 @@ class TreeSearch(Sample):
 
 
 def critic_estimates(world: World, problems: Sequence[Problem], nodes: Sequence[Node]) -> list[float]:
-    """What the critic expects behind each node, [nodes], within what an answer can be worth, [0, 1]."""
+    """Return the critic's estimate after each node, [nodes], within the range of an answer's value, [0, 1]."""
     critic = critic_of(world.learner.companions["critic"])
-    # A value stands before a token: one more of them, whichever, asks for that behind the step.
+    # The critic reads a value before each token: one more token, any one, gives the value after the step.
     read = Sequences([problem.tokens for problem in problems], [(*node.history, node.tokens[-1]) for node in nodes])
     rows = read_values(critic, read, autocast=world.learner.autocast, token_budget=world.token_budget)
     return [min(1.0, max(0.0, float(row[-1]))) for row in rows]
 
 
 def backed_up(tree: Tree) -> Known:
-    """Worth of every node that has one, as it went up the tree."""
+    """Return the backed-up value of every node that has one."""
     worth = ((node, node.value(tree.growth.valuing)) for node in tree.root.below())
     return {id(node): value for node, value in worth if value is not None}
 
 
 def qualities(tree: Tree) -> Known:
-    """Quality of every node, from how far it leads to a right answer that the search knows (models.formulas).
+    """Return the quality of every node, from its distance to a right answer that the search knows (models.formulas).
 
-    A step below which no right answer is known counts as wrong, and as far away as the step before it was: it brought
-    nothing nearer. Where the whole tree has none, all are worth nothing.
+    A step below which no right answer is known counts as wrong, at the same distance as the step before it, because it
+    brought the answer no nearer. If the whole tree has no right answer, all nodes have quality 0.
     """
     distances: dict[int, int | None] = {}
     for node in reversed(list(tree.root.below())):
@@ -151,9 +152,9 @@ def qualities(tree: Tree) -> Known:
 def whole_answers(
     world: World, problems: Sequence[Problem], trees: Sequence[Tree], known: Sequence[Known]
 ) -> list[Rollout]:
-    """Every answer that was drawn, as often as it was, those of a problem side by side, [answers].
+    """Return every answer that was drawn, as often as it was, those of a problem next to each other, [answers].
 
-    Where each counted once, imitation would raise what the policy hardly says as much as what it mostly says.
+    If each counted once, imitation would raise rare answers as much as frequent ones.
     """
     ends = [(number, node) for number, tree in enumerate(trees) for node in tree.root.below() if node.over]
     texts = world.codec.text([node.history for _, node in ends])
@@ -178,6 +179,6 @@ def whole_answers(
 
 
 def _log_probs(end: Node) -> Tensor | None:
-    """Of a whole answer under the policy that drew its steps, [tokens], nats."""
+    """Return the log-probs of a whole answer under the policy that drew its steps, [tokens], nats."""
     rows = [node.log_probs for node in end.path]
     return None if any(row is None for row in rows) else torch.cat([row for row in rows if row is not None])

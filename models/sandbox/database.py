@@ -1,9 +1,9 @@
-"""What a database answers to queries that a model wrote: SQLite in memory, within the sandbox.
+"""Runs queries that a model wrote against a database: SQLite in memory, within the sandbox.
 
-    Query("SELECT name FROM people", ...) -> names of the database, and for each query the rows' hashes or why not
+    Query("SELECT name FROM people", ...) -> names of the database, and for each query the rows' hashes or the failure
 
-All queries of a database are one run of the sandbox. Where that run ends without an answer, each is asked by itself, so
-that one which breaks SQLite costs its neighbours nothing.
+All queries of a database are one run of the sandbox. If that run ends without an answer, each query is run alone, so
+that one query that breaks SQLite does not affect the others.
 """
 
 from __future__ import annotations
@@ -17,59 +17,59 @@ from typing import Any
 from models.sandbox.sandbox import Sandbox
 
 STEPS = 1_000_000
-"""Of SQLite's machine that a query may take; a hundredth of a second or a few."""
+"""Steps of SQLite's virtual machine that a query may take, about a hundredth of a second or a few."""
 ROWS = 10_000
-"""That a query may give."""
+"""Largest number of rows of a query."""
 VOLUME = 1 << 22
-"""Characters that all rows of a query may have."""
+"""Largest number of characters in all rows of a query."""
 LONGEST = 10_000
-"""Characters of a query."""
+"""Largest number of characters in a query."""
 TOGETHER = 64
-"""Queries of one run."""
+"""Largest number of queries in one run."""
 _INSIDE = (Path(__file__).parent / "inside" / "queries.py").read_text(encoding="utf-8")
 
 
 @dataclass(frozen=True)
 class Result:
-    """What became of a query."""
+    """Outcome of a query."""
 
     ordered: str = ""
-    """Hash of the rows as they came; empty: there are none, for the query failed."""
+    """Hash of the rows in their order; empty: the query failed."""
     unordered: str = ""
     """Hash of the rows in any order."""
     rows: int = 0
-    """How many it gave."""
+    """Number of rows."""
     columns: int = 0
-    """Of a row, and of none."""
+    """Number of columns, also of a result without rows."""
     reads: frozenset[str] = frozenset()
-    """TABLE.COLUMN of what it looks at, in small letters."""
+    """Columns that the query reads, as TABLE.COLUMN in lower case."""
     why: str = ""
-    """It failed; empty: it did not."""
+    """Reason of the failure; empty: none."""
 
     @property
     def ran(self) -> bool:
-        """Whether it gave rows, or none of them, without a failure."""
+        """Whether the query ran without a failure, with or without rows."""
         return bool(self.ordered)
 
 
 @dataclass(frozen=True)
 class Answered:
-    """What a database answered."""
+    """Answers of a database."""
 
     names: frozenset[str]
-    """Of its tables and columns, in small letters."""
+    """Names of its tables and columns, in lower case."""
     results: tuple[Result, ...]
-    """[queries]."""
+    """Result of each query, [queries]."""
     broken: str = ""
-    """Why the database cannot be made; empty: it can."""
+    """Reason why the database cannot be made; empty: it can."""
 
 
 def ask(sandbox: Sandbox, asked: Mapping[str, Sequence[str]]) -> dict[str, Answered]:
-    """What each database answers to its queries.
+    """Run the queries of each database.
 
     Args:
         sandbox: where they run.
-        asked: queries by database, which is the statements that make it.
+        asked: queries by database, which is given by the statements that make it.
 
     Raises:
         UserError: this machine has too few layers to hold them, and that is not accepted.
@@ -95,7 +95,7 @@ def ask(sandbox: Sandbox, asked: Mapping[str, Sequence[str]]) -> dict[str, Answe
 
 
 def _run(sandbox: Sandbox, runs: Sequence[tuple[str, tuple[str, ...]]]) -> list[Mapping[str, Any] | None]:
-    """What each run printed, [runs]; None where it ended without."""
+    """Return the output of each run, [runs]; None for a run that ended without output."""
     return [_read(output) for output in sandbox.scripts([_script(*run) for run in runs])]
 
 

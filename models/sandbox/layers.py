@@ -1,4 +1,4 @@
-"""Which layers this machine has for the sandbox, tried and not guessed."""
+"""Detection, by trial, of the layers that this machine has for the sandbox."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from models.sandbox.settings import SandboxSettings
 
 @dataclass(frozen=True)
 class Had:
-    """What holds programs on this machine."""
+    """Layers available on this machine."""
 
     layers: Layers
     without_namespaces: str
-    """Why there are no namespaces, in a line; empty where there are."""
+    """Reason for missing namespaces, in one line; empty if they are available."""
 
 
 def had_here() -> Had:
-    """The layers that a program is held by here: a fork server is started and says so.
+    """Start a fork server and return the layers that it reports.
 
     Raises:
         NotStarted: no fork server starts, with or without namespaces.

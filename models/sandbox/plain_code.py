@@ -1,8 +1,8 @@
-"""Python whose own account of itself can be believed: it reaches neither the interpreter's insides nor a module's.
+"""Recognition of plain Python code: code that reaches neither the interpreter's internals nor a module's.
 
 A program that is timed or counted in its own process could switch the counting off, and tests that a model wrote could
-forge the verdict of the judge that they run in; both take `sys`, a frame, or a name with underscores. Code that writes
-none of these is plain. The sandbox holds what is not plain just as well: it is only not believed.
+forge the verdict of the judge that they run in. Both need `sys`, a frame, or a name with underscores. Code that uses
+none of these is plain. The sandbox also holds code that is not plain, but its counts and verdicts are not trusted.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 
 LONGEST = 20_000
-"""Characters beyond which code is not looked into, and so not plain."""
+"""Length in characters beyond which code is not examined, and so not plain."""
 _MODULES: dict[str, frozenset[str]] = {
     "math": frozenset(),
     "cmath": frozenset(),
@@ -25,21 +25,21 @@ _MODULES: dict[str, frozenset[str]] = {
     "heapq": frozenset({"heapify", "heappop", "heappush", "nlargest", "nsmallest"}),
     "bisect": frozenset({"bisect", "bisect_left", "bisect_right", "insort"}),
 }
-"""Modules that may be imported, and names that may be taken from them; none named: all, as they hold no module."""
+"""Modules that may be imported, and names that may be taken from them; none named: all, as they contain no module."""
 _NAMES = frozenset(
     "breakpoint compile delattr dir eval exec exit getattr globals hasattr help input locals memoryview open quit "
     "setattr vars".split()
 )
-"""Built-in names that lead elsewhere by a text."""
+"""Built-in names that reach other objects through a text."""
 _FRAMES = ("ag_", "co_", "cr_", "f_", "gi_", "tb_")
-"""How attributes begin that lead to frames and code."""
+"""Prefixes of attributes that lead to frames and code."""
 _TEMPLATES = ("format", "format_map")
-"""Methods of a text whose places may name attributes of what fills them, `{0.__self__}`, which no node shows."""
+"""Methods of a text whose placeholders may name attributes of their arguments, `{0.__self__}`, which no node shows."""
 _REACHING_PLACE = re.compile(r"\{[^{}:!]*[.\[]")
 
 
 def is_plain(source: str) -> bool:
-    """Whether `source` is Python that writes nothing by which it could reach the interpreter."""
+    """Return whether `source` is Python without constructs by which it could reach the interpreter."""
     if len(source) > LONGEST:
         return False
     try:

@@ -1,9 +1,9 @@
-"""The sandbox, from outside: programs go in, verdicts and what was printed come out.
+"""The sandbox, from outside: it takes programs and returns verdicts and printed output.
 
     this process  ->  judges' fork server  ->  judge, who knows the tests  ->  programs' fork server  ->  program
 
-A worker is a pair of fork servers, and works on one program at a time. Whatever a program does, its worker answers
-within the limits, or is ended and made anew.
+A worker is a pair of fork servers, and runs one program at a time. Whatever a program does, its worker answers within
+the limits, or is ended and started again.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _GRACE = 3.0
 """Seconds beyond its limits after which a worker is given up."""
 
 Outcome = Literal["uncompilable", "failed", "partly", "passed", "useless_tests"]
-"""What became of a program under its tests.
+"""Outcome of a program under its tests.
 
-uncompilable: it is no Python
+uncompilable: it is not valid Python
 failed: no case passed, and in each the program raised, ended, took too long or sent nonsense
 partly: some cases or none passed, and it answered at least once
 passed: all cases passed
-useless_tests: the tests are no Python or ask the program nothing; it says nothing about the program
+useless_tests: the tests are not valid Python or never call the program; the result does not concern the program
 """
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -45,7 +45,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Program:
-    """A program and what it must pass."""
+    """A program and the tests that it must pass."""
 
     source: str
     """The program: Python that defines `entry_point`."""
@@ -53,40 +53,40 @@ class Program:
     """Python that defines `check(candidate)`, or statements that call the function by its name."""
     entry_point: str
     prompt: str = ""
-    """Where it is Python, its definitions are there for the tests too."""
+    """Prompt of the program; if it is Python, its definitions are available to the tests too."""
     counted: bool = False
     """Whether its steps and lines are counted, which makes it many times slower (`models.sandbox.inside.counting`)."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of a program."""
+    """Outcome of a program under its tests."""
 
     outcome: Outcome
     passed: int
     cases: int
     why: str
-    """Of the first case that did not pass, in a line; empty where all did."""
+    """Reason of the first case that did not pass, in one line; empty if all passed."""
     steps: int = 0
-    """Instructions that the program took over all cases, where they were counted: by its own word, which is worth
-    something where it is plain (`models.sandbox.plain_code`)."""
+    """Instructions that the program took over all cases, if they were counted. The program reports them itself, so they
+    can be trusted only if it is plain (`models.sandbox.plain_code`)."""
     lines: int = 0
-    """Different lines of it that they were taken in, likewise."""
+    """Number of different lines of the program in which the steps were taken; the same limits apply."""
 
     @property
     def share(self) -> float:
-        """Of the cases that passed, in [0, 1]."""
+        """Share of the cases that passed, in [0, 1]."""
         return self.passed / self.cases if self.cases else 0.0
 
 
 @dataclass(frozen=True)
 class Ran:
-    """What a script or a command printed, and how it ended."""
+    """Output of a script or a command, and how it ended."""
 
     output: str
     errors: str
     status: int | None
-    """0: well; below 0: by that signal; None: it was ended, because it printed too much or took too long."""
+    """Exit status; 0: success; below 0: ended by that signal; None: ended for too much output or too much time."""
     cut: bool
     """Whether it printed more than is kept."""
     late: bool
@@ -117,11 +117,11 @@ class _Worker:
 
     @property
     def runs(self) -> bool:
-        """Whether both of its fork servers do."""
+        """Whether both of its fork servers run."""
         return self.programs.process.poll() is None and self.judges.process.poll() is None
 
     def ask(self, request: Mapping[str, Any], seconds: float) -> dict[str, Any] | None:
-        """What the judge says; None where it was ended, which happens only where it took too long."""
+        """Return the judge's answer; None if the judge was ended, which happens only if it took too long."""
         nonce = secrets.token_hex(16)
         mine, theirs = socket.socketpair()
         with mine:
@@ -144,13 +144,13 @@ class _Worker:
 
 @dataclass
 class Sandbox:
-    """Runs programs that nobody trusts. May be used from several threads."""
+    """Runner of untrusted programs. May be used from several threads."""
 
     settings: SandboxSettings = field(default_factory=SandboxSettings)
     compilers: bool = False
-    """Whether programs may start others: compilers, and what these make."""
+    """Whether programs may start others: compilers, and their output."""
     namespaces: bool = True
-    """Whether namespaces are used where this machine has them."""
+    """Whether namespaces are used if this machine has them."""
 
     def __post_init__(self) -> None:
         self._idle: list[_Worker] = []
@@ -159,21 +159,21 @@ class Sandbox:
 
     @property
     def workers(self) -> int:
-        """Programs that run side by side."""
+        """Number of programs that run in parallel."""
         return self.settings.workers or len(os.sched_getaffinity(0))
 
     @property
     def layers(self) -> Layers:
-        """What holds programs here.
+        """Layers that hold programs here.
 
         Raises:
-            UserError: too little does, and that is not accepted.
+            UserError: the layers do not suffice, and that is not accepted.
         """
         with self._worker() as worker:
             return worker.layers
 
     def judge(self, programs: Sequence[Program]) -> list[Verdict]:
-        """What becomes of each program under its tests, [programs].
+        """Run each program under its tests and return the verdicts, [programs].
 
         Raises:
             UserError: this machine has too few layers, and that is not accepted.
@@ -185,7 +185,7 @@ class Sandbox:
         return self._ran({"kind": "script", "source": source})
 
     def scripts(self, sources: Sequence[str]) -> list[Ran]:
-        """Run programs as `script` does, side by side, [programs]; raises as `judge` does."""
+        """Run programs as `script` does, in parallel, [programs]; raises as `judge` does."""
         return self._side_by_side(self.script, sources)
 
     def command(self, words: Sequence[str], files: Mapping[str, str]) -> Ran:
@@ -202,7 +202,7 @@ class Sandbox:
         return self._ran({"kind": "command", "words": list(words), "files": dict(files)})
 
     def commands(self, runs: Sequence[tuple[Sequence[str], Mapping[str, str]]]) -> list[Ran]:
-        """Run commands, each with its files, as `command` does, side by side, [commands]; raises as `judge` does."""
+        """Run commands, each with its files, as `command` does, in parallel, [commands]; raises as `judge` does."""
         return self._side_by_side(lambda run: self.command(*run), runs)
 
     def close(self) -> None:
@@ -278,7 +278,7 @@ class Sandbox:
 
     @contextlib.contextmanager
     def _worker(self) -> Iterator[_Worker]:
-        """A worker for one program. One that was not left in order is ended."""
+        """Yield a worker for one program. A worker that is not in order afterwards is ended."""
         with self._places:
             with self._lock:
                 worker = self._idle.pop() if self._idle else None
@@ -325,13 +325,13 @@ class Sandbox:
 
 
 def _text(text: str) -> str:
-    """Text without halves of characters, which no file of a program holds."""
+    """Return the text without unpaired surrogates, which no file of a program contains."""
     return text.encode("utf-8", "replace").decode()
 
 
 @lru_cache(maxsize=16)
 def _tell(layers: Layers, why: str) -> None:
-    """Say once a process what holds programs, and loudly where it is too little."""
+    """Log once for each process which layers hold programs; log an error if they do not suffice."""
     if not layers.enough:
         _LOG.error(
             "!!! UNPROTECTED: programs that a model wrote run with YOUR rights on this machine (%s), because "
@@ -349,7 +349,7 @@ _SHARED_LOCK = threading.Lock()
 
 
 def shared_sandbox(settings: SandboxSettings, *, compilers: bool = False) -> Sandbox:
-    """The sandbox of this process with these settings, whoever asks; it lives as long as the process."""
+    """Return the sandbox of this process with these settings, shared by all callers until the process ends."""
     key = (os.getpid(), settings, compilers)
     with _SHARED_LOCK:
         if key not in _SHARED:

@@ -1,4 +1,4 @@
-"""What a program in the sandbox may use, as a recipe says."""
+"""Resources that a program in the sandbox may use, as set in a recipe."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ Seconds = Annotated[float, Field(gt=0, le=3600)]
 
 @dataclass(frozen=True, kw_only=True)
 class SandboxSettings:
-    """Limits of the sandbox. Stands under `sandbox:` of a part that runs programs."""
+    """Limits of the sandbox. Set under `sandbox:` of a part that runs programs."""
 
     seconds: Seconds = 5.0
-    """Of the clock, for one call of a program, or for a script."""
+    """Wall time of one call of a program, or of a script, seconds."""
     seconds_together: Seconds = 15.0
-    """Of the clock, for all cases of a program."""
+    """Wall time of all cases of a program, seconds."""
     memory_mb: Annotated[int, Field(ge=32, le=262144)] = 512
-    """Megabytes of addresses of a process. Each thread takes 8 for its stack."""
+    """Address space of a process, megabytes. Each thread takes 8 for its stack."""
     file_mb: Positive = 8
-    """Megabytes of a file."""
+    """Size of a file, megabytes."""
     scratch_mb: Positive = 64
-    """Megabytes of all files together; they lie in memory."""
+    """Size of all files together, megabytes; they are kept in memory."""
     open_files: Annotated[int, Field(ge=8, le=1024)] = 32
-    """Files that are open at once."""
+    """Largest number of files that are open at once."""
     processes: Annotated[int, Field(ge=1, le=4096)] = 32
-    """Processes that run at once, where programs may start any: in the profile for compilers."""
+    """Largest number of processes that run at once, if programs may start any: in the profile for compilers."""
     output_kb: Annotated[int, Field(ge=1, le=1024)] = 64
-    """Kilobytes that are kept of what a script prints."""
+    """Output of a script that is kept, kilobytes."""
     workers: Positive | None = None
-    """Programs that run side by side; null: as many as this process has cores."""
+    """Number of programs that run in parallel; null: the number of cores of this process."""
     unprotected: bool = False
-    """Run programs though this machine has too few layers to hold them: whatever you may do they may then do too."""
+    """Run programs even if this machine has too few layers to hold them: they then have all of your rights."""

@@ -2,9 +2,9 @@
 
     design + bench  ->  iverilog  ->  vvp  ->  lines `PASS` and `FAIL` of the bench  ->  verdict
 
-A bench is a module that no other names. It prints `PASS` or `FAIL` at the beginning of a line for every case and ends
-by `$finish`. What a design prints would look the same, so one is refused that calls a system task, names a directive of
-the compiler or reaches into another module: it could write the verdict, or read it.
+A bench is a module that no other module instantiates. It prints `PASS` or `FAIL` at the beginning of a line for every
+case and ends with `$finish`. Output of a design would look the same. A design is therefore refused if it calls a system
+task, uses a compiler directive or reaches into another module, because it could write the verdict, or read it.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from models.sandbox.sandbox import Ran, Sandbox, Verdict
 
 PROGRAMS = ("iverilog", "vvp")
 LONGEST = 20_000
-"""Characters of a design."""
+"""Largest number of characters of a design."""
 _BROKEN = 3
-"""How the command ends where the design does not compile."""
+"""Exit status of the command if the design does not compile."""
 _COMMAND = f"iverilog -g2012 -o circuit bench.v design.v || exit {_BROKEN}; exec vvp -n circuit"
 _COMMENT = re.compile(r'(?P<text>"[^"\n]*")|//[^\r\n]*|/\*.*?\*/', re.DOTALL)
-"""A comment, or a text in quotes: a sign of a comment within one begins none, and hides nothing behind it."""
+"""A comment, or a quoted text: a comment sign within quotes begins no comment, and hides nothing after it."""
 _UNCLEAR = '"""'
-"""What opens a text over several lines to some and is an empty text to others."""
+"""Text that begins a string over several lines in some parsers and is an empty string in others."""
 _PURE = ("$signed", "$unsigned", "$clog2", "$bits")
 """System functions that only compute."""
 _REACHES = re.compile(r"`|\$\w*|[\w\]]\s*\.\s*[A-Za-z_\\]|\\|\bforce\b|\bbind\b|\bimport\b")
-"""What could lead out of a design: directives, system tasks, names with dots, escaped names."""
+"""Constructs that could lead out of a design: directives, system tasks, names with dots, escaped names."""
 
 
 def require_simulator() -> None:
-    """Refuse to go on without Icarus.
+    """Check that Icarus Verilog is installed.
 
     Raises:
         UserError: it is missing.
@@ -43,7 +43,7 @@ def require_simulator() -> None:
 
 
 def is_closed(design: str) -> bool:
-    """Whether a design is text of plain characters that says nothing by which it could reach its bench, or print."""
+    """Return whether a design is ASCII text without constructs by which it could reach its bench, or print."""
     if len(design) > LONGEST or "\x00" in design or not design.isascii() or _UNCLEAR in design:
         return False
     bare = _COMMENT.sub(lambda match: match["text"] or " ", design)
@@ -52,7 +52,7 @@ def is_closed(design: str) -> bool:
 
 
 def simulate(sandbox: Sandbox, designs: Sequence[tuple[str, str]]) -> list[Verdict]:
-    """What becomes of each design under its bench, [designs].
+    """Simulate each design under its bench and return the verdicts, [designs].
 
     Args:
         sandbox: one for compilers.
@@ -66,7 +66,7 @@ def simulate(sandbox: Sandbox, designs: Sequence[tuple[str, str]]) -> list[Verdi
 
 
 def verdict_of(ran: Ran) -> Verdict:
-    """What the end and the lines of a simulation say."""
+    """Return the verdict from the exit status and the printed lines of a simulation."""
     lines = ran.output.splitlines()
     passed, failed = (sum(line.startswith(word) for line in lines) for word in ("PASS", "FAIL"))
     why = next(iter(ran.errors.splitlines()), "")[:200]

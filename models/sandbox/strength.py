@@ -1,10 +1,11 @@
-"""What tests are worth that a model wrote: run on a reference, and on mutants of it (`models.text.mutants`).
+"""Quality of tests that a model wrote: they are run on a reference, and on mutants of it (`models.text.mutants`).
 
     reference ->  do they run, does every case pass, how many of its lines do they reach
-    mutants   ->  how many of them fail the tests, of those that the problem's own tests tell from the reference
+    mutants   ->  how many fail the tests, of those that the problem's own tests distinguish from the reference
 
-Tests run in the judge, who decides: only such as reach nothing of it are run at all (`models.sandbox.plain_code`).
-Mutants are run under tests alone that the reference passes, for a wrong test kills everything.
+Tests run in the judge, which decides, so only tests that cannot reach the judge are run at all
+(`models.sandbox.plain_code`). Mutants are run only under tests that the reference passes, because a wrong test fails
+every mutant.
 """
 
 from __future__ import annotations
@@ -23,26 +24,26 @@ from models.text.mutants import mutants_of
 
 @dataclass(frozen=True)
 class Subject:
-    """What tests are about."""
+    """Problem that tests are written for."""
 
     reference: str
-    """The program as it is right: Python that defines `entry_point`."""
+    """A correct program: Python that defines `entry_point`."""
     entry_point: str
     tests: str = ""
-    """Those of the problem, which say what of a mutant can be seen; empty: all mutants count."""
+    """Tests of the problem, which decide which mutants are distinguishable; empty: all mutants count."""
 
 
 @dataclass(frozen=True)
 class Strength:
-    """What became of tests on their reference. All is zero of such as are no plain Python."""
+    """Results of tests on their reference. All are zero for tests that are not plain Python."""
 
     parses: bool = False
     runs: bool = False
-    """Whether they ask the reference something, and it answers."""
+    """Whether they call the reference, and it answers."""
     passes: bool = False
     """Whether the reference passes every case."""
     covered: float = 0.0
-    """Share of the reference's lines that they reach, in [0, 1]; zero where they do not pass."""
+    """Share of the reference's lines that they reach, in [0, 1]; zero if they do not pass."""
 
 
 Asked = tuple[Subject, str]
@@ -51,10 +52,11 @@ Asked = tuple[Subject, str]
 
 @lru_cache(maxsize=2)
 def strengths(settings: SandboxSettings, asked: tuple[Asked, ...]) -> dict[Asked, Strength]:
-    """What becomes of tests; parts that a recipe names one after the other ask the same of a round.
+    """Run tests on their references and return the results. The cache serves parts of a recipe that ask the same of a
+    round.
 
     Args:
-        settings: what a run of tests may use.
+        settings: limits of a run of tests.
         asked: different subjects and tests.
 
     Raises:
@@ -72,11 +74,11 @@ def strengths(settings: SandboxSettings, asked: tuple[Asked, ...]) -> dict[Asked
 
 @lru_cache(maxsize=2)
 def kills(settings: SandboxSettings, mutants: int, asked: tuple[Asked, ...]) -> dict[Asked, float]:
-    """Share of the mutants that fail the tests, in [0, 1]; zero where the reference fails too, or there are none.
+    """Return the share of the mutants that fail the tests, in [0, 1]; zero if the reference fails too or none exist.
 
     Args:
         settings: as of `strengths`.
-        mutants: most of a reference.
+        mutants: largest number of mutants of a reference.
         asked: likewise.
 
     Raises:
@@ -96,7 +98,7 @@ def kills(settings: SandboxSettings, mutants: int, asked: tuple[Asked, ...]) -> 
 
 @lru_cache(maxsize=65536)
 def _visible(settings: SandboxSettings, mutants: int, subject: Subject) -> tuple[str, ...]:
-    """The mutants that the problem's own tests tell from the reference; all where it has none, or they kill none."""
+    """Return the mutants that fail the problem's own tests; all mutants if it has no tests, or they fail none."""
     made = mutants_of(subject.reference, mutants)
     if not subject.tests.strip():
         return made
@@ -119,7 +121,7 @@ def _reference(subject: Subject, tests: str) -> Program:
 
 @lru_cache(maxsize=65536)
 def _on_lines(source: str) -> str:
-    """A program with one statement a line, however it is written; as it is where it is no Python."""
+    """Rewrite a program with one statement a line; unchanged if it is not valid Python."""
     try:
         return ast.unparse(ast.parse(source))
     except (SyntaxError, ValueError, RecursionError, MemoryError):

@@ -13,14 +13,14 @@ _BLOCK = re.compile(
     re.DOTALL | re.MULTILINE | re.IGNORECASE,
 )
 LONGEST_VALUE = 2_000
-"""Characters of a value that is stated."""
+"""Largest number of characters of a stated value."""
 
 
 def written_program(prompt: str, completion: str, entry_point: str) -> str:
-    """The program: of several blocks of code the last that defines the function, else the last.
+    """Return the program: of several blocks of code the last that defines the function, else the last.
 
-    A prompt that is Python stands before it, for its imports and helpers: the completion goes on where it ends, or
-    defines the function anew.
+    A prompt that is Python is put before it, for its imports and helpers: the completion continues from its end, or
+    defines the function again.
 
     Args:
         prompt: what the policy read.
@@ -38,14 +38,14 @@ def written_program(prompt: str, completion: str, entry_point: str) -> str:
 
 
 def written_code(completion: str) -> str:
-    """The last block of code, of a completion without any all of it; never text in reasoning tags."""
+    """Return the last block of code, or the whole completion if it has none; never text in reasoning tags."""
     completion = without_reasoning(completion)
     blocks: list[str] = _BLOCK.findall(completion)
     return blocks[-1] if blocks else completion
 
 
 def written_circuit(prompt: str, completion: str) -> str:
-    """The Verilog: the last block of code, or all; it goes on where the prompt ends if it begins no module itself."""
+    """Return the Verilog: the last block of code, or all; it continues the prompt unless it begins a module."""
     code = written_code(completion)
     if re.search(r"\bmodule\b", code):
         return code
@@ -54,7 +54,7 @@ def written_circuit(prompt: str, completion: str) -> str:
 
 
 def written_value(completion: str) -> str | None:
-    """Python of the value that a completion states: a literal as it is, other words as a text; None: it states none."""
+    """Return Python of the value that a completion states: a literal unchanged, other words as text; None: no value."""
     stated = extract_answer(completion)
     if stated is None or not stated.strip() or len(stated) > LONGEST_VALUE:
         return None

@@ -1,1 +1,1 @@
-"""Slot 3: which completions the policy is trained on. One file for each."""
+"""Slot 3: the completions that the policy is trained on. One file per part."""

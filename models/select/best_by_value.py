@@ -1,9 +1,9 @@
-"""The candidate that is worth most in each group is trained on: the choice of a value among what was proposed.
+"""The candidate of the highest value in each group is trained on: a value function chooses among proposals.
 
     keep the a of highest Q(h, a) at each state h, where  Q(h, a) - mean over the candidates of Q(h, .)  >  least_gain
 
-Imitating the best of N by value is a policy improvement step that needs no ratio and no baseline (Digi-Q; paper 123),
-and choosing among proposals of several experts is a dialogue manager whose actions are utterances (paper 45).
+Imitating the best of N by value is a policy improvement step that needs no ratio and no baseline (Digi-Q; paper 123). A
+choice among proposals of several experts is a dialogue manager whose actions are utterances (paper 45).
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from models.parts import part
 
 @part("best_by_value")
 class BestByValue(Select):
-    """The best completion of each group by one reward, where it is better than the others."""
+    """The best completion of each group by one reward, if it is better than the others."""
 
     by: str = "action_value"
-    """The reward that is the value; `total` is the weighted sum."""
+    """Reward that is used as the value; `total` is the weighted sum."""
     least_gain: NonNegativeFloat = 0.0
-    """What the best must be worth more than the mean of its group."""
+    """Gain over the mean of its group that the best completion must exceed."""
 
     def __call__(self, scored: Scored) -> Tensor:
-        """Indices of the best of each group among those that carry loss, [kept]; of equals the first counts.
+        """Return indices of the best of each group among those that carry loss, [kept]; of equals the first counts.
 
         Raises:
             UserError: no reward is called `by`.

@@ -1,7 +1,7 @@
-"""Best of N: the best completions of each prompt are trained on, and if one wishes the worst beside them.
+"""Best of N: the best completions of each prompt are trained on, and optionally the worst as well.
 
-A completion that is best of N under a reward of 0 or 1 is a draw from the policy given that it is right
-(RAFT, Dong et al. 2023, arXiv 2304.06767; paper 217).
+A completion that is best of N under a reward of 0 or 1 is a draw from the policy given that it is right (RAFT, Dong et
+al. 2023, arXiv 2304.06767; paper 217).
 """
 
 from __future__ import annotations
@@ -20,24 +20,25 @@ from models.parts import part
 
 @part("best_of_n")
 class BestOfN(Select):
-    """The best of each group, and after them the worst that are worth less than all of these."""
+    """The best of each group, followed by the worst that are worth less than all of these."""
 
     best: Positive = 1
-    """Completions of each prompt that count as its best; of equals the first."""
+    """Completions per prompt that count as its best; of equals the first."""
     worst: NonNegativeInt = 0
-    """Most completions of each prompt that are kept as its worst."""
+    """Most completions per prompt that are kept as its worst."""
     least: Number | None = None
-    """Reward below which a completion is never a best one, and a prompt without a best one is left out; None: any."""
+    """Reward below which a completion is never a best one; a prompt without a best one is left out; None: any
+    reward."""
     origin: Origin | None = None
-    """Where a completion must come from to be a best or a worst one; null: anywhere."""
+    """Origin that a best or worst completion must have; null: any."""
     others: Literal["dropped", "kept"] = "dropped"
-    """What becomes of the completions of another origin; kept: they stand in front of the best, where there is one or
-    not."""
+    """Treatment of the completions of another origin: dropped or kept. Kept ones come before the best in the result,
+    whether there is a best or not."""
     tolerance: NonNegativeFloat = 1e-4
-    """Largest difference of reward that still counts as none."""
+    """Largest difference of rewards that counts as zero."""
 
     def __call__(self, scored: Scored) -> Tensor:
-        """Indices of the best, then of the worst of each group, from the best down, [kept]."""
+        """Return indices of the best, then of the worst of each group, from the best down, [kept]."""
         groups, origins = scored.groups, [rollout.origin for rollout in scored.rollouts]
         kept: list[int] = []
         for number in range(int(groups.max()) + 1 if len(groups) else 0):

@@ -1,4 +1,4 @@
-"""The best and the worst completion of each prompt: a pair for preference losses made from rewards."""
+"""The best and the worst completion of each prompt: a pair for preference losses, made from rewards."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class BestWorst(Select):
 
     makes_pairs = True
     tolerance: NonNegativeFloat = 1e-4
-    """Largest difference of reward that still counts as none."""
+    """Largest difference of rewards that counts as zero."""
 
     def __call__(self, scored: Scored) -> Tensor:
-        """Indices of best and worst, [2 * groups with spread]; of equals the first counts."""
+        """Return indices of best and worst, [2 * groups with spread]; of equals the first counts."""
         groups = scored.groups
         kept: list[int] = []
         for number in range(int(groups.max()) + 1 if len(groups) else 0):

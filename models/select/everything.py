@@ -12,8 +12,8 @@ from models.parts import part
 
 @part("all")
 class Everything(Select):
-    """Keep all."""
+    """All completions."""
 
     def __call__(self, scored: Scored) -> Tensor:
-        """All indices, [completions]."""
+        """Return all indices, [completions]."""
         return torch.arange(len(scored.rollouts))

@@ -1,13 +1,13 @@
 """Oversample, then keep the completions of each prompt whose rewards differ most.
 
-Sampling many completions of a prompt at a high temperature finds rare successes and rare failures (T1, arXiv
-2501.11651; paper 89), but a step on all of them is dear and mostly repeats itself. Of the k out of G completions that
-are trained on, those of the greatest variance of reward are kept:
+Sampling many completions of a prompt at a high temperature finds rare successes and rare failures (T1,
+arXiv 2501.11651; paper 89), but a step on all of them is expensive and mostly redundant. Of the k out of G completions
+that are trained on, those of the greatest variance of reward are kept:
 
     the i best and the k - i worst, with the i in 0..k whose rewards have the greatest variance
 
 No other choice of k spreads more: as a function of any one reward the variance is convex, so an outermost one is never
-worse. For rewards of right and wrong it means as many right ones as wrong ones, as far as there are.
+worse. For rewards of right and wrong this keeps as many right ones as wrong ones, as far as available.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from models.parts import part
 
 
 def widest(values: Tensor, keep: int) -> Tensor:
-    """Places of the `keep` of `values` [completions] with the greatest variance, ascending, [min(keep, completions)].
+    """Return indices of the `keep` of `values` [completions] of greatest variance, ascending, [min(keep, completions)].
 
     Of equals the first counts, and of choices of equal variance the one with more of the best.
     """
@@ -35,15 +35,15 @@ def widest(values: Tensor, keep: int) -> Tensor:
 
 @part("most_spread")
 class MostSpread(Select):
-    """Some completions of each group, as different in reward as can be."""
+    """Some completions of each group, as different in reward as possible."""
 
     keep: Positive = 8
-    """Completions of each prompt that are trained on (k); groups that are no larger stay whole."""
+    """Completions per prompt that are trained on (k); groups of at most this size stay whole."""
     by: str = "total"
-    """The reward component that must spread; `total` is the weighted sum."""
+    """Reward component that must spread; `total` is the weighted sum."""
 
     def __call__(self, scored: Scored) -> Tensor:
-        """Indices of the completions to keep, [kept], in their order."""
+        """Return indices of the completions to keep, [kept], in their order."""
         values = scored.component(self.by)
         groups = scored.groups
         kept = [torch.zeros(0, dtype=torch.long)]

@@ -1,11 +1,11 @@
-"""Only what is better than the reference's value is trained on: the filter of Advantage-Leftover Lunch RL (paper 94).
+"""Only completions above the reference's value are trained on: the filter of Advantage-Leftover Lunch RL (paper 94).
 
     keep i  where  r_i > V_ref
 
-Answers below what the reference is worth anyway could only train the policy to be worse than it, and in data of mixed
-quality they are the noise. With `rewards: reference_value` V_ref(x) is taken off the reward already, and `value` is 0;
-without it `value` is one number for all prompts, the same as `baseline` of `advantage: reward`, so that what is left is
-weighed by the advantage that it was kept for.
+Answers below the reference's expected reward could only make the policy worse than the reference, and in data of mixed
+quality they are noise. With `rewards: reference_value` V_ref(x) is already subtracted from the reward, and `value` is
+0. Without it `value` is one number for all prompts, the same as `baseline` of `advantage: reward`, so that the
+remaining completions are weighted by the advantage that they were kept for.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from models.parts import part
 
 @part("positive_advantage")
 class PositiveAdvantage(Select):
-    """Keep completions that are worth more than the reference."""
+    """Completions that are worth more than the reference."""
 
     value: Number = 0.0
-    """What a completion must be worth more than, in units of the reward."""
+    """Value that the reward of a completion must exceed, in units of the reward."""
     by: str = "total"
-    """The reward component that is compared with it; `total` is the weighted sum."""
+    """Reward component that is compared with `value`; `total` is the weighted sum."""
 
     def __call__(self, scored: Scored) -> Tensor:
-        """Indices of the completions with positive advantage, [kept].
+        """Return indices of the completions with positive advantage, [kept].
 
         Raises:
             UserError: no reward is called `by`.

@@ -1,15 +1,16 @@
 """Policy filtration: keep the completions whose rank can be trusted (PF-PPO, arXiv 2409.06957; paper 176).
 
-A learned reward is least reliable in the middle: the best and the worst completion of a prompt are told apart well,
-those between hardly. So the middle is dropped before anything is learned, or thinned:
+A learned reward is least reliable in the middle: the best and the worst completion of a prompt are distinguished well,
+those between hardly. So the middle is dropped before training, or thinned:
 
     best          the count best                                        (best of N)
     worst         the count worst
     both          the count best and the count worst                    (best and worst)
-    best_random   the count best, and as many of the others by chance   (best and random)
+    best_random   the count best, and as many random others             (best and random)
 
-Chance is drawn from a hash of the group's completions: the same group is always thinned in the same way, whatever the
-round, the order of the prompts or the process, and among the completions that are not best each has the same chance.
+The random choice is seeded with a hash of the group's completions: the same group is always thinned in the same way,
+independent of the round, the order of the prompts and the process. Among the completions that are not best each has the
+same chance.
 """
 
 from __future__ import annotations
@@ -27,23 +28,24 @@ from models.loop.slots import Select
 from models.parts import part
 
 Filter = Literal["best", "worst", "both", "best_random"]
-"""Which completions of a group stay."""
+"""Completions of a group that are kept."""
 
 
 def seed_of(group: Sequence[Rollout]) -> int:
-    """A seed that the prompt and its completions give, [0, 2^32)."""
+    """Compute a seed from the prompt and its completions, [0, 2^32)."""
     content = repr([(rollout.problem.id, rollout.completion) for rollout in group])
     return int.from_bytes(hashlib.sha256(content.encode()).digest()[:4], "big")
 
 
 def kept_by_rank(rewards: Tensor, keep: Filter, count: int, seed: int = 0) -> Tensor:
-    """Places of the completions of one group that a filter keeps, ascending, [kept]; of equals the first ranks higher.
+    """Return indices of the completions of one group that a filter keeps, ascending, [kept]; of equals the first ranks
+    higher.
 
     Args:
         rewards: of one group, [completions].
-        keep: which of them stay.
-        count: how many at each end, or by chance; where both meet, every completion is kept once.
-        seed: of the chance.
+        keep: which of them are kept.
+        count: number at each end, or of the random ones; where both ends overlap, every completion is kept once.
+        seed: of the random choice.
     """
     order = rewards.argsort(descending=True, stable=True)
     if keep == "best_random":
@@ -58,15 +60,15 @@ def kept_by_rank(rewards: Tensor, keep: Filter, count: int, seed: int = 0) -> Te
 
 @part("rank_filter")
 class RankFilter(Select):
-    """The best, the worst, both, or the best and some by chance of each group; the rest is dropped."""
+    """The best, the worst, both, or the best and some random others of each group; the rest is dropped."""
 
     keep: Filter = "both"
-    """Which completions stay."""
+    """Completions that are kept."""
     count: Positive = 2
-    """Completions at each end, or by chance."""
+    """Completions at each end, or random ones."""
 
     def __call__(self, scored: Scored) -> Tensor:
-        """Indices of the completions to keep, [kept], in their order."""
+        """Return indices of the completions to keep, [kept], in their order."""
         groups = scored.groups
         kept = [torch.zeros(0, dtype=torch.long)]
         for number in range(int(groups.max()) + 1 if len(groups) else 0):

@@ -1,9 +1,9 @@
-"""Keep the prompts whose best completion is better than the worst beyond doubt (paper 287, UPO's feedback sampling).
+"""Keep the prompts whose best completion is reliably better than the worst (paper 287, UPO's feedback sampling).
 
     kept where H(sigmoid(spread / temperature)) <= most_uncertain,   spread = largest less smallest value of the group
 
-H is the entropy in bits of the Bradley-Terry chance that the best beats the worst. The paper estimates uncertainty by
-dropout in an estimator model; here it is what the recipe's own rewards, read as log-odds, leave open.
+H is the entropy in bits of the Bradley-Terry probability that the best beats the worst. The paper estimates uncertainty
+by dropout in an estimator model; here it is the uncertainty of the recipe's own rewards, read as log-odds.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from models.parts import part
 
 @part("reliable")
 class Reliable(Select):
-    """Leave out groups whose preference is in doubt."""
+    """Groups whose preference is certain enough."""
 
     by: str = "total"
-    """The reward component that is read; `total` is the weighted sum."""
+    """Reward component that is read; `total` is the weighted sum."""
     temperature: PositiveFloat = 1.0
-    """What the spread is divided by before it counts as log-odds."""
+    """Divisor of the spread, which gives the log-odds."""
     most_uncertain: Share = 0.9
     """Largest entropy of a preference that is kept, in bits; 1 keeps all."""
 
     def __call__(self, scored: Scored) -> Tensor:
-        """Indices of the completions of reliable groups, [kept].
+        """Return indices of the completions of reliable groups, [kept].
 
         Raises:
-            UserError: no reward is called as `by` says.
+            UserError: no reward is called `by`.
         """
         doubt = uncertainty(group_spread(scored.component(self.by), scored.groups) / self.temperature)
         return (doubt <= self.most_uncertain).nonzero().squeeze(-1)

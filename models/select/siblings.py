@@ -1,10 +1,10 @@
 """Pairs of turns that were tried at the same point of an episode: the better value against the worse.
 
 Step-level preferences from a tree (Agent Q, paper 82; step-level Q, paper 355; iTool, paper 312): with the history in
-the prompt, the difference of two siblings' values is due to these turns alone. A failed turn, from which episodes ended
-and none of them reached the goal, never wins against one that has not failed, whatever else is thought of it. With
-`failed_only` it is always the worse one: a branch that led to the goal against one that did not (ToolPreference, paper
-359).
+the prompt, the difference of two siblings' values is due to these turns alone. A turn has failed if episodes ended
+below it and none of them reached the goal. It never wins against one that has not failed, whatever its value. With
+`failed_only` it is always the worse one: a branch that led to the goal against one that did not (ToolPreference,
+paper 359).
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from models.parts import part
 
 @part("siblings")
 class Siblings(Select):
-    """The best and the worst turn of each node, where they differ by enough."""
+    """The best and the worst turn of each node, if they differ by enough."""
 
     makes_pairs = True
     margin: NonNegativeFloat = 1e-4
-    """Difference of reward that must be passed."""
+    """Difference of rewards that must be exceeded."""
     failed_only: bool = False
     """Whether the worse one must have failed, and the better one reached the goal."""
 
     def __call__(self, scored: Scored) -> Tensor:
-        """Indices of the better and the worse turn, [2 * nodes with such a pair]; of equals the first counts."""
+        """Return indices of the better and the worse turn, [2 * nodes with such a pair]; of equals the first counts."""
         members: dict[int, list[int]] = {}
         for index, (rollout, group) in enumerate(zip(scored.rollouts, scored.groups.tolist(), strict=True)):
             if rollout.trained_tokens:

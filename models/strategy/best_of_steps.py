@@ -1,13 +1,13 @@
-"""Several candidates for a turn, and the one that a model of step values holds to be worth most (step-level Q, arXiv
+"""Several candidates for a turn, and the one with the highest value under a model of step values (step-level Q, arXiv
 2409.09345; paper 355).
 
     Q(h, a) = log pi_values(a | h) - log pi_reference(a | h)        turn = candidate of highest Q, first of equals
 
-A policy fitted to siblings of a search by step-level DPO (recipe step_q) holds Q in its log-ratio, up to beta and what
-hangs on the history alone, neither of which changes which candidate is best. The agent that acts stays as it is. Which
-model is `values` the strategy is told; its reference is the agent, unless it was trained from another. The log-probs
-are those of whole turns, at temperature 1. A candidate that was cut is taken only where all were. Candidates that say
-the same are scored once; readings of the model of values are no calls of the policy and are not counted.
+The log-ratio of a policy fitted to siblings of a search by step-level DPO (recipe step_q) equals Q, up to beta and a
+term that depends on the history alone; neither changes which candidate is best. The agent that acts is not changed. The
+setting `values` names the model; its reference is the agent, unless it was trained from another. The log-probs are
+those of whole turns, at temperature 1. A candidate that was cut is taken only if all were. Candidates with the same
+text are scored once; scores of the model of values are not calls of the policy and are not counted.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ class BestOfSteps(Strategy):
     values: ContentPath = ""
     """Model folder of the policy whose log-ratio is the value of a step."""
     reference: ContentPath = ""
-    """Model folder of what it was trained from; empty: the policy that is measured."""
+    """Model folder of the model that it was trained from; empty: the policy that is measured."""
     candidates: Annotated[int, Field(ge=1, le=64)] = 5
-    """Of each turn. The paper takes five."""
+    """Candidates per turn. The paper uses five."""
     temperature: Temperature = 1.0
-    """Of the candidates where the turn would be greedy: greedy ones are all the same."""
+    """Temperature of the candidates if the turn would be greedy, because greedy candidates are all the same."""
 
     @property
     def most_calls(self) -> int:
-        """A draft and, where the policy is the reference, a score a candidate."""
+        """One draft and, if the policy is the reference, one score per candidate."""
         return self.candidates * (1 if self.reference else 2)
 
     def turns(self, policy: Consulted, asks: Sequence[Ask], drawing: Drawing) -> list[Generated]:
-        """The turn of each ask, [asks].
+        """Return the turn of each ask, [asks].
 
         Raises:
             UserError: no model of values is named, or it has other tokens than the policy.
@@ -92,7 +92,7 @@ def _model(named: str, setting: str, vocabulary: int) -> Engine:
 
 @lru_cache(maxsize=2)
 def _opened(folder: Path, changed: int, vocabulary: int) -> Engine:
-    """A frozen model, kept open from wave to wave; `changed` is when its folder was written."""
+    """Open a frozen model and keep it open from wave to wave; `changed` is the time at which its folder was written."""
     engine = TransformersEngine(
         folder, EngineSettings(name="transformers", precision="float32"), end=ends_of_folder(folder)
     )

@@ -1,11 +1,11 @@
-"""The policy finds what is wrong with its turn, and writes it anew (RCI, arXiv 2303.17491).
+"""The policy criticises its turn, and then improves it (RCI, arXiv 2303.17491).
 
     draft | "Review your previous answer and find problems with your answer." | critique
           | "Based on the problems you found, improve your answer." | the next draft
 
-The last draft is the turn; critiques are no part of the episode. An improvement that did not end, or for which there
-is no room, leaves the draft as it was. The paper does this to an agent's plan and to each of its actions on a screen
-(task, state and agent grounding), with a model of 175B; here to each turn, in whatever environment the recipe has.
+The last draft is the turn; critiques are not part of the episode. An improvement that did not end, or that has no room,
+leaves the draft unchanged. The paper applies this to an agent's plan and to each of its actions on a screen (task,
+state and agent grounding), with a model of 175B; here it applies to each turn, in any environment of the recipe.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ from models.parts import part
 
 @part("criticise_improve")
 class CriticiseImprove(Strategy):
-    """A draft, its critique, a better draft; so many times."""
+    """A draft, its critique and a better draft, for several rounds."""
 
     source = Source(48, "Language Models can Solve Computer Tasks (RCI, arXiv 2303.17491)")
     rounds: Annotated[int, Field(ge=1, le=16)] = 1
-    """Of critique and improvement."""
+    """Rounds of critique and improvement."""
     critique: str = "Review your previous answer and find problems with your answer."
-    """What is said behind a draft."""
+    """Request after a draft."""
     improve: str = "Based on the problems you found, improve your answer."
-    """What is said behind a critique."""
+    """Request after a critique."""
     extra_tokens: Count = 512
-    """Tokens beyond prompt and episode that the engine is to have room for: questions, critiques and drafts."""
+    """Tokens in addition to prompt and episode that the engine needs room for: questions, critiques and drafts."""
 
     @property
     def most_calls(self) -> int:
-        """The draft, and two calls a round."""
+        """The draft, and two calls per round."""
         return 1 + 2 * self.rounds
 
     def turns(self, policy: Consulted, asks: Sequence[Ask], drawing: Drawing) -> list[Generated]:
-        """The turn of each ask, [asks]."""
+        """Return the turn of each ask, [asks]."""
         drafts = policy.draft(asks, drawing)
         heard = [tuple(ask.prompt) for ask in asks]
         for number in range(self.rounds):

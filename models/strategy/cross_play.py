@@ -1,12 +1,12 @@
-"""A policy beside partners that it was not trained with, asking itself first what the other will do (ProAgent, arXiv
+"""A policy with partners that it was not trained with, predicting first what the other will do (ProAgent, arXiv
 2308.11339).
 
     "What will the other do next?" | belief | "Then what do you do? Say only that." | turn
 
-The belief is no part of the episode. A turn whose belief or answer did not end, or for which there is no room, is the
-policy's own. Beside each of `partners` the policy is measured with this strategy and alone: rows of the cross-play
-matrix (`models.evaluation.cross_play`). The paper plays Overcooked with GPT-3.5 and corrects beliefs by what the
-partner then did; here that stands in the history that the next belief is asked behind.
+The belief is not part of the episode. If the belief or the answer did not end, or has no room, the turn is the policy's
+own. With each of `partners` the policy is measured with this strategy and alone: rows of the cross-play matrix
+(`models.evaluation.cross_play`). The paper plays Overcooked with GPT-3.5 and corrects beliefs by the partner's actual
+action; here that action is in the history of the next belief.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ from models.parts import part
 
 @part("cross_play")
 class CrossPlayed(Strategy):
-    """Turns made after a guess of what the other will do, beside partners that are held out."""
+    """Turns made after a prediction of the other's action, with held-out partners."""
 
     source = Source(361, "ProAgent: Building Proactive Cooperative AI with Large Language Models (arXiv 2308.11339)")
     partners: Annotated[tuple[str, ...], Field(max_length=32)] = ()
     """Versions, NAME/VERSION, or model folders of the partners."""
     foresee: str = "What will the other do next?"
-    """What the policy is asked first; empty: nothing, and its turns are its own."""
+    """First question to the policy; empty: none, and its turns are its own."""
     act: str = "Then what do you do? Say only that."
-    """What it is asked then."""
+    """Second question to the policy."""
     extra_tokens: Count = 256
-    """Tokens beyond prompt and episode that the engine is to have room for: both questions and the belief."""
+    """Tokens in addition to prompt and episode that the engine needs room for: both questions and the belief."""
 
     @property
     def most_calls(self) -> int:
-        """Belief, turn, and the policy's own turn where they fail."""
+        """Belief, turn, and the policy's own turn if they fail."""
         return 3 if self.foresee else 1
 
     def turns(self, policy: Consulted, asks: Sequence[Ask], drawing: Drawing) -> list[Generated]:
-        """The turn of each ask, [asks]."""
+        """Return the turn of each ask, [asks]."""
         made: dict[int, Generated] = {}
         if self.foresee:
             asked = [policy.said(ask.prompt, (), self.foresee) for ask in asks]

@@ -1,14 +1,14 @@
 """Each turn is one of the actions that are admitted at that step, under a way of reasoning chosen for it (PoAct, arXiv
 2501.07054).
 
-    way      the policy names the way of reasoning that it goes by in this step      the most likely of their names
+    way      the policy names its way of reasoning for this step                     the most likely of their names
     mask     of the actions that the environment lists, those that the way admits
     turn     drawn from the policy among these alone: p(a) = pi(a | history, way) / sum over the admitted
 
-Probabilities are those of whole turns, to the power of 1 / temperature; greedy takes the likeliest. Nothing is sampled
-token by token, so what is not listed cannot be said; where no action has room, the first is cut, which ends an episode.
-In the paper actions are code over tools, a retriever and a judge prune the tools before each step, and GPT-4o chooses
-the way.
+Probabilities are those of whole turns, to the power of 1 / temperature; greedy takes the likeliest. Turns are not
+sampled token by token, so only listed actions can occur; if no action has room, the first is cut, which ends an
+episode. In the paper actions are code over tools, a retriever and a judge prune the tools before each step, and GPT-4o
+chooses the way.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class Way:
     """A way of reasoning."""
 
     name: str
-    """What the policy calls it when it chooses."""
+    """Name by which the policy chooses it."""
     prompt: str = ""
-    """What the policy is told before it acts; empty: nothing."""
+    """Instruction to the policy before it acts; empty: none."""
     only: str = ""
-    """Pattern of the actions that it admits, whole; empty: all. Where it admits none, all are."""
+    """Pattern that must match a whole action to admit it; empty: all. If it admits none, all are admitted."""
 
     def __post_init__(self) -> None:
         try:
@@ -47,7 +47,7 @@ class Way:
             raise ValueError(f"{self.name}: {self.only!r} is no pattern ({error})") from None
 
     def admits(self, actions: Sequence[str]) -> list[str]:
-        """Those of `actions` that may be taken."""
+        """Return those of `actions` that may be taken."""
         matching = [action for action in actions if not self.only or re.fullmatch(self.only, action)]
         return matching or list(actions)
 
@@ -60,21 +60,21 @@ class MaskedActions(Strategy):
     ways: Annotated[tuple[Way, ...], Field(min_length=1, max_length=16)] = (Way(name="act"),)
     """Ways of reasoning, each with `name`, `prompt`, and `only`: the pattern of the actions that it admits."""
     choose: str = "Which way suits the next step?"
-    """What the policy is asked where there are several; it answers with a name."""
+    """Question to the policy if there are several ways; it answers with a name."""
     actions: tuple[str, ...] = ()
-    """What may be said where the environment lists nothing."""
+    """Actions if the environment lists none."""
     most_actions: Annotated[int, Field(ge=1, le=4096)] = 256
-    """Actions of a step beyond which it is refused: each is a call."""
+    """Maximum number of actions of a step, above which it is refused: each is a call."""
     extra_tokens: Count = 256
-    """Tokens beyond prompt and episode that the engine is to have room for: prompts of the ways."""
+    """Tokens in addition to prompt and episode that the engine needs room for: prompts of the ways."""
 
     @property
     def most_calls(self) -> int:
-        """A call a way and an action."""
+        """One call per way and per action."""
         return len(self.ways) + self.most_actions
 
     def turns(self, policy: Consulted, asks: Sequence[Ask], drawing: Drawing) -> list[Generated]:
-        """The turn of each ask, [asks]."""
+        """Return the turn of each ask, [asks]."""
         ways = self._choose(policy, asks)
         heard = [
             policy.said(ask.prompt, (), way.prompt) if way.prompt else tuple(ask.prompt)
@@ -117,12 +117,12 @@ class MaskedActions(Strategy):
 
 
 def chosen_action(log_probs: torch.Tensor, temperature: float, point: float) -> int:
-    """Place of the action that is taken.
+    """Return the index of the action that is taken.
 
     Args:
-        log_probs: of each admitted action, [actions], nats; minus infinity of one that cannot be taken.
+        log_probs: log-prob of each admitted action, [actions], nats; minus infinity for one that cannot be taken.
         temperature: zero: the likeliest, the first of several.
-        point: in [0, 1).
+        point: random point in [0, 1).
     """
     if not temperature or bool((log_probs == -torch.inf).all()):
         return int(log_probs.argmax())
@@ -131,7 +131,7 @@ def chosen_action(log_probs: torch.Tensor, temperature: float, point: float) -> 
 
 
 def _with_room(row: Sequence[float], turns: Sequence[tuple[int, ...]], ask: Ask) -> torch.Tensor:
-    """Log-probs of actions, [actions], minus infinity where a turn may not be so long."""
+    """Return the log-probs of actions, [actions], minus infinity for a turn that is too long."""
     fits = [len(ids) <= ask.max_tokens for ids in turns]
     values = [value if fit else float("-inf") for value, fit in zip(row, fits, strict=True)]
     return torch.tensor(values, dtype=torch.float64)
@@ -140,7 +140,7 @@ def _with_room(row: Sequence[float], turns: Sequence[tuple[int, ...]], ask: Ask)
 def _scores(
     policy: Consulted, heard: Sequence[tuple[int, ...]], given: Sequence[Sequence[tuple[int, ...]]]
 ) -> list[list[float]]:
-    """Log-probs of several texts behind each history, [histories][texts], in one call."""
+    """Return the log-probs of several texts after each history, [histories][texts], in one call."""
     prompts = [ids for ids, texts in zip(heard, given, strict=True) for _ in texts]
     flat = iter(policy.score(prompts, [text for texts in given for text in texts]))
     return [[next(flat) for _ in texts] for texts in given]

@@ -1,4 +1,4 @@
-"""No strategy: a turn is what the policy says."""
+"""No strategy: a turn is the policy's own output."""
 
 from __future__ import annotations
 
@@ -16,5 +16,5 @@ class Plain(Strategy):
     most_calls = 1
 
     def turns(self, policy: Consulted, asks: Sequence[Ask], drawing: Drawing) -> list[Generated]:
-        """The turn of each ask, [asks]."""
+        """Return the turn of each ask, [asks]."""
         return policy.draft(asks, drawing)

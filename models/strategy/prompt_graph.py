@@ -1,13 +1,13 @@
-"""Questions that wait for one another, answered in order; the last answer is the turn (SPRING, arXiv 2305.15486).
+"""Questions that depend on one another, answered in order; the last answer is the turn (SPRING, arXiv 2305.15486).
 
-    goal   What is to be reached?            ----+
-    next   What is the best next step?       <---+  ----+
-    act    Say what you do next, only that.  <---+------+
+    goal   what is to be reached             ----+
+    next   the best next step                <---+  ----+
+    act    the next action, only that        <---+------+
 
-A question is asked behind the history, with the context and the questions and answers that it waits for. Those that
-wait for nothing more are asked at once. A question that had no room, or whose answer did not end, is missing in what
-waits for it; where the last one fails, the turn is the policy's own. In the paper the context is the LaTeX of the
-game's own paper, the questions are nine, and GPT-4 answers.
+A question follows the history, with the context and the questions and answers that it depends on. Questions whose
+dependencies are answered are asked in one batch. A question that had no room, or whose answer did not end, is missing
+in those that depend on it; if the last one fails, the turn is the policy's own. In the paper the context is the LaTeX
+of the game's own paper, the questions are nine, and GPT-4 answers.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class Question:
     """A node of the graph."""
 
     name: str
-    """What others call it."""
+    """Name by which other questions refer to it."""
     ask: str
-    """What the policy is asked."""
+    """Text of the question."""
     after: tuple[str, ...] = ()
     """Names of the questions whose answers it is asked with."""
 
@@ -46,10 +46,11 @@ QUESTIONS = (
 
 
 def order_of(questions: Sequence[Question]) -> list[list[str]]:
-    """Names of the questions that can be asked at once, after those before them.
+    """Return the names of the questions in levels; those of a level are asked in one batch, after the levels before it.
 
     Raises:
-        ValueError: two have one name, some wait for one another or for what there is not, or the last is not one alone.
+        ValueError: two have one name, some depend on one another or on an unknown question, or the last one is not
+            unique.
     """
     names = [question.name for question in questions]
     if twice := {name for name in names if names.count(name) > 1}:
@@ -80,22 +81,22 @@ class PromptGraph(Strategy):
 
     source = Source(138, "SPRING: GPT-4 Out-performs RL Algorithms by Studying Papers and Reasoning (arXiv 2305.15486)")
     questions: Annotated[tuple[Question, ...], Field(min_length=1, max_length=64)] = QUESTIONS
-    """Each with `name`, `ask`, and `after`: the names of those whose answers it is asked with."""
+    """Questions, each with `name`, `ask`, and `after`: the names of those whose answers it is asked with."""
     context: str = ""
-    """What stands before every question, such as the rules of the game."""
+    """Text before every question, such as the rules of the game."""
     extra_tokens: Count = 1024
-    """Tokens beyond prompt and episode that the engine is to have room for: context, questions and answers."""
+    """Tokens in addition to prompt and episode that the engine needs room for: context, questions and answers."""
 
     def __post_init__(self) -> None:
         order_of(self.questions)
 
     @property
     def most_calls(self) -> int:
-        """A call a question, and the policy's own turn where the last one fails."""
+        """One call per question, and the policy's own turn if the last one fails."""
         return len(self.questions) + 1
 
     def turns(self, policy: Consulted, asks: Sequence[Ask], drawing: Drawing) -> list[Generated]:
-        """The turn of each ask, [asks]."""
+        """Return the turn of each ask, [asks]."""
         answers: list[dict[str, Generated]] = [{} for _ in asks]
         said: list[dict[str, str]] = [{} for _ in asks]
         levels = order_of(self.questions)
@@ -119,7 +120,7 @@ class PromptGraph(Strategy):
         return [question.name for question in self.questions]
 
     def _heard(self, policy: Consulted, ask: Ask, name: str, said: dict[str, str]) -> tuple[int, ...]:
-        """A history in which a question is asked, with what it waits for."""
+        """Return the history in which a question is asked, with the answers that it depends on."""
         question = self.questions[self._names.index(name)]
         known = [
             f"{before.ask}\n{said[before.name]}"

@@ -1,12 +1,12 @@
-"""Several copies of the policy in roles of their own interview each other, then one turn is agreed on (Mindstorms in
+"""Several copies of the policy in roles of their own interview each other, then decide on one turn (Mindstorms in
 Natural Language-Based Societies of Mind, arXiv 2305.17066).
 
-    every member answers; so many times every member reads what the others answered, and answers again
-    democracy   the answer that most members gave; of several, the one of the member who stands first
-    monarchy    the first member reads all answers, and its own last word is the turn
+    every member answers; in each interview every member reads the others' answers, and answers again
+    democracy   the answer that most members gave; of several, the one of the first member among them
+    monarchy    the first member reads all answers, and its own last answer is the turn
 
 The paper's societies have up to 129 members, among them vision models and image generators; here all are copies of one
-policy, told apart by what they are told. A member that has no room for what the others said keeps its answer.
+policy, which differ in their instructions. A member that has no room for the others' answers keeps its answer.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ class Society(Strategy):
         "Work it out step by step.",
         "Check every step before you answer.",
     )
-    """What each member is told before it answers; empty: nothing."""
+    """Instruction of each member before it answers; empty: none."""
     interviews: Annotated[int, Field(ge=0, le=8)] = 1
-    """Times that members read what the others answered, and answer again."""
+    """How often members read the others' answers, and answer again."""
     structure: Literal["democracy", "monarchy"] = "democracy"
-    """Who decides: most of the members, or the first of them."""
+    """The decision: by a majority of the members, or by the first of them."""
     others: str = "The others answered:\n{answers}\nWhat do you answer now?"
-    """What members are asked; `{answers}` are the others' answers, a line each."""
+    """Question to the members; `{answers}` are the others' answers, one per line."""
     extra_tokens: Count = 512
-    """Tokens beyond prompt and episode that the engine is to have room for: roles, answers and questions."""
+    """Tokens in addition to prompt and episode that the engine needs room for: roles, answers and questions."""
 
     @property
     def most_calls(self) -> int:
-        """Every member's answers, and a monarch's last word."""
+        """Every member's answers, and a monarch's last answer."""
         return len(self.members) * (1 + self.interviews) + (self.structure == "monarchy")
 
     def turns(self, policy: Consulted, asks: Sequence[Ask], drawing: Drawing) -> list[Generated]:
-        """The turn of each ask, [asks]."""
+        """Return the turn of each ask, [asks]."""
         count = len(self.members)
         own = [ask for ask in asks for _ in self.members]
         heard = [self._begin(policy, ask, role) for ask in asks for role in self.members]
@@ -68,7 +68,7 @@ class Society(Strategy):
         return decided
 
     def _begin(self, policy: Consulted, ask: Ask, role: str) -> tuple[int, ...]:
-        """What a member hears first; a role that leaves no room for a whole turn is not told."""
+        """Return the first prompt of a member; an instruction that leaves no room for a whole turn is omitted."""
         plain = tuple(ask.prompt)
         if not role:
             return plain
@@ -85,7 +85,7 @@ class Society(Strategy):
         drawing: Drawing,
         call: int,
     ) -> None:
-        """Let the members at the places `speaking` read the others' answers, and answer again, in place."""
+        """Let the members at the places `speaking` read the others' answers, and update their answers in place."""
         count, texts = len(self.members), policy.texts(answers)
         asked = []
         for place in speaking:

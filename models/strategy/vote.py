@@ -2,7 +2,7 @@
 
     turn = first draft that states what most drafts state
 
-Drafts that state no answer, such as calls of a tool, vote with what they say. Ties go to the draft that came first.
+Drafts that state no answer, such as calls of a tool, vote with their whole text. Ties go to the draft that came first.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ class Vote(Strategy):
 
     source = Source(None, "Self-Consistency Improves Chain of Thought Reasoning in Language Models (arXiv 2203.11171)")
     drafts: Annotated[int, Field(ge=1, le=64)] = 5
-    """Of each turn."""
+    """Drafts per turn."""
     temperature: Temperature = 1.0
-    """Of the drafts where the turn would be greedy: greedy drafts are all the same."""
+    """Temperature of the drafts if the turn would be greedy, because greedy drafts are all the same."""
 
     @property
     def most_calls(self) -> int:
-        """As many as there are drafts."""
+        """The number of drafts."""
         return self.drafts
 
     def turns(self, policy: Consulted, asks: Sequence[Ask], drawing: Drawing) -> list[Generated]:
-        """The turn of each ask, [asks]."""
+        """Return the turn of each ask, [asks]."""
         drawn = drawing if drawing.temperature else replace(drawing, temperature=self.temperature)
         made = policy.draft([again(ask, call) for ask in asks for call in range(self.drafts)], drawn)
         texts = policy.texts(made)

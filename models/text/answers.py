@@ -1,6 +1,6 @@
-"""The final answer of a worked solution, and whether two answers are the same.
+"""The final answer of a worked solution, and the comparison of two answers.
 
-A completion states its answer by the last plausible mark in it, whatever its kind (models.text.marked_answers):
+The answer of a completion is its last plausible mark, of any kind (models.text.marked_answers):
 
     #### 42                  to the end of the line (GSM8K and the built-in data)
     \\boxed{42}               braces balanced (MATH)
@@ -8,13 +8,14 @@ A completion states its answer by the last plausible mark in it, whatever its ki
     ... the answer is 42.    to the end of the sentence; also `answer: 42` and a line `A: 42`
 
 Numbers are compared exactly, as fractions: 1,200 = $1200.00 = 1200 and 1/2 = 0.5 = 50/100. A sign, a currency,
-a percent sign and a unit after a number do not make an answer another one (50% is read as 50), a scale does
+a percent sign and a unit after a number do not change an answer (50% is read as 50), a scale does
 (5 million is not 5). Lists are compared item by item: (1,2) = (1, 2). Everything else is compared as text, without
-regard to case, white space, and to how a script writes its digits, signs and accents (models.text.signs).
+regard to case, white space, and the script's form of digits, signs and accents (models.text.signs).
 
-A reward is earned here, so what is doubtful is refused: `5 or 6` is no number and equals neither. So is what is left
-undone: a fraction that is whole, as 84/2 or 42/1, is right only where the expected answer is written as a fraction too.
-Every function takes any text whatever, never raises on it, and takes time linear in its length.
+Rewards depend on this comparison, so doubtful answers are refused: `5 or 6` is not a number and equals neither. An
+unfinished calculation is refused as well: a fraction that is whole, such as 84/2 or 42/1, is right only if the expected
+answer is written as a fraction too. Every function accepts any text, never raises on it, and takes time linear in its
+length.
 """
 
 from __future__ import annotations
@@ -35,11 +36,11 @@ _ANY_COMMA = re.compile(r" ?[,;] ?")
 
 
 def extract_answer(text: str, last_number: bool = False) -> str | None:
-    """The final answer that `text` states, as it is written there, or None where it states none.
+    """Return the final answer that `text` marks, exactly as written, or None if it marks none.
 
     Args:
         text: a whole completion.
-        last_number: where no answer is marked, take the last number in the text. Lenient: for judging models that
+        last_number: if no answer is marked, take the last number in the text. Lenient: for evaluating models that
             were never trained on a format, not for a reward.
     """
     mark = final_mark(text)
@@ -51,16 +52,16 @@ def extract_answer(text: str, last_number: bool = False) -> str | None:
 
 
 def expected_answer(answer: str) -> str:
-    """Return a problem's answer in its plain form: of a text that marks its answer, as `#### 5` or a worked solution,
-    what it states; any other text as it is."""
+    """Return a problem's answer in its plain form: the marked answer of a text such as `#### 5` or a worked solution;
+    any other text unchanged."""
     return _expected(answer).stated
 
 
 def same_answer(given: str | None, expected: str) -> bool:
-    """Whether `given` states the same answer as `expected`. No answer equals nothing, an empty one neither.
+    """Return whether `given` is the same answer as `expected`. A missing or empty answer equals nothing.
 
-    A unit counts only where both have one: `18 dollars` equals `18` and `18 Dollars`, not `18 apples`. So does a name:
-    `x = 18` equals `18`, not `y = 18`.
+    A unit counts only if both have one: `18 dollars` equals `18` and `18 Dollars`, not `18 apples`. The same holds for
+    a name: `x = 18` equals `18`, not `y = 18`.
     """
     if given is None:
         return False
@@ -71,20 +72,19 @@ def same_answer(given: str | None, expected: str) -> bool:
 
 
 def same_text(given: str, expected: str) -> bool:
-    """Whether the two are the same letter by letter, but for case, white space, emphasis and LaTeX's wrapping."""
+    """Return whether the two texts are equal except for case, white space, emphasis and LaTeX's wrapping."""
     plain = plain_text(given)
     return bool(plain) and plain == plain_text(expected)
 
 
 def answer_key(answer: str) -> str:
-    """A text equal for answers that are the same, for counting votes: `1/2` for `0.50`. Units are left out."""
+    """Return a text that is equal for the same answers, for counting votes: `1/2` for `0.50`. Units are left out."""
     plain = plain_text(answer)
     return _key(_read(plain)) or plain
 
 
 def answer_kind(answer: str) -> str:
-    """What an expected answer is, in a word or two: whole number, negative number, other number, letter, word, text,
-    none."""
+    """Return the kind of an expected answer: whole number, negative number, other number, letter, word, text, none."""
     plain = plain_text(answer)
     number = quantity_of(plain)
     if number is not None:
@@ -99,7 +99,7 @@ def answer_kind(answer: str) -> str:
 
 
 def before_answer(text: str) -> str | None:
-    """Return what stands before the mark of the final answer, reasoning included; None where no answer is marked."""
+    """Return the text before the mark of the final answer, reasoning included; None if no answer is marked."""
     mark = final_mark(text)
     return None if mark is None else text[: mark.start]
 
@@ -116,12 +116,12 @@ _Read = Quantity | _Items | None
 
 
 class _Expected(NamedTuple):
-    """Expected answer, read once for all completions of a problem."""
+    """Expected answer, parsed once for all completions of a problem."""
 
     stated: str
     plain: str
     whole: str
-    """The plain text of all of it, also where it marks its answer."""
+    """The plain text of the whole answer, also if it marks its answer."""
     read: _Read
 
 
@@ -139,14 +139,14 @@ def _read(plain: str) -> _Read:
     match = _LIST.fullmatch(plain)
     if match is None or match[3] != _BRACKETS.get(match[1], ""):
         return None
-    # no number has thousands' commas in brackets in which no comma has a space behind it
+    # no number has thousands' commas in brackets in which no comma is followed by a space
     between = _ANY_COMMA if match[1] and ", " not in plain else _BETWEEN_ITEMS
     items = tuple(each.strip() for each in between.split(match[2]))
     return _Items(match[1], tuple(map(_item, items))) if all(items) else None
 
 
 def _item(plain: str) -> Quantity | str:
-    """A number without unit and name; any other item is a text: of a list, `2 apples` and `2` are two answers."""
+    """Return a number without unit and name; any other item stays text: in a list, `2 apples` and `2` are different."""
     number = quantity_of(plain)
     return plain if number is None or number.unit or number.name else number
 

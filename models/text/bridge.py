@@ -1,14 +1,14 @@
-"""What stands between the policy's turns: token in, token out.
+"""The tokens between the policy's turns: token in, token out.
 
-What the policy sampled is never encoded again: decoded and encoded anew most rows of ids change, and the learner would
-read other tokens than the engine drew. Only what the environment says is encoded, and what is written around it:
+Sampled tokens are never encoded again: decoding and encoding changes most rows of ids, and the learner would then
+read other tokens than the engine drew. Only the environment's text, and the text around it, is encoded:
 
     prompt ids | sampled ids, end token | ids of the environment's words | sampled ids, end token | ...
 
-Without a chat template the words stand on lines of their own. With one (`policy.chat`) what it writes around a message
-is taken from a conversation of placeholders, between the end of a reply and the beginning of the next. Whether that is
-the same whatever the conversation says, and whether what stands before stays as it was, is tried once; a template that
-rewrites what it has written, such as by dropping thoughts, is refused by a line that says what it does.
+Without a chat template the words are on lines of their own. With one (`policy.chat`), the text that the template writes
+around a message is taken from a conversation of placeholders, between the end of a reply and the beginning of the next.
+One test checks that this text does not depend on the conversation, and that the text before it does not change. A
+template that rewrites earlier text, for example by dropping thoughts, is refused with a line that describes the reason.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from models.errors import UserError
 from models.text.encoding import Codec
 
 Role = Literal["user", "tool"]
-"""Who says what the policy reads between its turns, as chat templates call it."""
+"""Role of the text that the policy reads between its turns, as chat templates name it."""
 
 _ASKED, _HEARD = ("q7f3a9cq", "qd20b5eq"), ("q5e1c07q", "q93fa66q")
 _REPLIES = ("qb81d2eq", "q0c4e9aq")
@@ -30,27 +30,27 @@ _THOUGHT = "<think>\nq6a1f3dq\n</think>\n\n"
 
 @dataclass(frozen=True)
 class Bridge:
-    """Turns what an environment says into the ids between two turns of the policy."""
+    """Encoder of an environment's text as the ids between two turns of the policy."""
 
     codec: Codec
     before: str
-    """What is written between the end of the policy's turn and the environment's words."""
+    """Text between the end of the policy's turn and the environment's words."""
     behind: str
-    """What is written behind them, up to where the policy's next turn begins."""
+    """Text after them, up to the beginning of the policy's next turn."""
 
     def ids(self, texts: Sequence[str]) -> list[list[int]]:
-        """Ids between a turn that ended and the next, for each text, [texts] lists."""
+        """Return the ids between a finished turn and the next, for each text, [texts] lists."""
         ends = self.codec.ends
         rows = self.codec.inside([f"{self.before}{text}{self.behind}" for text in texts])
-        return [row[1:] if row and row[0] in ends else row for row in rows]  # the turn brought its end token
+        return [row[1:] if row and row[0] in ends else row for row in rows]  # the turn already has its end token
 
 
 def bridge_of(codec: Codec, role: Role = "user") -> Bridge:
-    """The bridge of a policy.
+    """Return the bridge of a policy.
 
     Args:
         codec: its tokenizer.
-        role: who speaks between its turns.
+        role: role of the messages between its turns.
 
     Raises:
         UserError: its chat template cannot be continued.
@@ -66,13 +66,13 @@ def bridge_of(codec: Codec, role: Role = "user") -> Bridge:
 
 
 def why_not(codec: Codec, role: Role = "user") -> str:
-    """What keeps a chat template from being continued, in a few words; empty where nothing does."""
+    """Return why a chat template cannot be continued, in a few words; empty if it can."""
     written = _between(codec, role)
     return written if isinstance(written, str) else ""
 
 
 def _between(codec: Codec, role: Role) -> tuple[str, str] | str:
-    """What the template writes before and behind the environment's words, or why that cannot be said."""
+    """Return the template's text before and after the environment's words, or why it is undefined."""
     from jinja2 import TemplateError
 
     if not codec.tokenizer.chat_template:

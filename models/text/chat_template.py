@@ -1,7 +1,7 @@
 """The chat template of a policy that was trained on plain prompts: a chat of one message becomes the prompt's own ids.
 
-Servers write no special tokens around what a chat template wrote, so the template writes those that the tokenizer adds
-to a plain text by itself, and what the policy is asked with behind every prompt (`models.policy.use`).
+Servers add no special tokens around the output of a chat template. The template therefore writes those that the
+tokenizer adds to a plain text, and the text that follows every prompt of the policy (`models.policy.use`).
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ if TYPE_CHECKING:
 TEMPLATE = "chat_template.jinja"
 """File of a model folder's chat template."""
 _OTHERS = ("chat_template.json", "additional_chat_templates")
-"""Other places in a model folder from which a server takes a template."""
+"""Other places in a model folder from which a server reads a template."""
 _REFUSAL = "this policy was trained on single prompts: send one message, of the role user, and no tools"
 _PROBES = ("7", "4 + 5 =", " What is it?\n")
-"""Texts by which a template is tried: white space at either end is part of a prompt."""
+"""Texts for testing a template: white space at either end is part of a prompt."""
 
 
 def plain_template(tokenizer: PreTrainedTokenizerBase, behind: str = "") -> str:
-    """A chat template under which one user message is a plain prompt; it refuses whatever the policy never saw.
+    """Return a chat template under which one user message is a plain prompt; it refuses all other chats.
 
     Args:
-        tokenizer: the policy's.
-        behind: text that stands between every prompt and its completion.
+        tokenizer: the policy's tokenizer.
+        behind: text between every prompt and its completion.
 
     Raises:
-        UserError: the tokenizer changes a text where it adds its special tokens.
+        UserError: the tokenizer changes a text when it adds its special tokens.
     """
     bare: list[int] = list(tokenizer("7", add_special_tokens=False)["input_ids"])
     whole: list[int] = list(tokenizer("7")["input_ids"])
@@ -57,25 +57,25 @@ def plain_template(tokenizer: PreTrainedTokenizerBase, behind: str = "") -> str:
 
 
 def chat_ids(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
-    """Ids that a server makes of a chat of one user message `text`."""
+    """Return the ids that a server makes of a chat of one user message `text`."""
     return list(tokenizer(ChatTemplate(tokenizer).render([("user", text)]), add_special_tokens=False)["input_ids"])
 
 
 def write_plain_template(
     folder: Path, after_prompt: Sequence[int], behind: str, *, trust_remote_code: bool = False
 ) -> bool:
-    """Let a chat with the policy in `folder` be the plain prompts that it was trained on.
+    """Make chats with the policy in `folder` equal the plain prompts that it was trained on.
 
-    A template that does so already stays; any other is replaced.
+    A template that already does so stays; any other is replaced.
 
     Args:
         folder: a model folder, which is changed.
-        after_prompt: ids that stand between every prompt and its completion, [tokens].
+        after_prompt: ids between every prompt and its completion, [tokens].
         behind: the same as text.
         trust_remote_code: run code of the model's own for its tokenizer.
 
     Returns:
-        Whether it does. Where no template can, none is left: a chat is refused then, and not misread.
+        Whether they are equal. If no template can achieve this, none is left: a chat is then refused, not misread.
     """
     if _renders_prompts(folder, after_prompt, trust_remote_code):
         return True
@@ -101,7 +101,7 @@ def _renders_prompts(folder: Path, after_prompt: Sequence[int], trust_remote_cod
     trained = [[*ids, *after_prompt] for ids in Codec(tokenizer).prompts(_PROBES)]
     try:
         return [chat_ids(tokenizer, text) for text in _PROBES] == trained
-    except (TemplateError, ValueError, UserError):  # it asks for more than one message, or has several names
+    except (TemplateError, ValueError, UserError):  # it needs more than one message, or has several names
         return False
 
 

@@ -1,9 +1,9 @@
-"""The one place where a prompt or a completion becomes token ids, so that every step means the same tokens.
+"""The one place where a prompt or a completion becomes token ids, so that every step uses the same tokens.
 
-Prompt and completion are encoded apart and joined as ids: the boundary is exact and nothing is ever
-tokenised again. With a chat model (`chat: true`) the prompt goes through the tokenizer's chat template, which writes
-its own special tokens; without, it begins as the tokenizer begins every text (Llama and Gemma: with a BOS). Either way
-the ids are those that a server makes of the same prompt, so that what is trained is what is served.
+Prompt and completion are encoded separately and joined as ids: the boundary is exact and nothing is ever
+tokenised again. With a chat model (`chat: true`), the prompt is rendered by the tokenizer's chat template, which writes
+its own special tokens. Without, it begins as the tokenizer begins every text (Llama and Gemma: with a BOS). In both
+cases the ids are those that a server makes of the same prompt, so that training and serving agree.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Codec:
-    """A tokenizer and how the recipe uses it."""
+    """A tokenizer and its use in the recipe."""
 
     tokenizer: PreTrainedTokenizerBase
     chat: bool = False
-    """Wrap prompts in the tokenizer's chat template."""
+    """Whether to wrap prompts in the tokenizer's chat template."""
     also_end: tuple[int, ...] = ()
-    """Ids that end a completion beside the tokenizer's own (see `models.text.end_ids`)."""
+    """Ids that end a completion in addition to the tokenizer's own (see `models.text.end_ids`)."""
     form: PromptForm = BARE
     """Text that the recipe writes around every prompt."""
 
     @cached_property
     def ends(self) -> tuple[int, ...]:
-        """Ids of all tokens that end a completion, for whoever generates, [one or more], rising.
+        """Ids of all tokens that end a completion, for generation, [one or more], rising.
 
         Raises:
             UserError: there are none.
@@ -50,8 +50,8 @@ class Codec:
 
     @cached_property
     def end(self) -> int:
-        """Id of the one that ends the completions of the data: where the chat template ends an answer with one of
-        `ends`, this one; else the tokenizer's own."""
+        """Id of the end token of the data's completions: the one of `ends` that the chat template writes after an
+        answer, if any; otherwise the tokenizer's own."""
         if self.chat and (written := self._end_of_answer()) is not None:
             return written
         own = self.tokenizer.eos_token_id
@@ -68,15 +68,15 @@ class Codec:
 
     @property
     def pad(self) -> int:
-        """Id used behind the end of shorter rows; never attended to, never scored."""
+        """Id used after the end of shorter rows; never attended to, never scored."""
         pad = self.tokenizer.pad_token_id
         return int(pad) if pad is not None else self.end
 
     def prompts(self, texts: Sequence[str], systems: Sequence[str] = ()) -> list[list[int]]:
-        """Token ids of each prompt, [prompts] lists.
+        """Return the token ids of each prompt, [prompts] lists.
 
         Args:
-            texts: of the rows' prompts, or texts that hold these.
+            texts: prompts of the rows, or texts that contain them.
             systems: the rows' own system messages, which the texts begin with, [prompts]; empty: none has one.
         """
         of_rows = list(zip(texts, systems or [""] * len(texts), strict=True))
@@ -85,16 +85,16 @@ class Codec:
         return self.plain([self.form.text(*row) for row in of_rows])
 
     def unwrapped(self, texts: Sequence[str]) -> list[list[int]]:
-        """Token ids of prompts that are no row's, such as those of an environment's seats: the recipe's template is not
-        around them, [prompts] lists."""
+        """Return the token ids of prompts that do not come from rows, such as those of an environment's seats, without
+        the recipe's template around them, [prompts] lists."""
         return self.conversations([[("user", text)] for text in texts]) if self.chat else self.plain(texts)
 
     def plain(self, texts: Sequence[str]) -> list[list[int]]:
-        """Token ids of texts as the tokenizer begins them, whether or not there is a chat template, [texts] lists."""
+        """Return the token ids of texts as the tokenizer begins them, regardless of a chat template, [texts] lists."""
         return self._ids(texts, as_it_begins=True)
 
     def conversations(self, turns: Sequence[Sequence[tuple[str, str]]]) -> list[list[int]]:
-        """Token ids of conversations in the chat template, up to where the policy replies, [conversations] lists.
+        """Return the token ids of conversations in the chat template, up to the policy's reply, [conversations] lists.
 
         Args:
             turns: role and text of each message of each conversation; one without a system message gets the recipe's.
@@ -112,24 +112,24 @@ class Codec:
             raise UserError(f"the tokenizer's chat template refuses a conversation ({error})") from None
 
     def completions(self, texts: Sequence[str]) -> list[list[int]]:
-        """Token ids of each completion with the end token, [completions] lists."""
+        """Return the token ids of each completion with the end token, [completions] lists."""
         return [ids + [self.end] for ids in self._ids(texts)]
 
     def rows_of_prompts(
         self, texts: Iterable[Sequence[str]], systems: Iterable[Sequence[str]] | None = None
     ) -> TokenRows:
-        """What `prompts` gives for all of many texts, [texts]. They come in batches, and can be gone through again."""
+        """Return the output of `prompts` for many texts, [texts]. They come in batches; the result is re-iterable."""
         if systems is None:
             return rows_in_memory(map(self.prompts, texts))
         return rows_in_memory(self.prompts(*some) for some in zip(texts, systems, strict=True))
 
     def rows_of_completions(self, texts: Iterable[Sequence[str]]) -> TokenRows:
-        """What `completions` gives for all of many texts; see `rows_of_prompts`."""
+        """Return the output of `completions` for many texts; see `rows_of_prompts`."""
         return rows_in_memory(map(self.completions, texts))
 
     def text(self, completions: Sequence[Sequence[int]]) -> list[str]:
-        """Text of each completion, [completions]: without its end, padding and the tokens between messages, and with
-        the tags that the tokenizer has as special tokens (see `models.text.unwritten`)."""
+        """Return the text of each completion, [completions]: without its end, padding and the tokens between messages,
+        and with the tags that the tokenizer has as special tokens (see `models.text.unwritten`)."""
         rows = [list(ids[:-1] if ids and ids[-1] in self.ends else ids) for ids in completions]
         if not rows:
             return []  # a tokenizer decodes an empty list to one empty text
@@ -137,23 +137,24 @@ class Codec:
         return list(self.tokenizer.batch_decode(written, skip_special_tokens=False))
 
     def inside(self, texts: Sequence[str]) -> list[list[int]]:
-        """Token ids of texts that stand behind others, no special token added, [texts] lists."""
+        """Return the token ids of texts that follow others, without added special tokens, [texts] lists."""
         return self._ids(texts)
 
     def spelt_out(self, text: str) -> str:
-        """A message whose special tokens are words: a stranger's text within it can neither end its turn nor begin
-        another's. A space goes into each of them."""
+        """Return a message with a space in each special token, so that they become words: foreign text within the
+        message can then neither end its turn nor begin another."""
         for token in self.tokenizer.added_tokens_decoder.values():
             if token.special and len(token.content) > 1:
                 text = text.replace(token.content, f"{token.content[0]} {token.content[1:]}")
         return text
 
     def ended_alike(self, completions: Sequence[Sequence[int]]) -> list[Sequence[int]]:
-        """Completions whose last token, where it is one of `ends`, is `end`: what a reward model was fitted to read."""
+        """Return completions with `end` as the last token if it was one of `ends`, as in the reward model's
+        training."""
         return [[*ids[:-1], self.end] if ids and ids[-1] in self.ends else ids for ids in completions]
 
     def _end_of_answer(self) -> int | None:
-        """The first of `ends` that the chat template writes behind an answer; None where it writes none."""
+        """Return the first of `ends` that the chat template writes after an answer; None if it writes none."""
         from jinja2 import TemplateError
 
         if not self.tokenizer.chat_template:
@@ -161,13 +162,13 @@ class Codec:
         answer = "7f3a9c"
         try:
             behind = self.template.render([("user", "?"), ("assistant", answer)], asks=False).rpartition(answer)[2]
-        except (TemplateError, UserError):  # one that knows prompts only
+        except (TemplateError, UserError):  # a template that supports prompts only
             return None
         (ids,) = self._ids([behind])
         return next((token for token in ids if token in self.ends), None)
 
     def _ids(self, texts: Sequence[str], *, as_it_begins: bool = False) -> list[list[int]]:
-        """Ids of each text; `as_it_begins`: with the special tokens that the tokenizer adds to a text by itself."""
+        """Return the ids of each text; `as_it_begins`: with the special tokens that the tokenizer adds by itself."""
         if not texts:
             return []
         return [list(ids) for ids in self.tokenizer(list(texts), add_special_tokens=as_it_begins)["input_ids"]]

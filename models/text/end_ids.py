@@ -1,7 +1,7 @@
-"""Which tokens end a completion: the tokenizer names one, a model's generation config may name several.
+"""Tokens that end a completion: the tokenizer names one, a model's generation config may name several.
 
-Servers stop at all of them (vLLM, transformers' generate), so engines, evaluations and rewards must too. Where a folder
-holds no generation config, its config stands for it, as with transformers and vLLM.
+Servers stop at all of them (vLLM, transformers' generate), so engines, evaluations and rewards must too. In a folder
+without a generation config, its config is used instead, as in transformers and vLLM.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 Ends = int | Collection[int]
-"""One id, or all that end a completion."""
+"""One id, or all ids that end a completion."""
 
 
 def all_of(end: Ends) -> tuple[int, ...]:
-    """The ids, rising and each once."""
+    """Return the ids, rising and each once."""
     return (end,) if isinstance(end, int) else tuple(sorted(set(end)))
 
 
 def ends_of_model(model: PreTrainedModel) -> tuple[int, ...]:
-    """End ids that a loaded model names; none where it names none."""
+    """Return the end ids that a loaded model names; empty if it names none."""
     generation: Any = getattr(model, "generation_config", None)
     named = getattr(generation, "eos_token_id", None)
     return _ids(model.config.get_text_config().eos_token_id if named is None else named)
 
 
 def ends_of_folder(folder: Path) -> tuple[int, ...]:
-    """End ids that a model folder names, without loading it; none where it names none."""
+    """Return the end ids that a model folder names, without loading it; empty if it names none."""
     for name in ("generation_config.json", "config.json"):
         file = folder / name
         said: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
@@ -42,7 +42,7 @@ def ends_of_folder(folder: Path) -> tuple[int, ...]:
 
 
 def name_ends(model: PreTrainedModel, ends: Collection[int]) -> None:
-    """Let `model`, when it is saved, name `ends` to whoever serves it."""
+    """Set `ends` as the end ids that `model`, once saved, names to servers."""
     generation: Any = getattr(model, "generation_config", None)
     if generation is None:  # code of its own that generates by itself; the config names its end
         return

@@ -1,8 +1,9 @@
-"""Whether two formulas mean the same, as a solver says, in a process of its own that can be ended at any moment.
+"""Equivalence of two formulas, decided by a solver in a process of its own that can be ended at any moment.
 
-Two formulas are equivalent where no model makes one true and the other false: z3 is asked for such a model. First-order
-logic is not decidable, so the solver may give up: after so many of its own steps, which no clock decides, or, where
-even that takes too long, because its process is ended. What is not shown to be equivalent is not.
+Two formulas are equivalent if no model makes one true and the other false: z3 is asked for such a model. First-order
+logic is not decidable, so the solver may give up: after a limit of its own steps, which does not depend on the clock,
+or, if even that takes too long, because its process is ended. Formulas that are not shown to be equivalent count as
+different.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ from models.errors import UserError
 from models.text.logic import Tree
 
 STEPS = 400_000
-"""Of the solver that a pair may take (its resource limit); a tenth of a second or a few."""
+"""Limit of the solver's steps per pair (its resource limit); a tenth of a second or a few."""
 _START = 60.0
-"""Seconds that the process may take to begin, beyond those of its first pair."""
+"""Seconds that the process may take to start, beyond those of its first pair."""
 _READY = "ready"
 
 
 class Prover:
-    """A process with a solver; a new one where the last was ended. One thread asks at a time."""
+    """A process with a solver; a new one if the last was ended. It serves one thread at a time."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[str] | None = None
@@ -37,11 +38,11 @@ class Prover:
         self._lock = threading.Lock()
 
     def equivalent(self, pairs: Sequence[tuple[Tree, Tree]], seconds: float) -> list[bool]:
-        """Which pairs are shown to mean the same, [pairs].
+        """Return which pairs are shown to be equivalent, [pairs].
 
         Args:
             pairs: two formulas each.
-            seconds: of the clock, after which the process is ended; the pair that it was at is not equivalent.
+            seconds: wall time after which the process is ended; the current pair then counts as not equivalent.
 
         Raises:
             UserError: the solver cannot be started.
@@ -49,12 +50,12 @@ class Prover:
         with self._lock:
             try:
                 return [self._ask(pair, seconds) for pair in pairs]
-            except BaseException:  # also a reward's limit of time: what is on its way must not answer the next pair
+            except BaseException:  # also a reward's time limit: a pending answer must not be read for the next pair
                 self.close()
                 raise
 
     def start(self) -> None:
-        """Start the process, where none runs; raises as `equivalent` does."""
+        """Start the process, if none runs; raises as `equivalent` does."""
         if self._process is not None and self._process.poll() is None:
             return
         self._lines = queue.Queue()
@@ -92,7 +93,7 @@ class Prover:
         return line == "yes"
 
     def _line(self, seconds: float) -> str | None:
-        """The next line; None where none came in time, or the process has ended."""
+        """Return the next line; None if none came in time, or the process has ended."""
         try:
             return self._lines.get(timeout=seconds).strip() or None
         except queue.Empty:
@@ -107,7 +108,7 @@ def _read(process: subprocess.Popen[str], lines: queue.Queue[str]) -> None:
 
 
 def shared_prover() -> Prover:
-    """The solver of this process, whoever asks; it ends with the process."""
+    """Return the solver of this process, shared by all callers; it ends with the process."""
     return _prover_of(os.getpid())
 
 

@@ -1,8 +1,8 @@
-"""Processes that compare expressions: batches go to all of them, and one that hangs or dies costs its pair alone.
+"""Processes that compare expressions: batches are sent to all of them, and a process that hangs or dies costs one pair.
 
-Each has its own main thread, where the comparison's limits of time are signals; code that never looks for signals, as
-powers of huge numbers, is ended with its process. The pair that it was at then counts as different, and another process
-goes on behind it. A process ends with the one that started it, however that ends.
+Each has its own main thread, where the comparison's time limits are signals. Code that never checks for signals, such
+as powers of huge numbers, is ended with its process. The current pair then counts as different, and another process
+continues after it. A process ends with the one that started it, however that ends.
 """
 
 from __future__ import annotations
@@ -22,48 +22,48 @@ from importlib.util import find_spec
 from pathlib import Path
 
 Pair = tuple[str, str]
-"""What was answered and what is right."""
+"""Given answer and expected answer."""
 
 BATCH = 32
-"""Pairs that a process is given at a time."""
+"""Pairs that a process gets at a time."""
 START = 120.0
-"""Seconds that a process may take until it is ready: SymPy is large."""
+"""Seconds that a process may take to start: SymPy is large."""
 GRACE = 2.0
-"""Seconds beyond its own limits of time before a process counts as hanging."""
+"""Seconds beyond its own time limits before a process counts as hanging."""
 _INSIDE = Path(__file__).with_name("same_expression.py")
 
 
 class NotReady(Exception):
-    """A process ended before it was ready: what it needs is not installed, or there is no memory."""
+    """Raised if a process ended before it was ready: a dependency is not installed, or there is not enough memory."""
 
 
 @dataclass
 class _Worker:
-    """A process, and what it has been given and not answered yet."""
+    """A process, and its pairs without a result."""
 
     process: subprocess.Popen[bytes]
     asked: deque[int] = field(default_factory=deque)
     ready: bool = False
     heard: float = field(default_factory=time.monotonic)
-    """When it last said something, or was asked."""
+    """Time of its last output or request."""
 
 
 class ExpressionWorkers:
-    """As many processes as this one has cores, started when there is something to compare."""
+    """Pool of as many processes as this one has cores, started when there is something to compare."""
 
     def __init__(self, seconds: int, count: int | None = None) -> None:
-        """Start nothing yet.
+        """Initialise the pool without starting processes.
 
         Args:
-            seconds: of each of the three parts of a comparison.
-            count: of processes; None: one a core.
+            seconds: limit of each of the three parts of a comparison.
+            count: number of processes; None: one per core.
         """
         self._seconds = seconds
         self._count = count or len(os.sched_getaffinity(0))
         self._workers: list[_Worker] = []
 
     def same(self, pairs: Sequence[Pair]) -> list[bool]:
-        """Which pairs are the same expression, [pairs]; equal pairs are compared once.
+        """Return which pairs are the same expression, [pairs]; equal pairs are compared once.
 
         Raises:
             NotReady: no process can be started.
@@ -71,7 +71,7 @@ class ExpressionWorkers:
         distinct = list(dict.fromkeys(pairs))
         try:
             verdicts = dict(zip(distinct, self._compared(distinct), strict=True))
-        except BaseException:  # also a reward's limit of time: what is on its way must not answer the next call
+        except BaseException:  # also a reward's time limit: pending results must not be read for the next call
             self.close()
             raise
         return [verdicts[pair] for pair in pairs]
@@ -108,7 +108,7 @@ class ExpressionWorkers:
         return verdicts
 
     def _drop_ended(self) -> None:
-        """Forget processes that ended while nobody asked, as all do with the thread that started them."""
+        """Remove processes that ended while idle, as all do with the thread that started them."""
         for worker in [worker for worker in self._workers if worker.process.poll() is not None]:
             self._workers.remove(worker)
             _end(worker)
@@ -126,10 +126,10 @@ class ExpressionWorkers:
             worker.process.stdin.write(json.dumps([pairs[number] for number in numbers]).encode() + b"\n")
             worker.process.stdin.flush()
         except BrokenPipeError:
-            pass  # it has ended, which its silence says too
+            pass  # it has ended, which is detected when it is read
 
     def _listen(self) -> list[_Worker]:
-        """Workers that have said something, or have ended; waits for a moment."""
+        """Return workers with output, or that have ended; waits for a moment."""
         with selectors.DefaultSelector() as selector:
             for worker in self._workers:
                 if worker.process.stdout is not None and (worker.asked or not worker.ready):
@@ -141,7 +141,7 @@ class ExpressionWorkers:
         return bool(worker.asked) and time.monotonic() - worker.heard > limit
 
     def _replace(self, worker: _Worker, waiting: deque[int]) -> int:
-        """End a worker; returns how many pairs are given up, which is the one that it was at.
+        """End a worker; returns the number of pairs that are given up, which is the one that it was comparing.
 
         Raises:
             NotReady: it was not even ready.
@@ -163,17 +163,17 @@ def _end(worker: _Worker) -> None:
             try:
                 pipe.close()
             except BrokenPipeError:
-                pass  # what was not written yet
+                pass  # the part that was not written yet
 
 
 def can_compare() -> bool:
-    """Whether math-verify is installed."""
+    """Return whether math-verify is installed."""
     return find_spec("math_verify") is not None
 
 
 @lru_cache(maxsize=4)
 def shared_workers(seconds: int) -> ExpressionWorkers:
-    """The processes that all rewards of these limits share; they end with this one."""
+    """Return the processes that all rewards with these limits share; they end with this one."""
     workers = ExpressionWorkers(seconds)
     atexit.register(workers.close)
     return workers

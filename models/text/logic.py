@@ -1,10 +1,10 @@
-"""Formulas of first-order logic as text, read into trees; nothing here decides what they mean.
+"""Parser of first-order logic formulas from text to trees; their meaning is not evaluated here.
 
     forall x ( dog ( x ) -> barks ( x ) )      also with ∀ ∃ ∧ ∨ ¬ → ↔ ⊕, with `all`, `exists`, `and`, `or`, `not`
 
-Binding, from the tightest: not and quantifiers, and, xor, or, implies (to the right), iff. A quantifier reaches over
-what directly follows it, as a negation does. Bound variables are renamed in the order of their quantifiers, so that
-formulas which differ in their names alone are the same tree. Any text whatever gives a tree or None.
+Binding, from the tightest: not and quantifiers, and, xor, or, implies (to the right), iff. A quantifier applies to
+what directly follows it, like a negation. Bound variables are renamed in the order of their quantifiers, so that
+formulas which differ in their names only have the same tree. Every text gives a tree or None.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ Tree = tuple["str | Tree", ...]
 atom: ("atom", predicate, argument, ...), each argument a name; names of bound variables begin with `?`."""
 
 LONGEST = 2000
-"""Characters of a formula."""
+"""Largest number of characters of a formula."""
 DEEPEST = 60
-"""Parts of a formula one inside of the other."""
+"""Largest nesting depth of a formula."""
 MOST_ATOMS = 12
-"""Different atoms of two formulas whose truth tables are held against each other."""
+"""Largest number of different atoms in two formulas for which truth tables are compared."""
 _TOKEN = re.compile(r"<->|<=>|->|=>|\w+|[^\s\w]")
 _WORDS = {
     "∀": "forall", "all": "forall", "∃": "exists", "∧": "and", "&": "and", "∨": "or", "|": "or", "¬": "not", "~": "not",
@@ -30,16 +30,16 @@ _WORDS = {
     "^": "xor",
 }  # fmt: skip
 _LEVELS = ("iff", "implies", "or", "xor", "and")
-"""From the loosest."""
+"""Operators from the loosest."""
 _KEPT = frozenset({"forall", "exists", "not", *_LEVELS})
 
 
 class _Unreadable(Exception):
-    """It is no formula."""
+    """Raised if a text is not a formula."""
 
 
 def read_formula(text: str) -> Tree | None:
-    """The tree of a formula; None where it is none, or too long or too deep."""
+    """Return the tree of a formula; None if the text is not a formula, or is too long or too deep."""
     if len(text) > LONGEST:
         return None
     tokens = [_WORDS.get(token.casefold(), token.casefold()) for token in _TOKEN.findall(text.strip().rstrip("."))]
@@ -56,7 +56,7 @@ class _Reader:
         self.tokens, self.at, self.bound = tokens, 0, 0
 
     def binary(self, level: int, names: Mapping[str, str], depth: int) -> Tree:
-        """What is joined by the signs of a level and tighter ones."""
+        """Parse operands joined by the operators of a level and tighter ones."""
         if depth > DEEPEST:
             raise _Unreadable
         if level == len(_LEVELS):
@@ -72,7 +72,7 @@ class _Reader:
         return tree
 
     def single(self, names: Mapping[str, str], depth: int) -> Tree:
-        """A negation, a quantified formula, one in brackets, or an atom."""
+        """Parse a negation, a quantified formula, one in brackets, or an atom."""
         token = self.take()
         if token == "not":
             return ("not", self.binary(len(_LEVELS), names, depth))
@@ -115,15 +115,15 @@ class _Reader:
 
 
 def atoms_of(tree: Tree) -> dict[Tree, None]:
-    """The different atoms of a formula, in their order."""
+    """Return the different atoms of a formula, in their order."""
     if tree[0] == "atom":
         return {tree: None}
     return {atom: None for part in tree[1:] if isinstance(part, tuple) for atom in atoms_of(part)}
 
 
 def agreement(left: Tree, right: Tree) -> float:
-    """Share of the ways to make atoms true or false under which two formulas are alike, in [0, 1], their quantifiers
-    left out; 0 where there are more than MOST_ATOMS atoms."""
+    """Return the share of truth assignments to the atoms under which two formulas agree, in [0, 1], without their
+    quantifiers; 0 if there are more than MOST_ATOMS atoms."""
     atoms = list(atoms_of(left) | atoms_of(right))
     if len(atoms) > MOST_ATOMS:
         return 0.0
@@ -137,7 +137,7 @@ def agreement(left: Tree, right: Tree) -> float:
 
 
 def _table(tree: Tree, columns: Mapping[Tree, int], every: int) -> int:
-    """The rows in which a formula is true, one bit each."""
+    """Return the rows in which a formula is true, one bit each."""
     if tree[0] == "atom":
         return columns[tree]
     parts = [_table(part, columns, every) for part in tree[1:] if isinstance(part, tuple)]

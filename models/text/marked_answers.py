@@ -1,15 +1,15 @@
-"""The place in a completion that states its final answer: the last plausible mark, whatever its kind.
+"""The place of the final answer in a completion: the last plausible mark, of any kind.
 
     #### 42    \\boxed{42}    <answer>42</answer>    the answer is 42    answer: 42    A: 42    **Answer** and a line
 
-Marks are compared by position. A later mark counts less than an earlier one only where it is likely something else:
+Marks are compared by position. A later mark counts less than an earlier one only if it is likely something else:
 
-    a heading       `#### Step 1` or `#### Explanation`: words behind `####`, and text below it or a usual heading
-    code            anything in a fenced block of code, as the comment `#### load the file`
-    a remark        `I hope this answer is helpful`, and any words behind a phrase where a number or a box stands too
+    a heading       `#### Step 1` or `#### Explanation`: words after `####`, and text below it or a usual heading
+    code            anything in a fenced block of code, such as the comment `#### load the file`
+    a remark        `I hope this answer is helpful`, and any words after a phrase if there is also a number or a box
 
-Such a mark is read where there is no better one. Text in reasoning tags, as `<think>`, is never read: up to a closing
-tag without an opening one, as where the prompt opens it, and from an opening tag without a closing one.
+Such a mark is used only without a better one. Text in reasoning tags, such as `<think>`, is never used: up to a closing
+tag without an opening one, as when the prompt opens it, and from an opening tag without a closing one.
 Time is linear in the length of the text.
 """
 
@@ -22,7 +22,7 @@ from models.text.sentences import sentence_end
 from models.text.signs import MARKERS
 
 _REMARK, _UNLIKELY, _WORDS, _PLAUSIBLE = range(4)
-"""Kinds of marks by how likely they are to state the answer, from the least."""
+"""Kinds of marks by their likelihood of marking the answer, from the least likely."""
 
 _REASONING = re.compile(
     r"<(/?)(?:think(?:ing)?|thoughts?|reason(?:ing)?|reflection|scratchpad|analysis)>"
@@ -64,16 +64,16 @@ class AnswerMark(NamedTuple):
 
     likely: int
     start: int
-    """Where the mark begins."""
+    """Beginning of the mark."""
     begin: int
     end: int
-    """Where what is stated begins and ends."""
+    """Beginning and end of the marked text."""
 
 
 def final_mark(text: str) -> AnswerMark | None:
-    """Return the mark that states the final answer of a text; None where nothing is marked.
+    """Return the mark of the final answer of a text; None without a mark.
 
-    Of a mark within another, as in `#### The answer is 4`, the start is where the outer one begins.
+    For a mark within another, as in `#### The answer is 4`, the start is that of the outer one.
     """
     marks = _marks(_seen(text))
     if len(marks) < 2:
@@ -85,7 +85,7 @@ def final_mark(text: str) -> AnswerMark | None:
 
 
 def without_reasoning(text: str) -> str:
-    """Return the text with blanks for the text in reasoning tags, place by place."""
+    """Return the text with blanks for the text in reasoning tags, at unchanged positions."""
     if "<" not in text and "[" not in text and "◁" not in text:
         return text
     hidden: list[tuple[int, int]] = []
@@ -112,13 +112,13 @@ def without_reasoning(text: str) -> str:
 
 
 def _seen(text: str) -> str:
-    """Return what is looked at, place by place: no reasoning, and one kind of each marking sign."""
+    """Return the text to search, at unchanged positions: without reasoning, and with one kind of each marking sign."""
     text = without_reasoning(text)
     return text if text.isascii() else text.translate(MARKERS)
 
 
 def _marks(text: str) -> list[AnswerMark]:
-    """Return every mark of a text without reasoning, in no order."""
+    """Return all marks of a text without reasoning, unordered."""
     marks: list[AnswerMark] = []
     if "####" in text:
         marks += _hashes(text)
@@ -150,7 +150,7 @@ def _hashes(text: str) -> list[AnswerMark]:
         stop = text.find("</", begin, end)
         stop = end if stop < 0 else stop
         if not _TEXT.search(text, begin, stop):
-            while marks and marks[-1].start >= begins:  # a line that ends in a mark states nothing
+            while marks and marks[-1].start >= begins:  # a line that ends in a mark marks nothing
                 marks.pop()
             continue
         likely = _PLAUSIBLE
@@ -173,7 +173,7 @@ def _boxes(text: str) -> list[AnswerMark]:
             closed[opened.pop()] = brace.start()
     spans = [(box.start(), *(box.span(2) if box[2] else (box.end(), closed.get(box.end() - 1, -1)))) for box in boxes]
     marks = [AnswerMark(_PLAUSIBLE, start, begin, end) for start, begin, end in spans if _TEXT.search(text, begin, end)]
-    if spans and spans[-1][2] < 0:  # a last box that is never closed states nothing, and no earlier mark is read for it
+    if spans and spans[-1][2] < 0:  # a last box that is never closed marks nothing, and no earlier mark is used instead
         marks.append(AnswerMark(_PLAUSIBLE, spans[-1][0], spans[-1][1], spans[-1][1]))
     return marks
 
@@ -213,13 +213,13 @@ def _phrases(text: str) -> list[AnswerMark]:
 
 
 def _leads_to(text: str, outer: AnswerMark, inner: AnswerMark) -> bool:
-    """Return whether what a mark states is another mark, as `the answer is Paris` behind `####`."""
+    """Return whether the text of a mark is another mark, as `the answer is Paris` after `####`."""
     inside = outer.begin <= inner.start < min(outer.end, outer.begin + _LONGEST_LEAD) and inner.likely >= _WORDS
     return inside and _LEADS_IN.fullmatch(text, outer.begin, inner.start) is not None
 
 
 def _blocks(text: str) -> list[tuple[int, int]]:
-    """Return the fenced blocks of code that are closed."""
+    """Return the closed fenced blocks of code."""
     blocks, opened = [], None
     for fence in _FENCE.finditer(text):
         if opened is None:

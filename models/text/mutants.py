@@ -1,10 +1,10 @@
-"""Programs that differ from a given one in one place: what tests that are worth something tell apart from it.
+"""Programs that differ from a given one in one place: good tests distinguish them from it.
 
     x += 3      x -= 3, x += 4, pass            x > 9       x <= 9, x >= 9
     a and b     a or b                          -x          +x              min(x, 9)       max(x, 9)
 
-The same program gives the same mutants, in the order in which their places stand. Some behave as the program itself;
-which do is not known here.
+The same program gives the same mutants, in the order of their places. Some behave like the program itself; which ones
+is not known here.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _NAMES = {"min": "max", "max": "min", "any": "all", "all": "any"}
 
 
 def mutants_of(source: str, most: int) -> tuple[str, ...]:
-    """Different programs that differ from `source` in one place, at most so many, taken evenly from all of them.
+    """Return different programs that differ from `source` in one place, at most `most`, taken evenly from all of them.
 
-    Returns nothing where `source` is no Python.
+    Returns nothing if `source` is not Python.
     """
     try:
         tree = ast.parse(source)
@@ -54,7 +54,7 @@ def _changed(source: str, tree: ast.Module) -> Iterator[str]:
 
 
 def _changes(node: ast.AST) -> list[Change]:
-    """Ways to change a node."""
+    """Return the ways to change a node."""
     match node:
         case ast.Constant(value=int() as value) if not isinstance(value, bool):
             return [lambda: setattr(node, "value", value + 1)]
@@ -84,7 +84,7 @@ def _dropping(body: list[ast.stmt], place: int) -> Change:
 
 
 def _can_drop(line: ast.stmt) -> bool:
-    """Not what the program would fail without, such as the first assignment to a name."""
+    """Return whether a statement can be dropped without breaking the program, unlike the first assignment to a name."""
     return isinstance(line, ast.AugAssign) or (
         isinstance(line, ast.Assign)
         and any(

@@ -1,10 +1,10 @@
-"""Numbers as LaTeX writes them, read exactly: what is written out, and nothing that is left to be worked out.
+"""Numbers in LaTeX, read exactly: only numbers that are fully written out, without remaining arithmetic.
 
     -\\frac{1}{2}    \\frac12    2\\frac{1}{2}    1{,}200    45^\\circ    25\\text{ cm}^2    0.\\overline{3}    101_2
     6.02 \\times 10^{23}    10^{-8}
 
-A number is in scientific notation where its factor is at least 1 and below 10. Another factor, or none, is a product or
-a power that was not worked out, and right only where the expected answer is written with a power of ten too.
+A number is in scientific notation if its factor is at least 1 and below 10. Another factor, or none, is a product or
+a power that was not worked out, and right only if the expected answer is written with a power of ten too.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from models.text.quantities import Quantity, quantity, same_quantity
 from models.text.units import is_unit
 
 LONGEST = 400
-"""Characters of an answer beyond which it is no expression that anybody asked for."""
+"""Characters of an answer beyond which it is not read as an expression."""
 
 _NOTHING = re.compile(r"\\?\$|\\[()]|\\(?:left|right|displaystyle)(?![A-Za-z])|\\!")
 _SPACE = re.compile(r"\\[,;: ]|~|\\q?quad(?![A-Za-z])")
@@ -41,19 +41,19 @@ _BRACKETS = (("\\{", "\\}"), ("{", "}"), ("(", ")"), ("[", "]"))
 
 @dataclass(frozen=True)
 class Numeral:
-    """A number, and how it is written."""
+    """A number, and its notation."""
 
     quantity: Quantity
     power: bool = False
-    """Whether with a power of ten."""
+    """Whether it is written with a power of ten."""
     undone: bool = False
     """Whether that leaves a product or a power to be worked out."""
     base: str = ""
-    """Of its digits, where that is written; the value is then the one that the digits would have in base ten."""
+    """Base of its digits, if written; the value is then the one that the digits would have in base ten."""
 
 
 def same_numeral(given: Numeral, expected: Numeral) -> bool:
-    """Whether a number that was answered is exactly the one that is right, and no less worked out."""
+    """Return whether a given number is exactly the expected one, and no less worked out."""
     if given.undone and not expected.power:
         return False
     if given.base and given.base != expected.base:
@@ -63,14 +63,14 @@ def same_numeral(given: Numeral, expected: Numeral) -> bool:
 
 @lru_cache(maxsize=4096)
 def numeral(text: str) -> Numeral | None:
-    """The number that a text is, one pair of brackets around it or none; None where it is anything else."""
+    """Return the number in a text, with or without one pair of brackets around it; None for any other text."""
     if len(text) > LONGEST:
         return None
     return _read(_inside(plain_latex(text)))
 
 
 def without_unit(text: str) -> str:
-    """An expression without the unit behind it, written as text, as `\\text{ cm}^2`, or as words, as `meters`."""
+    """Return an expression without its unit, which is written as text, as `\\text{ cm}^2`, or as words, as `meters`."""
     marked = _LAST_UNIT.search(text)
     if marked is not None and is_unit(f" {marked[1].strip().casefold()}", marked=True):
         return text[: marked.start()].strip() or text
@@ -81,14 +81,14 @@ def without_unit(text: str) -> str:
 
 
 def plain_latex(text: str) -> str:
-    """LaTeX without what only sets it: dollars, sizes of brackets, kinds of fractions and spaces."""
+    """Return LaTeX without typesetting: dollars, sizes of brackets, kinds of fractions and spaces."""
     plain = _NOTHING.sub("", text.replace("{,}", ",").replace("−", "-"))
     plain = _ANY_FRACTION.sub(r"\\frac", _DEGREES.sub("°", _SPACE.sub(" ", plain)))
     return " ".join(plain.split())
 
 
 def with_strokes(plain: str) -> str:
-    """Plain LaTeX whose fractions of whole numbers are written with a stroke, `\\frac{1}{2}` as ` 1/2 `."""
+    """Return plain LaTeX with fractions of whole numbers written with a stroke, `\\frac{1}{2}` as ` 1/2 `."""
     return _FRACTION_OF_DIGITS.sub(_written_fraction, plain)
 
 

@@ -8,10 +8,10 @@ from models.errors import UserError
 
 
 def compiled(pattern: str, where: str, flags: int = 0) -> re.Pattern[str]:
-    """A pattern to search by; `where`: the recipe's key.
+    """Compile a search pattern; `where`: the recipe's key.
 
     Raises:
-        UserError: it is no regular expression.
+        UserError: it is not a regular expression.
     """
     try:
         return re.compile(pattern, flags)

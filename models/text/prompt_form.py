@@ -3,7 +3,7 @@
     data:   {template: "{prompt}\\nEnd with `#### N`."}      around the text of every prompt, with a chat or without
     policy: {chat: true, system: "Think step by step."}    a message of the role system before every chat prompt
 
-Rows keep their prompts as they are: splits, identity and contamination checks, rewards and samples read the bare text.
+Rows keep their prompts unchanged: splits, identity and contamination checks, rewards and samples read the bare text.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 PLACE = "{prompt}"
-"""The placeholder of a template, which the recipe's check finds once in it. Every other brace is text."""
+"""The placeholder of a template; the recipe's check requires it exactly once. Every other brace is text."""
 BETWEEN = "\n\n"
 """Text that separates a row's system message from the rest of its prompt."""
 
 
 def joined(system: str, prompt: str) -> str:
-    """The text of a prompt with a system message."""
+    """Return the text of a prompt with a system message."""
     return f"{system}{BETWEEN}{prompt}" if system else prompt
 
 
@@ -27,31 +27,31 @@ class PromptForm:
     """Text that a recipe writes around every prompt."""
 
     system: str = ""
-    """System message of prompts that have none of their own; chat policies alone."""
+    """System message of prompts without their own; for chat policies only."""
     template: str = PLACE
     """Text around every prompt."""
 
     @classmethod
     def of(cls, system: str | None, template: str | None) -> PromptForm:
-        """The form of `policy.system` and `data.template`."""
+        """Return the form of `policy.system` and `data.template`."""
         return cls(system or "", template or PLACE)
 
     def messages(self, prompt: str, system: str = "") -> list[tuple[str, str]]:
-        """Role and text of each message of a chat prompt; `opened` puts the recipe's system message before it.
+        """Return role and text of each message of a chat prompt; `opened` adds the recipe's system message before it.
 
         Args:
-            prompt: text of the prompt, which may hold the row's own system message.
+            prompt: text of the prompt, which may contain the row's own system message.
             system: the row's own system message.
         """
         asked = ("user", self._around(_without(system, prompt)))
         return [("system", system), asked] if system else [asked]
 
     def text(self, prompt: str, system: str = "") -> str:
-        """The text of a prompt for a policy without a chat template, which reads the row's own system message first."""
+        """Return the text of a prompt for a policy without a chat template, the row's own system message first."""
         return joined(system, self._around(_without(system, prompt)))
 
     def opened(self, messages: Sequence[tuple[str, str]]) -> Sequence[tuple[str, str]]:
-        """A conversation with the recipe's system message before it, unless it begins with one."""
+        """Return a conversation with the recipe's system message before it, unless it begins with one."""
         own = bool(messages) and messages[0][0] in ("system", "developer")
         return messages if own or not self.system else [("system", self.system), *messages]
 
@@ -61,9 +61,9 @@ class PromptForm:
 
 
 BARE = PromptForm()
-"""Nothing around prompts."""
+"""Form without text around prompts."""
 
 
 def _without(system: str, prompt: str) -> str:
-    """The rest of a prompt, or of a text that holds one, without the system message."""
+    """Return the rest of a prompt, or of a text that contains one, without the system message."""
     return prompt.replace(f"{system}{BETWEEN}", "", 1) if system else prompt

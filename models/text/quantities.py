@@ -1,8 +1,8 @@
-"""Numbers as answers write them, read exactly: with a sign, a currency, a unit, a name before them or a percent sign.
+"""Numbers in answers, read exactly: with a sign, a currency, a unit, a name before them or a percent sign.
 
     1,200    $1200.00    1 1/2    1½    -0.5    1.5e3    18 km/h    x = 18
 
-Every function takes any text whatever, never raises on it, and takes time linear in its length.
+Every function accepts any text, never raises on it, and takes time linear in its length.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from models.text.signs import SIGNS, composed
 from models.text.units import is_unit
 
 LONGEST_NUMBER = 200
-"""Characters beyond which an answer is compared as text: no exact arithmetic on what only an attack writes."""
+"""Characters beyond which an answer is compared as text: only an attack is that long, and gets no exact arithmetic."""
 
 _NUMBER = re.compile(
     r"(?P<sign>[-+]?)"
@@ -28,7 +28,7 @@ _NUMBER = re.compile(
 _NAME = re.compile(r"([a-z][a-z0-9_]{0,30})? ?= ?")
 _FRACTION = re.compile(r"\\[dt]?frac\{([^{}]*)\}\{([^{}]*)\}")
 _SIMPLE = re.compile(r"\s*(?:[-+]?[0-9][0-9.,]*|[^\W_])?\s*")
-"""What needs no brackets above or below a stroke."""
+"""Text that needs no brackets above or below a stroke."""
 _WRAPPED_UNIT = re.compile(r"(?<=[0-9])\\(?=(?:text|mathrm|mathbf|textbf|mbox)\{)")
 _SIZE = re.compile(r"\\(?:left|right)(?![A-Za-z])")
 _WRAPPED = re.compile(r"\\(?:text|mathrm|mathbf|textbf|mbox)\{([^{}]*)\}")
@@ -45,20 +45,21 @@ _ONE_CHARACTER: dict[int, str] = {
 
 
 class Quantity(NamedTuple):
-    """A number as an answer writes it."""
+    """A number with its notation in an answer."""
 
     value: Fraction
     unit: str = ""
     name: str = ""
-    """`x` in `x = 5`."""
+    """Name before the number: `x` in `x = 5`."""
     fraction: bool = False
     """Whether it is written as one whole number over another."""
     undone: bool = False
-    """Whether that fraction is whole, and so a division that was not carried out."""
+    """Whether that fraction is whole, and therefore a division that was not carried out."""
 
 
 def plain_text(answer: str) -> str:
-    """Lower case, one kind of minus, digit and space, no currency, emphasis, LaTeX wrapping or final period."""
+    """Return the text in lower case, with one kind of minus, digit and space, without currency, emphasis, LaTeX
+    wrapping and final period."""
     answer = composed(answer.translate(_ONE_CHARACTER))
     if "\\" in answer:
         answer = _WRAPPED.sub(r"\1", _WRAPPED_UNIT.sub(r" \\", _FRACTION.sub(_with_a_stroke, answer)))
@@ -70,12 +71,12 @@ def plain_text(answer: str) -> str:
 
 
 def quantity(answer: str) -> Quantity | None:
-    """The number that the text is; None where it is anything else."""
+    """Return the number in a text; None for any other text."""
     return quantity_of(plain_text(answer))
 
 
 def quantity_of(plain: str) -> Quantity | None:
-    """The number that a plain text is; None where it is anything else."""
+    """Return the number in a plain text; None for any other text."""
     if len(plain) > LONGEST_NUMBER:
         return None
     name = _NAME.match(plain)
@@ -108,7 +109,7 @@ def quantity_of(plain: str) -> Quantity | None:
 
 
 def same_quantity(given: Quantity, expected: Quantity) -> bool:
-    """Whether a number that was answered is the one that is right, under the same name and unit where both have one."""
+    """Return whether a given number is the expected one, with the same name and unit if both have one."""
     if given.value != expected.value or (given.undone and not expected.fraction):
         return False
     return all(

@@ -1,11 +1,11 @@
-"""Answers that say a relation, and what of them is to be held against the expected one.
+"""Answers in the form of a relation, and the pairs of them to compare with the expected one.
 
     x = 5 for 5, and for x = 5        the values are compared; y = 5 is another answer than x = 5
     2x + 6 = 2(x + 3) for 2x + 6      every side must be the same as the expected answer, so 7 = 2x + 6 is not
     x = 6, y = 5 for x = 6, y = 5     value by value
     1 = 2 = x, x \\approx 5           refused, unless the expected answer is of this form: then side by side
 
-A value names nothing but itself; a name is a variable, a function of variables, or words, and holds no number.
+Values are not names: a name is a variable, a function of variables, or words, and contains no number.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from models.text.numerals import numeral
 
 Pair = tuple[str, str]
-"""What was answered and what is right."""
+"""Given answer and expected answer."""
 
 _MARKS = {
     "le": "≤", "leq": "≤", "leqslant": "≤", "ge": "≥", "geq": "≥", "geqslant": "≥", "lt": "<", "gt": ">", "ne": "≠",
@@ -41,21 +41,21 @@ _NAME = re.compile(
 _COMMAND = re.compile(r"\\(?:text|mathrm|mbox) ?\{[^{}]*\}|\\[A-Za-z]+")
 _SEVERAL = re.compile(r"\\\{|\\pm|±|\\mp|\\begin|\\cup|∪|,|;|\bor\b|\band\b|[<>≤≥≠]|\\(?:leq?|geq?|neq?)(?![a-z])")
 _SAID_BETWEEN = re.compile(r"\\(?:text|mbox) ?\{(?! ?(?:and|or) ?\})[^{}]*\}(?! ?\^? ?\{?[0-9]?\}? ?$)")
-"""Words that are neither before the mathematics nor behind it, as a unit is: what is behind them would not be read."""
+"""Words in the middle of the mathematics, unlike a unit at its end: the text after them would not be read."""
 _CONNECTED = re.compile(r"\\(?:text|mbox|mathrm) ?\{ ?(and|or) ?\}")
 _TUPLE = re.compile(r"\(.*\)", re.DOTALL)
 
 
 @dataclass(frozen=True)
 class Part:
-    """A part of a list: what stands between its relations, and these."""
+    """A part of a list: the sides of its relations, and the relations."""
 
     sides: tuple[str, ...]
     relations: tuple[str, ...]
 
     @property
     def named(self) -> Pair | None:
-        """Name and value, where it says one of a name alone."""
+        """Name and value, if it gives a value to a single name."""
         if self.relations != ("=",):
             return None
         left, right = self.sides
@@ -65,9 +65,9 @@ class Part:
 
 
 def stated_pairs(given: str, expected: str) -> list[Pair]:
-    """The pairs that must all be the same for `given` to be right; none where it is wrong by its form.
+    """Return the pairs that must all be the same for `given` to be right; empty if its form is wrong.
 
-    `(6, 5)` for `x = 6, y = 5` is compared as it is.
+    `(6, 5)` for `x = 6, y = 5` is compared unchanged.
     """
     given, expected = _clean(given), _clean(expected)
     said, wanted = list_parts(given), list_parts(expected)
@@ -88,7 +88,8 @@ def stated_pairs(given: str, expected: str) -> list[Pair]:
 
 
 def list_parts(text: str) -> list[Part]:
-    """The parts of a list, which commas, semicolons, `and` and `or` outside all brackets part, and their relations."""
+    """Return the parts of a list and their relations; commas, semicolons, `and` and `or` outside brackets separate
+    them."""
     parts, sides, relations, start, depth = [], [], [], 0, 0
     for token in _TOKEN.finditer(text):
         kind = token.lastgroup
@@ -116,7 +117,8 @@ def _clean(text: str) -> str:
 
 
 def _is_chain(part: Part) -> bool:
-    """Whether it says more than one thing of one kind: two equations, an equation and an order, or anything else."""
+    """Return whether a part has several relations of one kind: two equations, an equation and an order, or other
+    relations."""
     if len(part.relations) < 2:
         return bool(part.relations) and part.relations[0] not in {"=", "∈", *_ORDER}
     return len(part.relations) > 2 or not _ORDER.issuperset(part.relations)
@@ -131,7 +133,7 @@ def _side_by_side(said: list[Part], wanted: list[Part]) -> list[Pair]:
 
 
 def _values(parts: list[Part]) -> dict[str, str] | None:
-    """Values by name, where every part gives a name one, and each name only one."""
+    """Return values by name, if every part gives a value to a name, and each name has only one; otherwise None."""
     named = [part.named for part in parts]
     values = dict(each for each in named if each is not None)
     return values if len(values) == len(parts) else None
@@ -174,7 +176,7 @@ def _of_list(said: list[Part], wanted: list[Part], given: str, expected: str) ->
 
 
 def _only_value(wanted: list[Part]) -> bool:
-    """Whether it gives one name a value without variables: an equation that has it as its solution is no answer."""
+    """Return whether a name has a value without variables: an equation with that solution is then not an answer."""
     values = _values(wanted)
     return values is not None and len(values) == 1 and not _letters(next(iter(values.values())))
 

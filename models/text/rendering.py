@@ -1,8 +1,8 @@
-"""A tokenizer's chat template, which writes messages as one text.
+"""A tokenizer's chat template, which renders messages as one text.
 
 Most templates take the content of a message as a text. Others take a list of parts, `[{"type": "text", "text": ...}]`,
-and write nothing for a text: the policy would be trained on prompts without a question. So each role is tried once with
-a probe, as a text and then as a list of parts, and a template that writes neither is refused.
+and write nothing for a text: the policy would be trained on prompts without a question. Each role is therefore tested
+once with a probe, as a text and then as a list of parts, and a template that writes neither is refused.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 PROBE = "q3e8b57dq"
-"""A text that no template writes by itself."""
+"""Text that no template writes by itself."""
 _BEFORE = {"system": (), "developer": (), "user": (), "assistant": ("user",), "tool": ("user", "assistant")}
-"""Roles of the messages before a message of each role, where it is probed."""
+"""Roles of the messages before a probed message of each role."""
 
 
 class ChatTemplate:
-    """Writes conversations as a tokenizer's chat template has them.
+    """Renderer of conversations with a tokenizer's chat template.
 
     Args:
         tokenizer: has a chat template.
@@ -34,11 +34,11 @@ class ChatTemplate:
         self._parts: dict[str, bool] = {}
 
     def render(self, messages: Sequence[tuple[str, str]], *, asks: bool = True) -> str:
-        """Write a conversation.
+        """Render a conversation.
 
         Args:
             messages: role and text of each.
-            asks: write the beginning of the assistant's reply, too.
+            asks: also write the beginning of the assistant's reply.
 
         Raises:
             UserError: the template leaves out the text of one of the roles.
@@ -48,7 +48,7 @@ class ChatTemplate:
         return self._write([(role, text, self._takes_parts(role)) for role, text in messages], asks)
 
     def check(self, roles: Iterable[str]) -> None:
-        """Make sure that the text of a message of each role is written.
+        """Check that the text of a message of each role is written.
 
         Raises:
             UserError: it is not, or the template refuses the role.
@@ -69,7 +69,7 @@ class ChatTemplate:
         return str(self._tokenizer.name_or_path or "the tokenizer")
 
     def _takes_parts(self, role: str) -> bool:
-        """Whether a message of `role` is a list of parts to the template; tried once."""
+        """Return whether the template takes a message of `role` as a list of parts; tested once."""
         if role not in self._parts:
             self._parts[role] = self._try(role)
         return self._parts[role]

@@ -1,4 +1,4 @@
-"""Where a sentence ends, and where a period belongs to a name or an abbreviation.
+"""Ends of sentences, and periods that belong to a name or an abbreviation.
 
 Dr. Smith    the U.S. Navy    Harry S. Truman    J. R. R. Tolkien    No. 5    Acme Inc. of Ohio      no end
 B. Because it is larger    the U.S. It is    4.2. So                                                 an end
@@ -37,7 +37,7 @@ def sentence_end(text: str, begin: int, end: int) -> int:
 
 
 def is_sentence(text: str) -> bool:
-    """Return whether a text is a whole sentence or more, and no name, number or expression."""
+    """Return whether a text is at least one whole sentence, and not a name, number or expression."""
     for match in _FULL_STOP.finditer(text):
         before = text[: match.start()]
         if match[0] == "." and _belongs(text, 0, match.start(), len(text)):

@@ -1,9 +1,9 @@
-"""Characters that writing systems have several of, read as one: digits, signs, spaces, quotation marks, accents.
+"""Variants of one character in different writing systems, read as one: digits, signs, spaces, quotation marks, accents.
 
     ５ ٥ ५ 𝟓        5             ：，．（）         :,.()          ٫ ٬ ٪       . , %
     − – －          -             “ ” « »            "              é as e + ´  é as one character
 
-Marks that show nothing (direction, joiners, soft hyphens) are dropped. A superscript stays what it is: 5² is not 52.
+Invisible marks (direction, joiners, soft hyphens) are dropped. A superscript is not changed: 5² is not 52.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ SIGNS: dict[int, str] = {
     **dict.fromkeys(map(ord, "“”„‟«»"), '"'),
     **{ord(given): read for given, read in zip("⁄∕٫٬٪،؛؟。｡、﹐﹕", "//.,%,;?..,,:", strict=True)},
 }
-"""Character -> what it is read as."""
+"""Character -> the text that replaces it."""
 MARKERS = {ord(given): read for given, read in zip("＃：＝＜＞｛｝＼", "#:=<>{}\\", strict=True)}
-"""Full-width characters that mark an answer, one for one, so that places in a text stay what they are."""
+"""Full-width characters that mark an answer, replaced one for one, so that positions in a text do not change."""
 
 
 def plain_signs(text: str) -> str:
@@ -36,5 +36,5 @@ def plain_signs(text: str) -> str:
 
 
 def composed(text: str) -> str:
-    """Return the text with its accents composed (NFC), where it is not too long for that."""
+    """Return the text with its accents composed (NFC), unless it is too long."""
     return text if text.isascii() or len(text) > LONGEST else unicodedata.normalize("NFC", text)

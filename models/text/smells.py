@@ -1,15 +1,15 @@
-"""What can be said of unit tests without running them: good practices, and smells that they are free of.
+"""Static metrics of unit tests: good practices, and smells that they are free of.
 
     syntax          they are Python
     asserts         they assert something
     focal           they call the function that they are for
-    distinct        no assertion stands there twice
-    unconditional   none stands under a condition, in a loop or behind a caught exception
+    distinct        no assertion occurs twice
+    unconditional   no assertion is under a condition, in a loop or after a caught exception
     silent          nothing is printed
-    telling         no assertion holds of everything: of constants alone, or of a value and itself
+    telling         no assertion is always true: of constants only, or of a value and itself
 
-The metrics of RLSQM (paper 152, arXiv 2310.02368) as far as they can be told of Python. The last four are not met by
-tests that assert nothing, or an empty test would be free of every smell.
+The metrics of RLSQM (paper 152, arXiv 2310.02368) as far as they apply to Python. The last four are not met by
+tests that assert nothing, because an empty test would otherwise be free of every smell.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from typing import Literal, get_args
 Metric = Literal["syntax", "asserts", "focal", "distinct", "unconditional", "silent", "telling"]
 METRICS: tuple[Metric, ...] = get_args(Metric)
 LONGEST = 20_000
-"""Characters beyond which tests are not looked into, and meet nothing."""
+"""Characters beyond which tests are not analysed, and meet no metric."""
 _BRANCHES = (
     ast.If, ast.IfExp, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.TryStar, ast.Match, ast.comprehension,
 )  # fmt: skip
 
 
 def met_by(tests: str, entry_point: str) -> frozenset[Metric]:
-    """The metrics that tests meet.
+    """Return the metrics that tests meet.
 
     Args:
-        tests: Python, or anything else.
-        entry_point: name of the function that they are for.
+        tests: Python, or any other text.
+        entry_point: name of the function under test.
     """
     try:
         tree = ast.parse(tests) if len(tests) <= LONGEST else ast.Module([], [])
@@ -62,7 +62,7 @@ def _called(call: ast.Call) -> str:
 
 
 def _holds_of_everything(test: ast.expr) -> bool:
-    """Whether an assertion says nothing of the program: it names nothing, or compares a value with itself."""
+    """Return whether an assertion does not depend on the program: it names nothing, or compares a value with itself."""
     if not any(isinstance(node, ast.Name) for node in ast.walk(test)):
         return True
     match test:

@@ -1,6 +1,6 @@
-"""The solver's process: reads pairs of formulas, a line of JSON each, and says of each whether they are equivalent.
+"""The solver's process: reads pairs of formulas, one line of JSON each, and decides whether they are equivalent.
 
-Started by `models.text.equivalence`. Free names are constants, predicates are told apart by name and number of
+Started by `models.text.equivalence`. Free names are constants, predicates are distinguished by name and number of
 arguments, and all things are of one sort.
 """
 
@@ -15,7 +15,7 @@ import z3
 
 
 def main(steps: int) -> None:
-    """Answer `yes` or `no` for each line of standard input, `no` also where the solver gives up."""
+    """Write `yes` or `no` for each line of standard input, `no` also if the solver gives up."""
     print("ready", flush=True)
     for line in sys.stdin:
         left, right = json.loads(line)

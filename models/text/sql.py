@@ -1,7 +1,7 @@
-"""A query as text: which part of a completion it is, and its signs.
+"""SQL queries as text: extraction of the query from a completion, and its tokens.
 
-Nothing here needs a query to be right: what cannot be parsed has signs too, and so can be near another query.
-Every function takes any text whatever, never raises on it, and takes time linear in its length.
+Queries need not be valid: text that cannot be parsed has tokens too, and can therefore be close to another query.
+Every function accepts any text, never raises on it, and takes time linear in its length.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ _MARKED = re.compile(r"####\s*(?=(?:select|with|values)\b)", re.IGNORECASE)
 _TOKEN = re.compile(
     r"--[^\n]*"  # a comment
     r"|/\*(?:[^*]|\*(?!/))*(?:\*/|\Z)"
-    r"|'(?:[^']|'')*(?:'|\Z)"  # a text
-    r'|"(?P<double>[^"]*)(?:"|\Z)|`(?P<back>[^`]*)(?:`|\Z)|\[(?P<square>[^\]]*)(?:\]|\Z)'  # a name in quotes
+    r"|'(?:[^']|'')*(?:'|\Z)"  # a string
+    r'|"(?P<double>[^"]*)(?:"|\Z)|`(?P<back>[^`]*)(?:`|\Z)|\[(?P<square>[^\]]*)(?:\]|\Z)'  # a quoted name
     r"|[0-9]+(?:\.[0-9]+)?|\w+|<>|<=|>=|!=|==|\|\||[^\s\w]"
 )
 _SAME = {"<>": "!=", "==": "="}
 
 
 def written_query(completion: str) -> str:
-    """Return the query of a completion: within its last `<answer>`, of that its last block of code, else what follows
-    the last `####` with a query behind it, or the last one, else all of it; without the semicolon at its end. Text in
-    reasoning tags is not read."""
+    """Return the query of a completion: within its last `<answer>`, the last block of code there, else the text after
+    the last `####` that a query follows, or after the last one, else all of it; without the semicolon at its end. Text
+    in reasoning tags is not read."""
     text = completion = without_reasoning(completion)
     for match in _TAG.finditer(completion):
         text = match[1]
@@ -41,7 +41,7 @@ def written_query(completion: str) -> str:
 
 
 def tokens_of(query: str) -> list[str]:
-    """The signs of a query in their order: small letters but within texts, no comments, names without quotes."""
+    """Return the tokens of a query in order: lower case except within strings, no comments, no quotes around names."""
     tokens = []
     for match in _TOKEN.finditer(query):
         sign = match[0]
@@ -56,7 +56,7 @@ def tokens_of(query: str) -> list[str]:
 
 
 def orders(tokens: list[str]) -> bool:
-    """Whether a query says in which order its rows come: outside of all brackets."""
+    """Return whether a query sets the order of its rows, outside of all brackets."""
     depth = 0
     for sign, following in pairwise(tokens):
         depth += {"(": 1, ")": -1}.get(sign, 0)

@@ -1,8 +1,8 @@
-"""Encoded texts kept on disk, so that the same split is tokenised once: loading takes a hundredth of the time.
+"""Disk cache of encoded texts, so that the same split is tokenised once: loading takes a hundredth of the time.
 
-A file is named by the hash of all that the ids depend on: the texts, the tokenizer's content and versions, whether
-the chat template is used, and what the recipe writes around every prompt. It may be deleted at any time; one that is
-broken is made again. Texts may come in batches, and then neither they nor their ids are ever held together
+A file is named by the hash of all that the ids depend on: the texts, the tokenizer's content and versions, the use of
+the chat template, and the text that the recipe writes around every prompt. It may be deleted at any time, and a broken
+file is replaced. Texts may come in batches; then neither they nor their ids are ever all in memory
 (`models.text.token_rows`).
 """
 
@@ -25,17 +25,17 @@ from models.text.prompt_form import BARE
 from models.text.token_rows import TokenRows, open_rows, rows_in_memory, write_rows
 
 ENCODING = 3
-"""Raised where the codec makes other ids of the same text: what was kept before is not read again."""
+"""Version of the encoding; raise it if the codec produces other ids of the same text, to invalidate existing files."""
 AT_ONCE = 1024
-"""Texts that are encoded together."""
+"""Number of texts that are encoded together."""
 
 
 @dataclass(frozen=True)
 class CachedCodec(Codec):
-    """A codec that keeps what it encodes in `folder`; its ids are those of a plain one."""
+    """A codec that caches ids in `folder`; they equal those of a plain codec."""
 
     folder: Path = field(kw_only=True)
-    """Made where it is missing."""
+    """Folder of the cache; created if missing."""
 
     def prompts(self, texts: Sequence[str], systems: Sequence[str] = ()) -> list[list[int]]:
         """See `Codec.prompts`."""
@@ -61,7 +61,7 @@ class CachedCodec(Codec):
 
     @cached_property
     def _tokenizer_hash(self) -> str | None:
-        """None for a tokenizer whose content cannot be had as text: nothing is kept for it."""
+        """Hash of the tokenizer; None if its content is not available as text, which disables the cache."""
         backend: Any = getattr(self.tokenizer, "backend_tokenizer", None)
         if backend is None:
             return None
@@ -91,7 +91,7 @@ class CachedCodec(Codec):
 
         if self._tokenizer_hash is None:
             return rows_in_memory(encoded())
-        # Texts are hashed one by one: two lists that only join to the same text are different lists.
+        # Texts are hashed one by one: two different lists may have the same concatenation.
         name, count = hashlib.sha256(), 0
         form = [json.dumps(asdict(self.form))] if role == "prompts" and self.form != BARE else []
         for part in (role, str(self.chat and role == "prompts"), self._tokenizer_hash, *form):

@@ -1,4 +1,4 @@
-"""Where in a text its tokens stand, for texts that were sampled as tokens and never encoded."""
+"""Positions of tokens in a text, for texts that were sampled as tokens and never encoded."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from collections.abc import Sequence
 from models.text.encoding import Codec
 
 REACH = 16
-"""Characters behind the last known place that a token is looked for, beyond its own length."""
+"""Characters after the last known position in which a token is searched, in addition to its own length."""
 
 
 def token_places(codec: Codec, completions: Sequence[Sequence[int]], texts: Sequence[str]) -> list[list[range]]:
-    """The characters of each token, [completions][tokens of it]; an empty range of one that has none of its own.
+    """Return the characters of each token, [completions][tokens of it]; an empty range for a token without its own.
 
-    A token's text by itself is found behind that of the token before it, which takes time linear in the text. An end
-    token and a part of a character have no characters.
+    The text of a single token is searched after that of the token before it, which takes time linear in the text. An
+    end token and a part of a character have no characters.
 
     Args:
-        codec: of the tokens.
+        codec: codec of the tokens.
         completions: token ids, [completions] of [tokens of it].
-        texts: what they say, [completions].
+        texts: texts of the completions, [completions].
     """
     known = sorted({token for ids in completions for token in ids})
     pieces = dict(zip(known, (text.strip() for text in codec.text([[token] for token in known])), strict=True))

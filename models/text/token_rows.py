@@ -1,7 +1,7 @@
-"""Token ids of many texts, a row for each: asked for by its number, and no other need be in memory.
+"""Token ids of many texts, one row for each: a row is read by its number, and no other need be in memory.
 
-On the disk they are a safetensors file with all ids one after the other and the place where each text's begin. It is
-written and checked piece by piece. Of a text 8 bytes are held, where its ids begin; the ids stay on the disk.
+On disk they are a safetensors file with all ids, concatenated, and the start of each text's ids. It is written and
+checked piece by piece. In memory, each text takes 8 bytes for the start of its ids; the ids stay on disk.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from models.atomic_write import replace_file
 from models.policy.weights_header import read_header
 
 HELD = 1 << 24
-"""Tokens up to which rows are held as Python's numbers, where they take less than a gibibyte."""
+"""Tokens up to which rows are stored as Python numbers, which take less than a gibibyte then."""
 OF_A_ROW = 32
-"""What a row takes beside its tokens, in tokens."""
+"""Overhead of a row, in tokens."""
 BLOCK_ROWS = 4096
-"""Rows that are read together where all are gone through."""
+"""Rows that are read together during iteration."""
 HEADER = 512
-"""Bytes before the ids; the header is filled up with spaces, as the format allows."""
+"""Bytes before the ids; the header is padded with spaces, as the format allows."""
 PIECE = 1 << 20
 
 Ids = NDArray[np.int32]
@@ -41,8 +41,8 @@ class TokenRows(Sequence[list[int]]):
 
     Args:
         starts: place where each text's ids begin, and where the last end, [texts + 1].
-        read: first place and the one behind the last -> the ids there.
-        places: which of these texts the rows are, [rows]; None: all.
+        read: first place and end place (exclusive) -> the ids there.
+        places: indices of the rows among these texts, [rows]; None: all.
     """
 
     def __init__(self, starts: Numbers, read: Callable[[int, int], Ids], places: Numbers | None = None) -> None:
@@ -74,26 +74,26 @@ class TokenRows(Sequence[list[int]]):
 
     @property
     def lengths(self) -> Numbers:
-        """Tokens of each row, [rows]; no row is read for it."""
+        """Number of tokens of each row, [rows]; reads no row."""
         every = np.diff(self._starts)
         return every if self._places is None else every[self._places]
 
     def take(self, places: Numbers) -> TokenRows:
-        """The rows at `places`, in that order; none is read."""
+        """Return the rows at `places`, in that order, without reading them."""
         return TokenRows(self._starts, self._read, places if self._places is None else self._places[places])
 
     def held(self) -> Sequence[list[int]]:
-        """The same rows: as lists where they are few, and where they lie otherwise."""
+        """Return the same rows: as lists if they are few, otherwise unchanged."""
         return list(self) if few(len(self), int(self.lengths.sum())) else self
 
 
 def few(rows: int, tokens: int) -> bool:
-    """Whether so many rows with so many tokens together are held as Python's numbers."""
+    """Return whether this many rows with this many tokens in total are stored as Python numbers."""
     return tokens + OF_A_ROW * rows <= HELD
 
 
 def rows_in_memory(batches: Iterable[Sequence[Sequence[int]]]) -> TokenRows:
-    """Rows of ids, in batches, held at four bytes a token."""
+    """Return rows of ids, from batches, stored in memory with four bytes per token."""
     ids: list[Ids] = [np.empty(0, np.int32)]
     lengths: list[Numbers] = []
     for rows in batches:
@@ -131,16 +131,16 @@ def write_rows(file: Path, batches: Iterable[Sequence[Sequence[int]]]) -> None:
 
 
 def open_rows(file: Path, count: int) -> TokenRows:
-    """The rows that `write_rows` wrote, each read when it is asked for; the file may be removed meanwhile.
+    """Open the rows that `write_rows` wrote; each is read on access, and the file may then be removed.
 
     Args:
-        file: what was written.
-        count: rows that there must be.
+        file: file from `write_rows`.
+        count: required number of rows.
 
     Raises:
-        UserError: it is no such file, or cut short.
+        UserError: the file has another format, or was cut short.
         OSError: it cannot be read.
-        ValueError, KeyError: its content is another one.
+        ValueError, KeyError: its content is different.
     """
     header, begin = read_header(file)
     kept = _Kept(file, begin + int(header["ids"]["data_offsets"][0]))
@@ -169,8 +169,8 @@ class _Held:
 
 
 class _Kept:
-    """Ids in a file from a place on. It is read by several threads too, and opened anew by another process; it is
-    closed when nobody needs it any more."""
+    """Ids in a file from a place on. Several threads may read it, and another process opens the file again. It is
+    closed when the last reference is released."""
 
     def __init__(self, file: Path, place: int) -> None:
         self._file, self._place = file, place
@@ -184,7 +184,7 @@ class _Kept:
         return np.frombuffer(self.bytes(self._place + 4 * first, 4 * (end - first)), np.int32)
 
     def bytes(self, first: int, count: int) -> bytes:
-        """So many bytes from a place on."""
+        """Return `count` bytes from a place on."""
         parts = []
         while count:
             part = os.pread(self._handle, count, first)

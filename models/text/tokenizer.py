@@ -1,6 +1,6 @@
-"""A tokenizer fitted to the data, for a policy that starts from nothing.
+"""A tokenizer fitted to the data, for a policy without a base model.
 
-Two kinds. `words` splits at white space and keeps whole numbers and whole words as tokens: with a small
+There are two kinds. `words` splits at white space and keeps whole numbers and whole words as tokens: with a small
 vocabulary it lets a model under a million parameters learn arithmetic in a minute. `bytes` is the byte-level
 byte-pair encoding of ordinary language models, for natural text.
 """
@@ -24,29 +24,30 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 MOST_TEXTS = 1_000_000
-"""Different texts that `bytes` are fitted to: their distinct words are held, and more texts change few of the pairs."""
+"""Largest number of distinct texts that `bytes` is fitted to: their distinct words are in memory, and more texts change
+few of the pairs."""
 PAD, END, UNKNOWN = "<pad>", "<end>", "<unk>"
 
 
 @dataclass(frozen=True, kw_only=True)
 class TokenizerSettings:
-    """How text is cut where the recipe names no base model. Stands under `policy.tokenizer:`."""
+    """Tokenizer of a policy without a base model, under `policy.tokenizer:`."""
 
     kind: Literal["words", "bytes"] = "bytes"
     """`words`: white-space separated words and numbers. `bytes`: byte-level BPE."""
     vocabulary: Annotated[int, Field(ge=4, le=4_194_304)] = 4096
-    """Largest number of tokens, the special ones included."""
+    """Largest number of tokens, including the special ones."""
     words: tuple[str, ...] = ()
-    """Words that are known though the data hold none of them (`words`), such as a principle's."""
+    """Additional known words that the data may not contain (`words`), such as a principle's."""
 
 
 def train_tokenizer(texts: Iterable[str], settings: TokenizerSettings) -> PreTrainedTokenizerFast:
-    """Fit a tokenizer to `texts`, which are gone through once; the same texts in any order give the same tokenizer.
+    """Fit a tokenizer to `texts`, which are iterated once; the same texts in any order give the same tokenizer.
 
-    A text that happens to hold the name of a special token never becomes that token: it cannot end a completion.
+    A text that happens to contain the name of a special token never becomes that token: it cannot end a completion.
 
     Raises:
-        UserError: there is no text, or the vocabulary is too small for the words, or for the 256 bytes.
+        UserError: `texts` is empty, or the vocabulary is too small for the words, or for the 256 bytes.
     """
     specials = [PAD, END, UNKNOWN]
     texts = _begun(iter(texts))
@@ -93,10 +94,10 @@ def train_tokenizer(texts: Iterable[str], settings: TokenizerSettings) -> PreTra
 
 
 def _begun(texts: Iterator[str]) -> Iterator[str]:
-    """The same texts, one of which is not blank.
+    """Return the same texts after checking that one of them is not blank.
 
     Raises:
-        UserError: all are.
+        UserError: all are blank.
     """
     blank: list[str] = []
     for text in texts:
@@ -107,9 +108,9 @@ def _begun(texts: Iterator[str]) -> Iterator[str]:
 
 
 def count_tokens(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> list[int]:
-    """Tokens of each text as a prompt, [texts]: with the special tokens that the tokenizer adds by itself.
+    """Count the tokens of each text as a prompt, [texts]: with the special tokens that the tokenizer adds by itself.
 
-    A completion ends with one token more and begins with none of these.
+    A completion ends with one additional token and begins with none of these.
     """
     if not texts:
         return []

@@ -1,9 +1,9 @@
-"""What an expression leaves to be worked out that the expected one does not: a copied question is no answer.
+"""Operations that an expression leaves to be worked out but the expected one does not, as in a copied question.
 
     \\int_0^1 x dx    \\binom{10}{5}    \\frac{d}{dx} x^2    20!    |-5|    \\sin 30^\\circ    \\sqrt{36} x
 
-Equivalent algebra is not told from the expression that was asked for: 2(x + 3) is 2x + 6. A task that asks to
-expand, to factor or to simplify wants another verifier, which reads the form.
+Equivalent algebra is not distinguished from the expression in the question: 2(x + 3) is 2x + 6. A task that asks to
+expand, to factor or to simplify needs another verifier, which checks the form.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PLAIN = frozenset(
     "varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi rho sigma tau upsilon phi varphi chi psi omega "
     "Gamma Delta Theta Lambda Xi Pi Sigma Upsilon Phi Psi Omega".split()
 )
-"""Commands that work nothing out. `\\sum` and `\\prod` are no letters."""
+"""Commands without an operation. `\\sum` and `\\prod` do not count as letters."""
 _FAMILIES = {
     **dict.fromkeys("sin cos tan cot sec csc".split(), "trigonometry"),
     **dict.fromkeys("arcsin arccos arctan arccot arcsec arccsc".split(), "inverse trigonometry"),
@@ -31,7 +31,7 @@ _FAMILIES = {
     **dict.fromkeys("mod bmod pmod".split(), "modulo"),
     **dict.fromkeys("vert lvert rvert mid abs".split(), "absolute value"),
 }
-"""Commands by what they do, where several do the same. Every other command is a kind of its own."""
+"""Families of commands with the same operation. Every other command is a kind of its own."""
 _SIGNS = {"!": "factorial", "'": "derivative", "|": "absolute value"}
 _PLAIN_SIGNS = frozenset("−–·×÷≤≥≠≈±∓∞∈∅π°²³αβγδεζηθικλμνξρστυφχψωΓΔΘΛΞΠΣΦΨΩ≡→⇒ℝℤℕℚℂ")
 _ENVIRONMENTS = frozenset("matrix pmatrix bmatrix Bmatrix smallmatrix array cases aligned align".split())
@@ -63,7 +63,7 @@ _BRACED_POWER = re.compile(r"10 ?\^ ?\{ ?([-+]?[0-9]{1,3}) ?\}")
 
 
 def leaves_undone(given: str, expected: str) -> bool:
-    """Whether `given` holds an operation that `expected` does not, or computes where that only names numbers."""
+    """Return whether `given` has an operation that `expected` has not, or computes if `expected` only names numbers."""
     said, wanted = plain_latex(given), plain_latex(expected)
     granted = {"cup"} if _UNION.search(wanted) else set()
     return bool(operations(said) - operations(wanted) - granted) or _computes(said, wanted)
@@ -71,8 +71,8 @@ def leaves_undone(given: str, expected: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def operations(plain: str) -> frozenset[str]:
-    """Kinds of the operations in LaTeX that stand for work: functions, sums, limits, derivatives, roots, powers of
-    numbers, products of numbers, and every command that is not known to be none."""
+    """Return the kinds of operations in LaTeX: functions, sums, limits, derivatives, roots, powers of numbers, products
+    of numbers, and every command that is not known to be without an operation."""
     names = [*_COMMAND.findall(plain), *(name.strip() for name in _OPERATOR_NAME.findall(plain))]
     environments = _ENVIRONMENT.findall(plain)
     kinds = {_FAMILIES.get(name, name) for name in names if name not in _PLAIN}
@@ -97,8 +97,8 @@ def operations(plain: str) -> frozenset[str]:
 
 
 def _computes(given: str, expected: str) -> bool:
-    """Whether `expected` only names numbers, infinities and variables, as (1, 2), {3} and x > 4 do, and `given` does
-    not; of lists of one length, `given` must name as many as `expected`."""
+    """Return whether `expected` only names numbers, infinities and variables, as (1, 2), {3} and x > 4 do, and `given`
+    does not; of lists of one length, `given` must name as many as `expected`."""
     said, wanted = (_pieces(_PIECE, text) for text in (given, expected))
     if all(map(_is_atom, wanted)):
         return not all(map(_is_atom, said)) or ("\\begin" in expected and len(said) != len(wanted))
@@ -113,7 +113,7 @@ def _pieces(between: re.Pattern[str], plain: str) -> list[str]:
 
 
 def _unbalanced(piece: str) -> str:
-    """A piece without the brackets around its list, which its neighbours close."""
+    """Return a piece without the brackets around its list, which other pieces close."""
     if any(piece.count(begin) != piece.count(end) for begin, end in ("{}", "()", "[]")):
         return piece.strip("{}()[]\\ ")
     return piece

@@ -1,4 +1,4 @@
-"""Words behind a number that make it another one, and those that are a unit of it.
+"""Words after a number: those that change it, and those that are a unit of it.
 
 42 tenths, 42 divided by two, 42 not, 42y        another number, or none
 42 dollars, 42 km/h, 42 miles per hour           42
@@ -19,7 +19,7 @@ _PARTS = (
     "sixteenth seventeenth eighteenth nineteenth twentieth thirtieth fortieth fiftieth sixtieth seventieth eightieth "
     "ninetieth hundredth thousandth millionth billionth trillionth quarter"
 )
-"""`second` is a unit of time."""
+"""Names of fractions; `second` is a unit of time."""
 _OPERATIONS = (
     "squared cubed factorial plus minus times over by divided multiplied added subtracted raised power mod modulo "
     "choose root sqrt sin cos tan log ln twice thrice doubled tripled halved"
@@ -41,18 +41,18 @@ _SHORT_UNITS = frozenset(
     "km cm mm dm nm kg mg ml dl cl mi ft yd in lb lbs oz hr hrs min mins sec secs ms kw kj kb mb gb hz pm am pt pts "
     "mph kph kmh kwh usd eur gbp rs deg sq fl cc ha hp st nd rd th g l h s c f w v t d p of to".split()
 )
-"""Of those of one letter only the ones that no expression is likely to have as its variable; `°` is no letter."""
+"""Units of one letter are included only if it is unlikely as a variable of an expression; `°` is not a letter."""
 _MARKED_UNITS = frozenset("m n j in".split())
 _SHORTEST_WORD = 4
-"""Letters from which what is written right behind a digit is a word, and no product of variables as `6abc`."""
+"""Letters from which a word directly after a digit is a word, not a product of variables such as `6abc`."""
 
 
 def is_unit(text: str, *, marked: bool = False) -> bool:
-    """Whether what stands behind a number leaves it the number that it is.
+    """Return whether the text after a number leaves its value unchanged.
 
     Args:
-        text: what stands there, in lower case, with the space before it: nothing, or words of letters, `°`, `²`, `³`.
-        marked: whether it is written as text among mathematics, as `\\text{ m}`, and so is no variable.
+        text: the text, in lower case, with the space before it: empty, or words of letters, `°`, `²`, `³`.
+        marked: whether it is written as text among mathematics, as `\\text{ m}`, and is therefore not a variable.
     """
     if not text:
         return True

@@ -1,7 +1,7 @@
-"""How much of a text a tokenizer has no word for: a share that rises where texts change under a policy.
+"""Share of a text that a tokenizer has no token for: it rises if texts change under a policy.
 
-A token stands for something unknown where it is the tokenizer's unknown token, a byte that a vocabulary falls back to
-(`<0x0A>`), or, in a byte-level vocabulary, a part of a character that it never merged.
+A token is unknown if it is the tokenizer's unknown token, a byte that a vocabulary falls back to (`<0x0A>`), or, in a
+byte-level vocabulary, a part of a character that it never merged.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 
 _BYTE = re.compile(r"<0x[0-9A-Fa-f]{2}>")
 _BROKEN = "\ufffd"
-"""What the bytes of a part of a character are decoded to."""
+"""Decoded form of the bytes of a part of a character."""
 
 
 def unknown_shares(tokenizer: PreTrainedTokenizerBase, rows: Sequence[Sequence[int]]) -> NDArray[np.float64]:
-    """Share of each row's tokens that stand for something unknown, [rows]; 0 of an empty row."""
+    """Compute the share of each row's tokens that are unknown, [rows]; 0 for an empty row."""
     unknown = {token for token in {token for row in rows for token in row} if stands_for_unknown(tokenizer, token)}
     return np.array([sum(token in unknown for token in row) / max(1, len(row)) for row in rows], dtype=np.float64)
 
 
 def stands_for_unknown(tokenizer: PreTrainedTokenizerBase, token: int) -> bool:
-    """Whether a token tells of the text only that the vocabulary has nothing whole for it."""
+    """Return whether a token only shows that the vocabulary has no whole token for the text."""
     if token == tokenizer.unk_token_id:
         return True
     written = str(tokenizer.convert_ids_to_tokens(token))

@@ -20,19 +20,19 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 ROLES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
-"""Names under which a tokenizer's config names one token for a purpose of its own."""
+"""Roles for which a tokenizer's config names one token each."""
 _TAG = re.compile(r"<(/?)([A-Za-z][\w.:-]*)>")
 
 
 def unwritten_ids(tokenizer: PreTrainedTokenizerBase, ends: Collection[int] = ()) -> frozenset[int]:
-    """Ids of the special tokens that a completion's text leaves out.
+    """Return the ids of the special tokens that a completion's text leaves out.
 
     They are those that the tokenizer names for a purpose (`ROLES`), those that end a completion, and those that the
     chat template writes around a message of the user and before the assistant's reply. A pair `<name>` and `</name>`
     that has no such purpose is a tag, wherever the template writes it.
 
     Args:
-        tokenizer: of the completion.
+        tokenizer: tokenizer of the completion.
         ends: ids that end a completion, see `models.text.end_ids`.
     """
     special = {token.content: number for number, token in tokenizer.added_tokens_decoder.items() if token.special}
@@ -47,7 +47,7 @@ def unwritten_ids(tokenizer: PreTrainedTokenizerBase, ends: Collection[int] = ()
 
 
 def _around_messages(tokenizer: PreTrainedTokenizerBase, special: Collection[str]) -> set[str]:
-    """Special tokens that the chat template writes around a message, and the first one before a reply."""
+    """Return the special tokens that the chat template writes around a message, and the first one before a reply."""
     from jinja2 import TemplateError
 
     if not tokenizer.chat_template or not special:
@@ -55,7 +55,7 @@ def _around_messages(tokenizer: PreTrainedTokenizerBase, special: Collection[str
     template = ChatTemplate(tokenizer)
     try:
         said, asked = (template.render([("user", PROBE)], asks=asks) for asks in (False, True))
-    except (TemplateError, ValueError, TypeError, KeyError, UserError):  # refused where a chat is rendered
+    except (TemplateError, ValueError, TypeError, KeyError, UserError):  # it is refused when a chat is rendered
         return set()
     around = {token for token in special if token in said}
     reply = asked.removeprefix(said)
@@ -64,15 +64,16 @@ def _around_messages(tokenizer: PreTrainedTokenizerBase, special: Collection[str
 
 
 def _tag(token: str, special: Collection[str]) -> bool:
-    """Whether a special token is one of a pair `<name>` and `</name>`."""
+    """Return whether a special token is one of a pair `<name>` and `</name>`."""
     written = _TAG.fullmatch(token)
     return written is not None and f"<{'' if written[1] else '/'}{written[2]}>" in special
 
 
 def write_tags(folder: Path, ends: Collection[int] = (), *, trust_remote_code: bool = False) -> None:
-    """Let the tokenizer in a model folder mark only those tokens as special that a completion's text leaves out.
+    """Make the tokenizer in a model folder mark only those tokens as special that a completion's text leaves out.
 
-    Servers and `decode(skip_special_tokens=True)` leave out every special token. The tokens and their ids stay.
+    Servers and `decode(skip_special_tokens=True)` leave out every special token. The tokens and their ids do not
+    change.
 
     Args:
         folder: a model folder, whose tokenizer files are changed.
@@ -82,7 +83,7 @@ def write_tags(folder: Path, ends: Collection[int] = (), *, trust_remote_code: b
     from models.policy.folder import load_tokenizer
 
     file = folder / "tokenizer.json"
-    if not file.is_file():  # slow tokenizers keep no marks in a file of a known form
+    if not file.is_file():  # slow tokenizers have no such marks in a file of a known format
         return
     tokenizer = load_tokenizer(folder, trust_remote_code=trust_remote_code)
     left_out = unwritten_ids(tokenizer, ends)

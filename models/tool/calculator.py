@@ -26,19 +26,19 @@ _BINARY: dict[type[ast.operator], Callable[[Fraction, Fraction], Fraction | int]
     ast.Mod: operator.mod,
 }
 _LARGEST = Fraction(10) ** 60
-"""Numbers beyond it are refused: what takes long is no arithmetic that anybody asked for."""
+"""Largest number; larger ones are refused, because their arithmetic may take long."""
 
 
 @part("calculator")
 class Calculator(Tool):
-    """Evaluates one arithmetic expression."""
+    """A calculator for one arithmetic expression."""
 
     usage = "an expression of numbers with + - * / // % and brackets"
     longest: Positive = 200
-    """Characters of an expression."""
+    """Maximum length of an expression, characters."""
 
     def call(self, argument: str) -> str:
-        """Its value: a whole number, a decimal that ends, or a fraction."""
+        """Return its value: a whole number, a terminating decimal, or a fraction."""
         text = argument.strip().removesuffix("=").strip()
         if len(text) > self.longest:
             raise ToolError(f"the expression is longer than {self.longest} characters")
@@ -52,21 +52,21 @@ class Calculator(Tool):
 
 
 def parsed(text: str) -> ast.expr:
-    """An expression as a tree, which nothing runs.
+    """Parse an expression to a tree, without running it.
 
     Raises:
-        SyntaxError, ValueError, RecursionError, MemoryError: it is none, or goes too deep.
+        SyntaxError, ValueError, RecursionError, MemoryError: it is not an expression, or is nested too deeply.
     """
-    with warnings.catch_warnings(action="ignore"):  # of what a policy wrote, such as 1if
+    with warnings.catch_warnings(action="ignore"):  # warnings about the policy's text, such as 1if
         return ast.parse(text, mode="eval").body
 
 
 def exact_value(node: ast.expr) -> Fraction:
-    """What an expression is worth, exactly.
+    """Return the exact value of an expression.
 
     Raises:
-        ValueError: it holds something else than numbers, + - * / // % and brackets, or becomes too large.
-        ZeroDivisionError: as it says.
+        ValueError: it holds anything but numbers, + - * / // % and brackets, or becomes too large.
+        ZeroDivisionError: it divides by zero.
     """
     match node:
         case ast.Constant(value=int() | float() as number) if not isinstance(number, bool):
@@ -85,7 +85,7 @@ def exact_value(node: ast.expr) -> Fraction:
 
 
 def written(value: Fraction) -> str:
-    """A number as text: a whole number, a decimal that ends, or a fraction."""
+    """Return a number as text: a whole number, a terminating decimal, or a fraction."""
     if value.denominator == 1:
         return str(value.numerator)
     rest, places = value.denominator, 0

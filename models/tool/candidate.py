@@ -1,10 +1,10 @@
-"""A model that the policy may ask in place of answering itself, with a price (Router-R1, paper 273, arXiv 2506.09033).
+"""A model that the policy may query instead of answering itself, at a price (Router-R1, paper 273, arXiv 2506.09033).
 
     small: river of Velmo     river of Velmo: Tosik
 
-Candidates differ in what they know and in what they cost. Each stands in for a language model behind an interface: it
-answers from documents, and where it does not know it says what is true of something else, in the same words, as models
-do. What a call costs is the matter of the reward `cost`.
+Candidates differ in their knowledge and in their price. Each is a substitute for a language model behind an interface:
+it answers from documents, and outside its knowledge it gives the value of another document in the same form, as
+language models do. The reward `cost` sets the price of a call.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from models.tool.search import Search
 
 @part("candidate")
 class Candidate(Search):
-    """Answers questions from documents, as far as it knows them."""
+    """A model that answers questions from documents, as far as it knows them."""
 
     usage = "a question"
     called: str = "large"
-    """Name that the policy asks it by."""
+    """Name by which the policy calls it."""
     knows: tuple[str, ...] = ()
-    """Words of which a question must hold one to be answered rightly; empty: it knows everything."""
+    """Words of which a question must hold one to be answered correctly; empty: it knows everything."""
 
     def offers(self) -> dict[str, Offer]:
-        """Itself, by its own name."""
+        """Return the candidate by its own name."""
         return {self.called: Offer(self.usage, self.call)}
 
     def call(self, argument: str) -> str:
-        """What it says, rightly or not."""
+        """Return its answer, right or wrong."""
         lines = super().call(argument)
         if not self.knows or set(self.knows) & set(argument.casefold().split()):
             return lines

@@ -1,4 +1,4 @@
-"""A compiled language, run in the sandbox: the policy writes a whole program and reads what it prints.
+"""A compiled language, run in the sandbox: the policy writes a whole program and reads its output.
 
     compiled: int main() { return 3; }
     error: the program ended with status 3
@@ -21,33 +21,33 @@ from models.sandbox.settings import SandboxSettings
 _OF: dict[str, tuple[str, str]] = {"c": ("cc", "program.c"), "c++": ("c++", "program.cc")}
 """Compiler and source file of a language."""
 _MADE = 64
-"""Status by which a program that did not compile is known; programs end with others mostly."""
+"""Exit status that marks a failed compilation; few programs end with it."""
 
 
 @part("compiled")
 class Compiled(Tool):
-    """Compiles a program, runs it, and answers with what it prints."""
+    """A compiler that runs a program and answers with its output."""
 
     language: Literal["c", "c++"] = "c"
-    """Of the programs."""
+    """Language of the programs."""
     sandbox: SandboxSettings = field(default_factory=lambda: SandboxSettings(seconds=8, output_kb=2, processes=8))
-    """What compiler and program may use together; `seconds` should be below the episodes' own, which ends the whole
+    """Joint limits of compiler and program; `seconds` should be below the limit of the episodes, which ends the whole
     episode."""
 
     @property
     def usage(self) -> str:
-        """What it takes."""
+        """Description of its argument."""
         return f"a whole program in {self.language.upper()}; what it prints is the answer"
 
     def try_out(self) -> None:
-        """Raise a UserError where there is no compiler, or where this machine cannot hold one."""
+        """Raise a UserError if the compiler is missing, or if this machine cannot run one in the sandbox."""
         compiler, _ = _OF[self.language]
         if shutil.which(compiler) is None:
             raise UserError(f"tool compiled: there is no compiler for {self.language} here ({compiler})")
         _ = shared_sandbox(self.sandbox, compilers=True).layers
 
     def call(self, argument: str) -> str:
-        """What the program prints, up to `sandbox.output_kb`."""
+        """Return the program's output, up to `sandbox.output_kb`."""
         compiler, file = _OF[self.language]
         script = f"{compiler} -O1 -w -o program {file} || exit {_MADE}; exec ./program"
         ran = shared_sandbox(self.sandbox, compilers=True).command(["sh", "-c", script], {file: argument})

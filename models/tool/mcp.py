@@ -3,10 +3,10 @@
     add: {"a": 2, "b": 3}      5
     shout: hello               HELLO       the one argument of a tool that takes one needs no JSON
 
-They appear by their own names, with what they take from their schemas. A session is opened once a process and not once
-a call. A server that ends is started again, a number of times, and the policy reads that its call was lost; one that
-does not answer ends the episode that asked, and is started again for the others. The command is the recipe's, trusted
-as the recipe is.
+The tools appear by their own names, with the arguments of their schemas. A session is opened once per process, not once
+per call. A server that ends is started again, a number of times, and the policy reads that its call was lost. A server
+that does not answer ends the episode of the call, and is started again for the others. The command is trusted like the
+recipe that names it.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ SETTING = "rollouts.environment.tool"
 
 @part("mcp")
 class Mcp(Tool):
-    """What an MCP server offers."""
+    """The tools of an MCP server."""
 
     command: Command = ()
-    """The server and its arguments; it speaks over its standard input and output. Files that it names count by their
-    content; what they import does not."""
+    """The server and its arguments; it communicates over its standard input and output. Files that it names are
+    identified by their content; files that those import are not."""
     address: str = ""
-    """In place of a command: the address of a server on this machine, such as http://127.0.0.1:8000/mcp."""
+    """Alternative to a command: the address of a server on this machine, such as http://127.0.0.1:8000/mcp."""
     only: tuple[str, ...] = ()
     """Names of the tools that the policy may call; empty: all."""
     seconds: Annotated[float, Field(gt=0, le=3600)] = 5.0
-    """What a call may take; below `rollouts.seconds`."""
+    """Time limit of a call in seconds; below `rollouts.seconds`."""
     restarts: Annotated[int, Field(ge=0, le=10_000)] = 10
-    """How often a server that was lost is started again in a process."""
+    """How often a process starts a lost server again."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_texts", texts_in_command(self.command))
@@ -54,11 +54,11 @@ class Mcp(Tool):
         return texts
 
     def try_out(self) -> None:
-        """Ask the server what it offers.
+        """List the server's tools.
 
         Raises:
             UserError: neither or both of command and address are named, the address is not on this machine, the server
-                cannot be started, or has none of the tools in `only`.
+                cannot be started, or lacks a tool in `only`.
         """
         if bool(self.command) == bool(self.address):
             raise UserError(f"{SETTING}: mcp needs a command or an address; name one of them")
@@ -70,7 +70,7 @@ class Mcp(Tool):
             raise UserError(f"{SETTING}: the MCP server {' '.join(self.command) or self.address}: {error}") from None
 
     def offers(self) -> Mapping[str, Offer]:
-        """The server's tools, by their names."""
+        """Return the server's tools, by their names."""
         described = {tool.name: tool for tool in self._session.tools()}
         if strangers := [name for name in self.only if name not in described]:
             raise UserError(f"{SETTING}.only: the server has no tool {strangers[0]!r}; there is {listed([*described])}")
@@ -81,7 +81,7 @@ class Mcp(Tool):
         }
 
     def call(self, argument: str) -> str:
-        """A server is called by the names of its tools."""
+        """Raise a ToolError: a server is called by the names of its tools."""
         raise ToolError("call one of the server's tools by its name")
 
     @property
@@ -99,17 +99,17 @@ class Mcp(Tool):
 
 
 def usage_of(tool: Described) -> str:
-    """What a tool does and takes, in a line."""
+    """Return the description and the arguments of a tool, in one line."""
     taken = [f"{name}: {_kind(entry)}" for name, entry in _properties(tool).items()]
     described = " ".join(tool.description.split())
     return f"{described} ({', '.join(taken)})".strip() if taken else described
 
 
 def arguments_of(tool: Described, argument: str) -> dict[str, Any]:
-    """What a policy wrote behind a tool's name, as the tool takes it.
+    """Convert the policy's text after a tool's name to the tool's arguments.
 
     Raises:
-        ToolError: it is no JSON object, where the tool takes several arguments.
+        ToolError: it is not a JSON object, for a tool with several arguments.
     """
     properties, text = _properties(tool), argument.strip()
     if text.startswith("{"):

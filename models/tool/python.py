@@ -1,10 +1,9 @@
-"""Python, run in the sandbox: the policy writes a program and reads what it prints (ReTool, arXiv 2504.11536).
+"""Python, run in the sandbox: the policy writes a program and reads its output (ReTool, arXiv 2504.11536).
 
     python: print(sum(n * n for n in range(10)))
     285
 
-A program of several lines is a call in the form that chat templates teach. Nothing outlives
-a call.
+A program of several lines is a call in the form that chat templates teach. Nothing outlives a call.
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ from models.sandbox.settings import SandboxSettings
 
 @part("python")
 class Python(Tool):
-    """Runs a program and answers with what it prints."""
+    """A Python interpreter that runs a program and answers with its output."""
 
     usage = "a Python program; what it prints is the answer"
     sandbox: SandboxSettings = field(default_factory=lambda: SandboxSettings(output_kb=2))
-    """What the program may use; `seconds` should be below the episodes' own, which ends the whole episode."""
+    """Limits of the program; `seconds` should be below the limit of the episodes, which ends the whole episode."""
 
     def call(self, argument: str) -> str:
-        """What the program prints, up to `sandbox.output_kb`."""
+        """Return the program's output, up to `sandbox.output_kb`."""
         ran = shared_sandbox(self.sandbox).script(argument)
         if ran.late:
             raise ToolError(f"the program took longer than {self.sandbox.seconds:g} s")

@@ -1,10 +1,10 @@
-"""Search over documents of one's own, on this machine (a tool as in Search-R1, arXiv 2503.09516).
+"""Search over the user's own documents, on this machine (a tool as in Search-R1, arXiv 2503.09516).
 
     search: river of Velmo
     river of Velmo: Tosik
 
-Documents are ranked by BM25; the best are what the policy reads, a line each. Their content is hashed when the recipe
-is read, and kept on the run.
+Documents are ranked by BM25; the policy reads the best ones, one per line. Their content is hashed when the recipe is
+read, and kept with the run.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ SETTING = "rollouts.environment.tool.documents"
 
 @part("search")
 class Search(OfDocuments, Tool):
-    """Looks words up in documents."""
+    """A search for words in documents."""
 
     usage = "words to look for"
     documents: RecipePath = ""
-    """A JSONL file of documents ({"text": ..., "title": optional}), a text, or a folder of both; a relative path is
-    meant from the recipe's folder."""
+    """A JSONL file of documents ({"text": ..., "title": optional}), a text, or a folder of both; a relative path starts
+    at the recipe's folder."""
     sha256: str = ""
-    """Hash of their content, filled in when the recipe is read. Written into a recipe, it refuses another content."""
+    """Hash of their content, filled in when the recipe is read. If a recipe sets it, other content is refused."""
     results: Annotated[int, Field(ge=1, le=100)] = 3
-    """Most documents of an answer."""
+    """Maximum number of documents in an answer."""
     longest: Positive = 300
-    """Characters of a document that the policy reads; what follows is cut."""
+    """Maximum length of a document that the policy reads, characters; the rest is cut."""
 
     def __post_init__(self) -> None:
         self._know_documents(SETTING)
@@ -45,12 +45,12 @@ class Search(OfDocuments, Tool):
         """Build the index.
 
         Raises:
-            UserError: no documents are named, or they are none.
+            UserError: no documents are named, or they cannot be read as documents.
         """
         self._index()
 
     def call(self, argument: str) -> str:
-        """The documents that fit best, a line each; an error where no word of the query stands in any."""
+        """Return the best documents, one per line; raise a ToolError if no word of the query occurs in any document."""
         lines = self._index().best(argument, self.results)
         if not lines:
             raise ToolError("nothing is known of that")

@@ -2,10 +2,10 @@
 
     p_i = start + (base^(i / rounds) - 1) / (base - 1) * (end - start)
 
-is the share of noise in round i; behind the last round, and in evaluations, it is `end`. With base 1 it rises evenly. A
-policy that has learned to search with good answers learns to see through bad ones. An answer that is noise is of the
-same form and about the same thing, and what it says is another document's. The published engine is a fine-tuned model
-that writes useful or noisy documents as its prompt asks for; this one quotes true ones.
+is the share of noise in round i; after the last round, and in evaluations, it is `end`. With base 1 it rises linearly.
+A policy that has learned to search with good answers learns to recognise bad ones. A noisy answer has the same form and
+topic, and its value is that of another document. The published engine is a fine-tuned model that writes useful or noisy
+documents according to its prompt; this one quotes true ones.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from models.tool.search import Search
 
 @part("simulated_search")
 class SimulatedSearch(Search):
-    """Looks words up, and answers with noise by a schedule."""
+    """A search for words, with noisy answers by a schedule."""
 
     start: Share = 0.0
     """Share of noise in the first round."""
     end: Share = 0.5
     """Share of noise from the last round on."""
     base: Annotated[float, Field(ge=1, le=1000)] = 4.0
-    """How steeply it rises; 1: evenly."""
+    """Steepness of the rise; 1: linear."""
     rounds: Annotated[int, Field(ge=1, le=1_000_000)] = 40
     """Rounds in which it rises."""
 
@@ -40,32 +40,32 @@ class SimulatedSearch(Search):
         self._set(1.0, 0)
 
     def _noise(self) -> float:
-        """Share of noise at this point of the schedule."""
+        """Return the share of noise at this point of the schedule."""
         done: float = vars(self)["_done"]
         risen = done if self.base == 1 else (self.base**done - 1) / (self.base - 1)
         return self.start + risen * (self.end - self.start)
 
     def offers(self) -> dict[str, Offer]:
-        """Itself, by the name of what it plays."""
+        """Return the engine by the name of the tool that it simulates."""
         return {Search.name: Offer(self.usage, self.call)}
 
     def in_round(self, number: int) -> SimulatedSearch:
-        """The engine as it is in that round."""
+        """Return the engine as it is in that round."""
         return self._with(min(1.0, number / self.rounds), vars(self)["_seed"])
 
     def in_episode(self, seed: int) -> SimulatedSearch:
-        """The engine with chance of its own; a query that is asked again is answered again as before."""
+        """Return the engine with a seed of its own; the same query gets the same answer again."""
         return self._with(vars(self)["_done"], seed)
 
     def call(self, argument: str) -> str:
-        """What the documents say, or noise in its place."""
+        """Return the best documents, or noise instead."""
         lines = super().call(argument)
         if _point(vars(self)["_seed"], argument) >= self._noise():
             return lines
         return "\n".join(self._noisy(line, argument) for line in lines.splitlines())
 
     def _noisy(self, line: str, query: str) -> str:
-        """The line with what another document says behind its colon."""
+        """Return the line with the value of another document after its colon."""
         head, colon, said = line.partition(": ")
         others = [text.partition(": ")[2] for text in self._index().like(line)]
         others = [text for text in others if text != said]
@@ -74,7 +74,7 @@ class SimulatedSearch(Search):
         return f"{head}: {others[int(_point(vars(self)['_seed'], f'{query} {line}') * len(others))]}"
 
     def _with(self, done: float, seed: int) -> SimulatedSearch:
-        """A copy; its documents are not read again."""
+        """Return a copy; its documents are not read again."""
         made = copy.copy(self)
         made._set(done, seed)
         return made
@@ -85,5 +85,5 @@ class SimulatedSearch(Search):
 
 
 def _point(seed: int, text: str) -> float:
-    """A point in [0, 1) that hangs on both."""
+    """Return a pseudo-random point in [0, 1) that depends on both arguments."""
     return int.from_bytes(hashlib.sha256(f"{seed} noise {text}".encode()).digest()[:6], "big") / 2**48

@@ -1,1 +1,1 @@
-"""Calls of code that users bring: it can fail its own call, and it cannot change or end the run."""
+"""Calls of user code: it may fail its own call, but cannot change or end the run."""

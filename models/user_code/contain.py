@@ -1,16 +1,16 @@
-"""Containment of code that users bring: rewards, environments, tools, agent programs, files of parts.
+"""Containment of user code: rewards, environments, tools, agent programs, files of parts.
 
-    contained(file, call)    the call, and the process afterwards as it was before
+    contained(file, call)    the call; afterwards the process has its earlier state
     leaving(file)            only: an attempt to end the process becomes an error of the call
 
 A call may fail; it cannot end the run. `sys.exit`, a KeyboardInterrupt of its own, `os._exit` and the like become a
-`UserCodeError` that names the file. An interrupt by a real signal passes, and so does the run's own limit of time.
-Afterwards the state of `models.user_code.state` is what it was. What the code has set is its own: its next call finds
-it again, so that a file may choose a folder or a signal's handler once, when it is imported. Generators of random
-numbers are its own, too; torch's follows the run's seed, which is another one each round.
+`UserCodeError` that names the file. An interrupt by a real signal passes, and so does the run's own time limit.
+Afterwards the state of `models.user_code.state` is restored. Values that the code has set belong to it: its next call
+finds them again, so that a file may choose a folder or a signal's handler once, when it is imported. Generators of
+random numbers belong to it, too; torch's follows the run's seed, which differs in each round.
 
-Code in other threads shares the process with the run at work, so there only the attempt to leave is caught; who starts
-such threads holds a `contained` of its own around all of them. A process that ends outside of Python (a crash of native
+Code in other threads shares the process with the run at work, so only the attempt to leave is caught there. Callers
+that start such threads use one `contained` around all of them. A process that ends outside of Python (a crash of native
 code, SIGKILL, `_exit` of C) cannot be contained.
 """
 
@@ -34,49 +34,49 @@ from models.user_code.state import ABSENT, Key, differences, read_state, write_s
 
 Result = TypeVar("Result")
 INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
-"""Signals that ask the run itself to stop; their handlers are never the code's own from one call to the next."""
+"""Signals that stop the run itself; their handlers are never the code's own from one call to the next."""
 _TORCH_RANDOM = {("torch", "random"), ("torch", "cuda random")}
 _NOT_KEPT = {"argv", "stdin", "stdout", "stderr", "excepthook"}
-"""Kinds of state that a call never finds again."""
+"""Kinds of state that are not kept for the next call."""
 _NOT_THE_USERS = ("<", __file__, *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")))
 """Prefixes of file names that are never shown in an error."""
 _CLOSE = 0.05
-"""Seconds by which two readings of one alarm may differ."""
+"""Largest difference of two readings of one alarm, seconds."""
 _LEAVE = posix._exit
 
 _own: dict[str, dict[Key, Any]] = {}
-"""File -> what its code has set, which its next call finds again."""
+"""File -> values that its code has set, for its next call."""
 _torch_seed: dict[str, int] = {}
 """File -> the run's seed of torch's generator in its last call that continues."""
 _active: set[str] = set()
-"""Files whose state is being kept apart now."""
+"""Files whose state is currently separated."""
 _inside: set[tuple[int, int]] = set()
-"""Process and thread of the calls under way."""
+"""Process and thread of the calls in progress."""
 
 
 class UserCodeError(Exception):
-    """A call of a user's code that tried to end the process; names the file."""
+    """Raised if a call of user code tried to end the process; names the file."""
 
 
 class RunStops(BaseException):
-    """Raised by the run itself into code under way, to end the call: passes through every containment."""
+    """Raised by the run itself into running code, to end the call: passes through every containment."""
 
 
 class _Exited(BaseException):
-    """`os._exit` by contained code."""
+    """Raised by `os._exit` in contained code."""
 
 
 def contained(file: str, call: Callable[[], Result], *, continues: bool = False) -> Result:
-    """Call user code; see the module.
+    """Call user code with containment; see the module docstring.
 
     Args:
-        file: the file that the code comes from: named in the error, and the owner of what the code sets.
-        call: takes nothing.
+        file: file of the code: named in the error, and the owner of the state that the code sets.
+        call: function without arguments.
         continues: whether torch's generator continues from call to call within one seed of the run, as in the steps of
             an episode. Otherwise each call begins with the state of the run's generator.
 
     Returns:
-        What `call` returns.
+        The return value of `call`.
 
     Raises:
         UserCodeError: the code tried to end the process.
@@ -90,9 +90,9 @@ def leaving(file: str, what: str = "", ways: type[BaseException] = BaseException
     """Turn an attempt of the code inside to end the process into an error.
 
     Args:
-        file: the file that the code comes from.
-        what: what the code was called for, for the error's line, such as "importing it".
-        ways: the exceptions by which it may leave; others pass.
+        file: file of the code.
+        what: purpose of the call, for the error message, such as "importing it".
+        ways: exceptions that count as such an attempt; others pass.
 
     Raises:
         UserCodeError: the code tried to end the process.
@@ -118,14 +118,14 @@ def leaving(file: str, what: str = "", ways: type[BaseException] = BaseException
 
 @contextmanager
 def restored(file: str, *, continues: bool = False, engine_works: bool = False) -> Iterator[None]:
-    """Give the code inside what it has set earlier, and the run afterwards what was before.
+    """Apply the earlier settings of the code inside, and restore the run's state afterwards.
 
-    Nothing happens outside of the main thread, and inside of another `restored` of the same file.
+    Does nothing outside of the main thread, and inside of another `restored` of the same file.
 
     Args:
-        file: the owner of what the code sets.
+        file: the owner of the state that the code sets.
         continues: see `contained`.
-        engine_works: whether an engine works meanwhile: then what torch keeps is left alone.
+        engine_works: whether an engine works at the same time: then torch's state is not changed.
     """
     if threading.current_thread() is not threading.main_thread() or file in _active:
         yield
@@ -155,7 +155,7 @@ def restored(file: str, *, continues: bool = False, engine_works: bool = False) 
 
 @contextmanager
 def _noting(noted: list[int]) -> Iterator[None]:
-    """Note the signals that ask the run to stop, and hand them on."""
+    """Record the signals that stop the run, and pass them to the earlier handlers."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -185,7 +185,7 @@ def _exit(status: int) -> None:
 
 
 def file_of(code: object) -> str:
-    """Find the file of an object's class."""
+    """Return the file of an object's class."""
     name = type(code).__module__
     return str(getattr(sys.modules.get(name), "__file__", None) or name)
 
@@ -215,7 +215,7 @@ def _seed() -> int | None:
 
 
 def _alarm() -> tuple[float, float] | None:
-    """When the process's alarm is due, on the clock, and its interval; None where none is set."""
+    """Return the due time of the process's alarm, on the monotonic clock, and its interval; None if none is set."""
     left, interval = signal.getitimer(signal.ITIMER_REAL)
     return (time.monotonic() + left, interval) if left else None
 

@@ -1,11 +1,11 @@
-"""The state of a process that code can change for everybody: read as one mapping, and written back key by key.
+"""The process-wide state that code can change: read as one mapping, and written back key by key.
 
     ("cwd", "")             /work           ("environ", "LANG")     C.UTF-8
     ("signal", 14)          SIG_DFL         ("torch", "dtype")      torch.float32
 
-Only what differs is written, so that a call that changes nothing costs two readings (0.1 to 0.3 ms each). Libraries are
-read where they are imported already. What no process can restore is not here: memory of other modules, threads,
-monkey-patched functions.
+Only differences are written, so that a call that changes nothing costs two readings (0.1 to 0.3 ms each). Libraries are
+read only if they are imported already. State that no process can restore is not included: memory of other modules,
+threads, monkey-patched functions.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _SIGNALS = [
     getattr(signal, f"SIG{name}")
     for name in "HUP INT QUIT USR1 USR2 PIPE ALRM TERM CHLD CONT TSTP TTIN TTOU VTALRM PROF WINCH".split()
 ]
-"""Those that programs take; without the real-time signals, one of which is the run's own."""
+"""Signals that programs use; without the real-time signals, one of which is the run's own."""
 
 
 def read_state() -> dict[Key, Any]:
-    """Read the state as this thread sees it."""
+    """Read the state of this thread's view of the process."""
     state: dict[Key, Any] = {(kind, ""): read() for kind, (read, _) in _PLAIN.items()}
     state |= {("environ", name): value for name, value in os.environ.items()}
     state |= {("signal", number): signal.getsignal(number) for number in _SIGNALS}
@@ -47,7 +47,7 @@ def read_state() -> dict[Key, Any]:
 
 
 def differences(earlier: State, later: State) -> dict[Key, Any]:
-    """The keys in which two states differ, with the value of `earlier`; ABSENT where it has none.
+    """Return the keys in which two states differ, with the value of `earlier`; ABSENT if it has none.
 
     A library that was imported between the two has no earlier state, and is left out.
     """
@@ -62,7 +62,7 @@ def differences(earlier: State, later: State) -> dict[Key, Any]:
 
 
 def write_state(changes: State) -> None:
-    """Write values of keys; what the system refuses, such as a folder that was deleted, stays as it is."""
+    """Write values of keys; keys that the system refuses, such as a deleted folder, are not changed."""
     for key, value in changes.items():
         kind, name = key
         with suppress(OSError, ValueError, TypeError, RuntimeError):
@@ -133,12 +133,12 @@ _PLAIN: dict[str, Access] = {
     "garbage collection": (gc.isenabled, lambda on: gc.enable() if on else gc.disable()),
     "random": (random.getstate, random.setstate),
 }
-"""Kind -> how it is read and written."""
+"""Kind -> functions that read and write it."""
 _TORCH: dict[int, dict[str, Access]] = {}
 
 
 def _of_torch(torch: Any) -> dict[str, Access]:
-    """State that torch keeps for the process or the thread, by name."""
+    """Return access to the state that torch keeps for the process or the thread, by name."""
     if id(torch) in _TORCH:
         return _TORCH[id(torch)]
 
@@ -148,7 +148,7 @@ def _of_torch(torch: Any) -> dict[str, Access]:
             torch.set_default_device(device)
 
     def set_inference(on: bool) -> None:
-        torch.inference_mode(on).__enter__()  # a guard of the caller's cannot be left from here; this one covers it
+        torch.inference_mode(on).__enter__()  # a guard of the caller's cannot be left from here; this one overrides it
 
     def cuda_generators() -> list[Any] | None:
         return [state.tolist() for state in torch.cuda.get_rng_state_all()] if torch.cuda.is_initialized() else None

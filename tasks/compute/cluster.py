@@ -1,11 +1,11 @@
-"""Ray: engines in processes of their own, on this machine or on a cluster that is there. Nothing else imports it.
+"""Ray: engines in separate processes, on this machine or on an existing cluster. No other module imports it.
 
-Ray places them, says when one is gone, and carries arrays; who does what is the fleet's matter (models.engine.fleet).
-Weights are put into Ray's object store once a hand-over; the engines of a machine read them there, uncopied.
+Ray places them, reports when one is gone, and carries arrays; the fleet distributes the work (models.engine.fleet).
+Weights are put into Ray's object store once a sync; the engines of a machine read them there, uncopied.
 
-On this machine Ray is started for the run: on loopback, without dashboard and statistics of usage, with files of its
-own; it ends with the run, and with this process whatever ends it. A cluster that is joined is left as it was: its
-actors end with the connection.
+On this machine Ray is started for the run: on loopback, without dashboard and usage statistics, with its own files. It
+ends with the run, and with this process in any case. A cluster that is joined is left unchanged: the actors started
+there end with the connection.
 """
 
 from __future__ import annotations
@@ -43,16 +43,15 @@ from models.placement import PlacementSettings
 from models.policy.build import first_line
 
 PLACE_SECONDS = 1800.0
-"""How long an engine may take to be placed and to start: a cluster may have to get a machine for it first."""
+"""Seconds that an engine may take to be placed and to start: a cluster may have to get a machine for it first."""
 ANSWER_SECONDS = 10.0
-"""How long the address of a cluster may take to answer."""
+"""Seconds that the address of a cluster may take to answer."""
 END_SECONDS = 10.0
-"""How long Ray's processes may take to end by themselves."""
+"""Seconds that Ray's processes may take to end by themselves."""
 Gone = RayActorError
-"""The process of what was started has ended."""
+"""The process of an actor has ended."""
 _OF_OUR_OWN = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
-"""Environment of a Ray of this process's own. By the token its processes know one another; Ray would write one into the
-home folder."""
+"""Environment of a Ray of this process's own; without the token Ray would write one into the home folder."""
 logging.getLogger("ray").setLevel(logging.ERROR)
 
 
@@ -61,18 +60,18 @@ class Cluster:
     """A Ray that this process is connected to."""
 
     address: str | None
-    """None: it is this machine's alone."""
+    """None: a Ray of this machine alone."""
     gpus: float
-    """That it has, now."""
+    """GPUs that it currently has."""
 
     def gpus_of_each(self, placement: PlacementSettings) -> float:
-        """GPUs that an engine is given; none on a machine that has none.
+        """Return the GPUs of each engine; none on a machine without GPUs.
 
         Raises:
             UserError: this machine has too few.
         """
         if self.address is not None:
-            return placement.engine_gpus  # those of a cluster may come when they are asked for
+            return placement.engine_gpus  # a cluster may add GPUs on request
         if not self.gpus:
             return 0.0
         if placement.engines * placement.engine_gpus > self.gpus:
@@ -83,9 +82,12 @@ class Cluster:
         return placement.engine_gpus
 
     def of_each_learner(self, placement: PlacementSettings) -> dict[str, float]:
-        """What Ray sets aside for a learner: a GPU, where there are any; on a cluster without, a core, so that they
-        stand apart. A cluster that scales has no GPU until one is asked for: it is one without where its engines have
-        none either (`placement.engine_gpus: 0`)."""
+        """Return the resources that Ray reserves for a learner: a GPU, if there are any.
+
+        On a cluster without GPUs it is a core, so that the learners are placed separately. A cluster that scales has no
+        GPU until one is requested: it counts as one without GPUs if its engines have none either
+        (`placement.engine_gpus: 0`).
+        """
         if self.gpus or (self.address is not None and placement.engine_gpus):
             return {"num_gpus": 1.0, "num_cpus": 0.0}
         return {"num_gpus": 0.0, "num_cpus": 0.0 if self.address is None else 1.0}
@@ -93,10 +95,10 @@ class Cluster:
 
 @contextmanager
 def connected(address: str | None) -> Iterator[Cluster]:
-    """A Ray of this machine's own, or the cluster at `address`; all that was started there ends with it.
+    """Connect to this machine's own Ray, or to the cluster at `address`; actors started inside end with the block.
 
     Raises:
-        UserError: there is no cluster at the address, or Ray does not start.
+        UserError: the address has no cluster, or Ray does not start.
     """
     if address is None:
         with _started() as cluster:
@@ -114,10 +116,10 @@ def connected(address: str | None) -> Iterator[Cluster]:
 
 
 def _require_answer(address: str) -> None:
-    """Make sure that somebody listens at an address: Ray itself would wait for it for many minutes.
+    """Check that a server listens at an address: Ray itself would wait for it for many minutes.
 
     Raises:
-        UserError: nobody does, or it is no address.
+        UserError: it is not an address, or no server listens there.
     """
     host, _, port = address.rpartition(":")
     if address == "auto":  # Ray finds it
@@ -132,13 +134,13 @@ def _require_answer(address: str) -> None:
 
 @contextmanager
 def _started() -> Iterator[Cluster]:
-    """A Ray of this process's own."""
+    """Start a Ray of this process's own."""
     folder = _short_folder()
     before = set(os.environ)
     gpus = torch.cuda.device_count()
     elsewhere = services.resolve_ip_for_localhost
     try:
-        # Ray takes loopback for the address at which other machines see this one, and would listen there.
+        # Ray would replace loopback by the address at which other machines see this one, and would listen there.
         services.resolve_ip_for_localhost = lambda host: host
         _connect(
             _OF_OUR_OWN,
@@ -162,7 +164,7 @@ def _started() -> Iterator[Cluster]:
 
 
 def _connect(environment: Mapping[str, str], **options: Any) -> None:
-    """`ray.init` that is quiet, and leaves SIGTERM and the environment as they were: what it starts has read it."""
+    """Call `ray.init` without output, and restore SIGTERM's handler and the environment, which Ray has read by then."""
     here = threading.current_thread() is threading.main_thread()
     handler, before = signal.getsignal(signal.SIGTERM), dict(os.environ)
     os.environ.update(environment)
@@ -177,13 +179,13 @@ def _connect(environment: Mapping[str, str], **options: Any) -> None:
 
 
 def _short_folder() -> Path:
-    """A folder for Ray's files: short, as a socket's path has 107 bytes at most and Ray's own part of it 60."""
+    """Create a folder with a short path for Ray: a socket's path has at most 107 bytes, Ray's part of it 60."""
     wanted = tempfile.gettempdir()
     return Path(tempfile.mkdtemp(prefix="ray-", dir=wanted if len(wanted) < 32 else "/tmp"))
 
 
 def _children(folder: Path) -> list[psutil.Process]:
-    """Ray's processes below this one: those that know `folder`, and theirs."""
+    """Return Ray's processes below this one: those with `folder` on their command line, and their children."""
     below = []
     for process in psutil.Process().children():
         try:
@@ -199,7 +201,7 @@ class StoredWeights(Iterable[tuple[str, Tensor]]):
 
     def __init__(self, parts: Sequence[Any]) -> None:
         self.parts = parts
-        """References."""
+        """References to the parts in the object store."""
 
     def __iter__(self) -> Iterator[tuple[str, Tensor]]:
         for part in self.parts:
@@ -208,12 +210,12 @@ class StoredWeights(Iterable[tuple[str, Tensor]]):
 
 
 class KeptInStore(Kept):
-    """The weights of the last hand-over in Ray's object store; see `models.engine.kept.Kept`."""
+    """The weights of the last sync in Ray's object store; see `models.engine.kept.Kept`."""
 
     stored = StoredWeights(())
 
     def keep(self, weights: Iterable[tuple[str, Tensor]], version: int) -> None:
-        """See `Kept.keep`. Those of the hand-over before go first: the store need not hold both."""
+        """See `Kept.keep`. Weights of the sync before are dropped first: the store need not hold both."""
         self.stored = StoredWeights(())
         self.stored = StoredWeights([ray.put(part) for part in weight_parts(weights, self.dtype)])
         self.version = version
@@ -233,14 +235,14 @@ class KeptInStore(Kept):
 
 
 class PlacedEngine(Engine):
-    """An engine in a process of its own that Ray has placed; see `models.engine.engine.Engine`.
+    """An engine in a separate process that Ray has placed; see `models.engine.engine.Engine`.
 
     Args:
-        order: what it is opened with.
-        resources: what Ray sets aside for it, as options of an actor.
+        order: arguments with which it is opened.
+        resources: resources that Ray reserves for it, as options of an actor.
 
     Raises:
-        UserError: it cannot be opened, or nobody has room for it; in every call what the engine says.
+        UserError: it cannot be opened, or no machine has room for it; in every call the engine's error.
         RayError: its process is gone; in every call.
     """
 
@@ -285,7 +287,7 @@ class PlacedEngine(Engine):
         return said
 
     def load(self, weights: Iterable[tuple[str, Tensor]], version: int = 0) -> None:
-        """See `Engine.load`. What is in the object store already is not put there again."""
+        """See `Engine.load`. Weights that are already in the object store are not put there again."""
         if not isinstance(weights, StoredWeights):
             weights = StoredWeights([ray.put(part) for part in weight_parts(weights, self.dtype)])
         for part in weights.parts:
@@ -293,12 +295,12 @@ class PlacedEngine(Engine):
         self.version = answer(self._actor.load.remote(version))
 
     def close(self) -> None:
-        """See `Engine.close`. Its process is ended, whatever it is at."""
+        """See `Engine.close`. Its process is killed, even during a call."""
         ray.kill(self._actor, no_restart=True)
 
 
 def placed_fleet(cluster: Cluster, placement: PlacementSettings, order: Order) -> Fleet:
-    """The engines of a placement, all on the weights of the order's folder, which each of their machines must have.
+    """Open the engines of a placement with the weights of the order's folder, which each machine must have.
 
     Raises:
         UserError: see `models.engine.open_engine.opening`, `Cluster.gpus_of_each` and `PlacedEngine`.
@@ -306,11 +308,11 @@ def placed_fleet(cluster: Cluster, placement: PlacementSettings, order: Order) -
     gpus = cluster.gpus_of_each(placement)
     resources: dict[str, float] = {"num_gpus": gpus, "num_cpus": 0}
     if not gpus:
-        # The number of threads is in the last bits of what comes out: with this one they are those of one process.
+        # The number of threads affects the last bits of the results: with this one they equal those of one process.
         order = replace(order, threads=torch.get_num_threads())
-        resources["num_cpus"] = 0 if cluster.address is None else 1  # else all would be placed on one machine
+        resources["num_cpus"] = 0 if cluster.address is None else 1  # otherwise all would be placed on one machine
     order = replace(order, folder=order.folder.absolute(), ways=placement.ways)
-    # What no engine could be opened with is said here, before Ray has started one.
+    # Settings with which no engine could be opened raise here, before Ray has started one.
     known = opening(
         order.folder,
         order.settings,
@@ -326,29 +328,29 @@ def placed_fleet(cluster: Cluster, placement: PlacementSettings, order: Order) -
 
 
 def start(kind: type, resources: Mapping[str, float]) -> Any:
-    """An object of `kind` in a process of its own; its methods are asked by `.remote()`. It is never restarted."""
+    """Create an object of `kind` in a separate process; call its methods by `.remote()`. It is never restarted."""
     return ray.remote(kind).options(max_restarts=0, **resources).remote()
 
 
 def end(actor: Any) -> None:
-    """End the process of what was started, whatever it is at."""
+    """Kill the process of an actor, even during a call."""
     ray.kill(actor, no_restart=True)
 
 
 def finished(references: Sequence[Any], seconds: float) -> tuple[list[Any], list[Any]]:
-    """Those of some calls that are answered, waiting for the first so long, and the others."""
+    """Wait up to `seconds` for the first of some calls; return the finished ones and the others."""
     ready, others = ray.wait(list(references), num_returns=1, timeout=seconds)
     return ready, others
 
 
 def own_address() -> str:
-    """Address at which others of the cluster reach this machine."""
+    """Return the address at which others of the cluster reach this machine."""
     address: str = ray.util.get_node_ip_address()
     return address
 
 
 def answer(reference: Any, seconds: float | None = None) -> Any:
-    """What a call of an actor returned; its error as it was raised there."""
+    """Return the result of an actor's call, or raise its error as it was raised there."""
     try:
         return ray.get(reference, timeout=seconds)
     except RayTaskError as error:

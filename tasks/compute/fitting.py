@@ -1,4 +1,4 @@
-"""The loop of a fine-tuning, run here or by several learners, and what is written of its rounds meanwhile."""
+"""The loop of a fine-tuning, run here or by several learners, and the records of its rounds."""
 
 from __future__ import annotations
 
@@ -58,16 +58,16 @@ _LOG = logging.getLogger("rewardflow.steps")
 JOURNAL = "metrics.jsonl"
 """Metrics of every round, in the step's folder."""
 POLICY = "policy"
-"""The model folder that is made, there too."""
+"""The resulting model folder, in the step's folder."""
 
 
 class FineTuneSections(EngineSections, LearnerSections, ScorerSections):
-    """What the policy depends on, beside rows, warm start and reward model."""
+    """Dependencies of the policy other than rows, warm start and reward model."""
 
     policy: PolicySettings = of("policy")
     slots: Slots
     open_ended: bool
-    """Follows from slots and schedule."""
+    """Derived from slots and schedule."""
     truncated: TruncationSettings
     alarm: AlarmSettings | None
     teacher: TeacherSettings | None
@@ -76,37 +76,37 @@ class FineTuneSections(EngineSections, LearnerSections, ScorerSections):
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """A fine-tuning that is to be made."""
+    """Inputs of a fine-tuning."""
 
     recipe: FineTuneSections
     settings: ScheduleSettings
     start: Path
-    """The model folder that the policy begins with."""
+    """The model folder that the policy is initialised from."""
     codec: Codec
     problems: Sequence[Problem]
     teachers: Mapping[Role, Path]
     rewarded: StepResult | None
     home: Path
     folder: Path
-    """Of the step: checkpoints, journal, and the policy that is made."""
+    """Folder of the step: checkpoints, journal, and the resulting policy."""
     run_id: str
 
 
 @dataclass
 class Seen:
-    """What the rounds of this process have told."""
+    """Values reported by the rounds of this process."""
 
     last: dict[str, float] = field(default_factory=dict)
     """The last value of each metric."""
     seconds: float = 0.0
-    """That they took."""
+    """Wall time of the rounds, seconds."""
 
 
 @contextmanager
 def watched_rounds(rounds: int, slots: Slots, folder: Path, run_id: str) -> Iterator[tuple[Watchers, Seen]]:
-    """Watchers that write a loop's metrics to journal, tracking store and progress bar, and what they have seen.
+    """Yield watchers that write metrics to journal, tracking store and progress bar, and the values they have seen.
 
-    They warn after the first rounds where nothing is learned.
+    They log a warning after the first rounds if nothing is learned.
     """
     seen = Seen()
     first: dict[int, dict[str, float]] = {}
@@ -139,7 +139,7 @@ def watched_rounds(rounds: int, slots: Slots, folder: Path, run_id: str) -> Iter
 
 
 def fit_here(asked: Asked, watchers: Watchers) -> Collapse | None:
-    """Open everything, run the loop in this process and write the policy. Returns its collapse, where there was one."""
+    """Open everything, run the loop in this process and write the policy. Return its collapse, if there was one."""
     recipe, settings, codec, home = asked.recipe, asked.settings, asked.codec, asked.home
     trusted = recipe.policy.trust_remote_code
     policy, tokenizer = open_policy(asked.start, trust_remote_code=trusted)
@@ -166,10 +166,10 @@ def fit_here(asked: Asked, watchers: Watchers) -> Collapse | None:
 
 
 def fit_together(make: Callable[..., Fitted[T]], fit: object, log: MetricLog, report: Report, run_id: str) -> T:
-    """Have the flow's learners make a fit of `models.fits`. Returns what they have measured of it.
+    """Run a fit of `models.fits` on the flow's learners. Return their measurements of it.
 
     Raises:
-        UserError: whatever the learners say.
+        UserError: any error of the learners.
     """
     from tasks.compute.learner_group import Joint, learn_together
 
@@ -183,10 +183,10 @@ def fit_together(make: Callable[..., Fitted[T]], fit: object, log: MetricLog, re
 
 
 def fit_with_learners(asked: Asked, watchers: Watchers) -> Collapse | None:
-    """Have the flow's learners run the loop and write the policy. Returns its collapse, where there was one.
+    """Run the loop on the flow's learners, which write the policy. Return its collapse, if there was one.
 
     Raises:
-        UserError: whatever the learners say.
+        UserError: any error of the learners.
     """
     import torch
 

@@ -1,9 +1,10 @@
-"""The place on a machine's GPUs: one step at a time learns or generates there, of whichever folder or server it is.
+"""Exclusive use of a machine's GPUs: one step at a time learns or generates there, of any state folder or server.
 
-Two locks, for two readers. A Prefect concurrency limit, named by the host, shows in Prefect's UI who waits; runs of
-other hosts on the same server have limits of their own. A file lock of the kernel holds between runs that know
-different servers, and is free the moment that a process is gone; it is taken only where there is a GPU. Prefect frees
-the slot of a process that is gone after a minute; who comes next on this host does not wait for that (left_leases.py).
+There are two locks, for two purposes. A Prefect concurrency limit, named after the host, shows in Prefect's UI which
+runs wait; runs of other hosts on the same server have limits of their own. A file lock of the kernel works between runs
+that use different servers, and is released at once when a process ends; it is taken only if there is a GPU. Prefect
+frees the slot of a process that is gone after a minute; the next run on this host does not wait for that
+(left_leases.py).
 """
 
 from __future__ import annotations
@@ -19,21 +20,21 @@ from pathlib import Path
 from tasks.state import left_leases
 
 LEASE = 60.0
-"""Seconds that Prefect's server keeps the slot of a process that it does not hear of; the least that it takes."""
+"""Seconds that Prefect's server keeps the slot of a process without renewal; the minimum that it accepts."""
 LOCK = "rewardflow-gpu.lock"
 """File in the host's folder of temporary files, which all its users share."""
 _holding = 0
-"""How often this process has the place: 0 or 1."""
+"""Number of times that this process holds the place: 0 or 1."""
 
 
 def limit_name() -> str:
-    """Name of this host's concurrency limit on a Prefect server."""
+    """Return the name of this host's concurrency limit on a Prefect server."""
     return f"gpu-{socket.gethostname()}"
 
 
 @contextmanager
 def gpu_slot() -> Iterator[None]:
-    """Hold the place; learners and engines that take a GPU's memory are made inside."""
+    """Hold the place; learners and engines that use a GPU's memory are created inside."""
     import torch
 
     with _limit_of_host(), ExitStack() as also:
@@ -44,7 +45,7 @@ def gpu_slot() -> Iterator[None]:
 
 
 def place_is_held() -> bool:
-    """Whether this process has the place."""
+    """Return whether this process holds the place."""
     return _holding > 0
 
 
@@ -62,7 +63,7 @@ def _noted() -> Iterator[None]:
 def _limit_of_host() -> Iterator[None]:
     """Hold the slot on the Prefect server.
 
-    As Prefect's `concurrency`, which does not say what lease it was given.
+    This does the same as Prefect's `concurrency`, which does not return its lease.
     """
     from prefect.concurrency import _events as events
     from prefect.concurrency import _sync as slots
@@ -89,10 +90,10 @@ def of_host(folder: Path) -> Iterator[None]:
     """Hold the lock of a host, against every process on it.
 
     Args:
-        folder: that all of them see.
+        folder: a folder that all of them can access.
     """
     path = folder / LOCK
-    with suppress(FileExistsError):  # made once, by whoever is first; others may only read it
+    with suppress(FileExistsError):  # created once by the first process; others may only read it
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDONLY | os.O_NOFOLLOW, 0o644))
     lock = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
     try:

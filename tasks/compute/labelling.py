@@ -1,4 +1,4 @@
-"""What steps share in which rows for a reward model are made of completions of the policy, before it is trained."""
+"""Common parts of the steps that make rows for a reward model from completions of the policy, before it is trained."""
 
 from __future__ import annotations
 
@@ -27,48 +27,48 @@ from tasks.data.inputs import log_rows
 from tasks.registered.policy import PolicyFiles
 
 SPLITS: tuple[Split, ...] = ("train", "validation")
-"""Of which rows are made."""
+"""Splits for which rows are made."""
 
 
 class LabellingSections(LengthSections):
-    """What completions of the policy, and what is said of them, depend on."""
+    """Dependencies of the policy's completions and of their labels."""
 
     seed: int
     engine: EngineSettings
     judge: JudgeSettings | None
-    """Who judges, where that is asked."""
+    """The judge, if one is used."""
     verifier: Reward | None
     """Decides which completions are right; None: the problems' answers do."""
 
     @property
     def verify(self) -> Verify:
-        """The rule that decides."""
+        """The rule that decides which completions are right."""
         return by_answer if self.verifier is None else self.verifier.right
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """Who writes completions, and who reads them."""
+    """The engine that writes completions, and the judge that reads them."""
 
     engine: Engine
     codec: Codec
     judge: GenerativeJudge | None
-    """None where none is asked."""
+    """None if no judge is used."""
 
 
 @contextmanager
 def drawing(
     recipe: LabellingSections, start: Path, judges: Mapping[Role, PolicyFiles], *, asks: bool
 ) -> Iterator[Drawing]:
-    """The policy's engine and the judge, as long as rows are made.
+    """Open the policy's engine and the judge for the duration of the block.
 
     Args:
         start: model folder of the policy that draws.
-        judges: the model that judges, where it lies on this machine; else nothing.
-        asks: whether a judge is asked.
+        judges: the model that judges, if it is on this machine; else empty.
+        asks: whether a judge is used.
 
     Raises:
-        UserError: there is no judge where the recipe says that one is.
+        UserError: the recipe uses a judge, but there is none.
     """
     trusted = recipe.policy.trust_remote_code
     form = PromptForm.of(recipe.policy.system, recipe.data_template)
@@ -91,7 +91,7 @@ def asked_problems(
     run_id: str,
     hardest: int | None = None,
 ) -> Sequence[Problem]:
-    """So many problems of a split, evenly spaced over it, which the run is said to have used."""
+    """Read `count` problems of a split, evenly spaced over it, and log them as inputs of the run."""
     problems = read_problems(data, codec, split, recipe, count, hardest)
     rows = [(problem.id, problem.prompt, problem.answer) for problem in problems]
     log_rows(run_id, recipe.data_name, "problems", split, rows, data)

@@ -1,9 +1,9 @@
-"""Learners in processes of their own: started together, listened to, and started again where one of them is gone.
+"""Learners in separate processes: started together, monitored, and started again if one of them is gone.
 
-Each is a rank of what they make: `models.training.train`, or a fit of `models.fits`. What the first tells of its
-rounds comes through a mailbox to this process, which alone writes it down. A group whose processes end goes on from
-its last checkpoint in fresh ones, or begins again where it keeps none, and ends with the weights that it would have
-had; one that runs out of memory goes on so with shorter rows.
+Each is a rank of the joint work: `models.training.train`, or a fit of `models.fits`. The first rank reports its rounds
+through a mailbox to this process, which alone records them. A group whose processes end resumes from its last
+checkpoint in fresh processes, or begins again if it has none, and ends with the same weights as without the failure. A
+group that runs out of memory continues in the same way with shorter rows.
 """
 
 from __future__ import annotations
@@ -35,27 +35,27 @@ from tasks.compute import cluster
 from tasks.compute.cluster import Cluster, Gone
 
 RESTARTS = 3
-"""Fresh groups that a training may take for processes that were gone, before it has made another checkpoint."""
+"""Fresh groups that a training may start for lost processes, before it has written another checkpoint."""
 LISTEN_SECONDS = 0.2
-"""Between two looks into the mailbox."""
+"""Seconds between two reads of the mailbox."""
 GRACE_SECONDS = 5.0
-"""How long after the error of one learner it is waited for news of the others: where one is gone, the others break."""
+"""Seconds to wait for results of the others after one learner's error: if one process is gone, the others fail too."""
 SILENT = timedelta(hours=2)
-"""How long ranks wait for one another: a reward or an engine may be what one of them is at."""
+"""How long ranks wait for one another: one of them may be computing a reward or waiting for an engine."""
 
 
 class Mailbox:
-    """What the first learner tells, until it is taken."""
+    """Messages of the first learner, until they are taken."""
 
     def __init__(self) -> None:
         self._letters: list[tuple[str, tuple[Any, ...]]] = []
 
     def put(self, kind: str, *content: Any) -> None:
-        """Leave a letter of a kind: the name of one of the `Watchers`."""
+        """Add a message; its kind is the name of one of the `Watchers`."""
         self._letters.append((kind, content))
 
     def take(self) -> list[tuple[str, tuple[Any, ...]]]:
-        """All letters that were left, in their order."""
+        """Return and remove all messages, in order."""
         letters, self._letters = self._letters, []
         return letters
 
@@ -69,15 +69,15 @@ Data = TypeVar("Data", bound=_Lighter)
 
 @dataclass(frozen=True)
 class Joint(Generic[Data]):
-    """What learners make together."""
+    """Work that learners do together."""
 
     make: Callable[[Data, Ranks, OpenEngine, Watchers], Any]
     """A function of a module, called on every rank."""
     data: Data
-    """What each is given."""
+    """Argument of each rank."""
     order: Order | None = None
-    """What the first one's engines are opened with, but for their precision, which is the learners'; None where none
-    is asked."""
+    """Arguments with which the first rank's engines are opened, except for their precision, which is the learners';
+    None if no engine is used."""
 
 
 @dataclass(frozen=True)
@@ -89,23 +89,23 @@ class Seat:
     address: tuple[str, int]
     """Host and port where the first learner listens for the others."""
     threads: int | None
-    """That it computes with; None: as many as torch takes by itself."""
+    """Number of threads; None: torch's default."""
 
 
 class HostedLearner:
-    """A rank in a process of its own."""
+    """A rank in a separate process."""
 
     def __init__(self) -> None:
         self._listening: socket.socket | None = None
 
     def listen(self) -> tuple[str, int]:
-        """Be the first of its group. Returns where it listens for the others, from now on: on this address alone."""
+        """Listen for the other ranks as the first of the group, on this address alone. Return host and port."""
         self._listening = listening_at(cluster.own_address())
         host, port = self._listening.getsockname()[:2]
         return host, port
 
     def learn(self, made: Joint[Any], seat: Seat, placed: tuple[Cluster, PlacementSettings], mailbox: Any) -> Any:
-        """Make it with the others."""
+        """Join the group and do its work."""
         if seat.threads is not None:
             torch.set_num_threads(seat.threads)
         where, placement = placed
@@ -134,8 +134,11 @@ class HostedLearner:
 
 
 def _stay_on(host: str) -> None:
-    """Keep what gloo and NCCL send on loopback where the ranks meet there: by themselves they listen on an address that
-    the machine's name has, or on its network. What the user says of interfaces holds."""
+    """Keep the traffic of gloo and NCCL on loopback if the ranks meet there.
+
+    By default they listen on an address of the machine's name, or on its network. The user's choice of interfaces takes
+    precedence.
+    """
     if not ip_address(host).is_loopback:
         return
     for interface, addresses in psutil.net_if_addrs().items():
@@ -145,20 +148,19 @@ def _stay_on(host: str) -> None:
 
 
 def learn_together(where: Cluster, placement: PlacementSettings, made: Joint[Any], watchers: Watchers) -> Any:
-    """Have `placement.learners` processes make something, and start them again where one is gone; they end with this
-    call.
+    """Run a function on `placement.learners` processes, and start them again if one is gone; they end with this call.
 
     Args:
-        where: they are placed.
-        placement: how many, and the engines of the first.
-        made: what they make.
-        watchers: told in this process; whatever `proceed` raises ends the learners.
+        where: the cluster on which they are placed.
+        placement: their number, and the engines of the first.
+        made: the work.
+        watchers: called in this process; any exception of `proceed` ends the learners.
 
     Returns:
-        What the first of them returns.
+        Return value of the first of them.
 
     Raises:
-        UserError: what a learner says, or that their processes ended again and again.
+        UserError: an error of a learner, or their processes ended again and again.
     """
     lost, done = 0, -1
     while True:
@@ -184,7 +186,7 @@ class _Heard:
     began: int = -1
 
     def letters(self, letters: Sequence[tuple[str, tuple[Any, ...]]]) -> None:
-        """Tell the watchers."""
+        """Call the watchers."""
         for kind, content in letters:
             if kind == "resumed":
                 (self.began,) = content
@@ -192,7 +194,7 @@ class _Heard:
 
 
 def _one_group(where: Cluster, placement: PlacementSettings, made: Joint[Any], heard: _Heard) -> Any:
-    """Start the learners, listen until all are done or one is not, and end them."""
+    """Start the learners, read their messages until all are done or one fails, and end them."""
     count = placement.learners
     resources = where.of_each_learner(placement)
     threads = None
@@ -221,7 +223,7 @@ def _one_group(where: Cluster, placement: PlacementSettings, made: Joint[Any], h
 
 
 def _raise_first(reference: Any, others: Sequence[Any]) -> None:
-    """Raise the error of a learner that has one: that another is gone, where that is why."""
+    """Raise the error of a learner if it has one; if another process is gone, raise that error, as it is the cause."""
     try:
         cluster.answer(reference)
     except (Gone, KeyboardInterrupt):
@@ -242,7 +244,7 @@ def _raise_first(reference: Any, others: Sequence[Any]) -> None:
 
 
 def _to(mailbox: Any) -> Watchers:
-    """Watchers that write letters."""
+    """Return watchers that put messages into the mailbox."""
     return Watchers(
         metrics=lambda number, values: mailbox.put.remote("metrics", number, values),
         samples=lambda number, rows: mailbox.put.remote("samples", number, rows),

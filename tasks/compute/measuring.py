@@ -32,7 +32,7 @@ from tasks.runner.progress import stages
 
 
 class EvaluationSections(LengthSections, ScorerSections):
-    """What every evaluation depends on, beside rows, policy and reward model."""
+    """Dependencies of every evaluation other than rows, policy and reward model."""
 
     policy: InUse = of("used_policy")
     engine: EngineSettings
@@ -42,16 +42,16 @@ class EvaluationSections(LengthSections, ScorerSections):
     samples: int = of("evaluation.samples")
     episodes: EpisodeSettings | None = of("rollouts.episodes")
     verifier: Reward | None
-    """Decides what is right; None: the problems' answers do."""
+    """Decides which answers are right; None: the problems' answers do."""
 
     @property
     def verify(self) -> Verify:
-        """The rule that decides."""
+        """The rule that decides which answers are right."""
         return by_answer if self.verifier is None else self.verifier.right
 
     @property
     def grade(self) -> Grade | None:
-        """The rule that measures in part; None: there is none."""
+        """The rule that grants partial scores; None: there is none."""
         return self.verifier.grade if self.verifier is not None and self.verifier.grades else None
 
 
@@ -66,18 +66,20 @@ def answers(
     strategy: Strategy | None = None,
     partner: PolicyFiles | None = None,
 ) -> tuple[list[PromptRecord], Spent]:
-    """What a policy answers to each problem, [problems], lengths in its own tokens; and what a strategy took for it.
+    """Draw and score a policy's answers to each problem, [problems]; return them with the cost of a strategy.
+
+    Lengths are in the policy's own tokens.
 
     Args:
-        name: of the step, for its progress.
+        name: name of the step, for its progress.
         home: the state folder.
-        policy: what is measured.
-        recipe: says how.
+        policy: the policy to measure.
+        recipe: the evaluation settings.
         tokens: the policy's tokenizer and the run's.
         problems: with prompts in the policy's tokens.
-        rewarded: reward model that scores the completions; None: nothing does.
+        rewarded: reward model that scores the completions; None: they are not scored.
         strategy: makes the turns; None: they are the policy's own.
-        partner: speaks for the seats of others; None: whoever the recipe says.
+        partner: plays the seats of others; None: the recipe's choice.
 
     Raises:
         UserError: the recipe's environment has no seat for the partner.
@@ -92,7 +94,7 @@ def answers(
     room = room_of(policy, recipe, strategy.extra_tokens if strategy else 0)
     episodes = recipe.episodes
     if strategy is not None and episodes is not None:
-        episodes = replace(episodes, waves=True)  # a turn that takes several calls is none that an engine writes alone
+        episodes = replace(episodes, waves=True)  # a turn of several calls cannot be written by an engine alone
     if partner is not None:
         episodes = _beside(episodes, partner)
     with stages(name, ("engine", *STAGES)) as begin:
@@ -104,7 +106,7 @@ def answers(
                 spent = strategic.policy.spent
             scorer = tokens.scorer(reward_scorer(rewarded, recipe, home, tokens.run), problems)
             seed = recipe.evaluation_seed
-            where = policy.folder  # of the frozen model that it was trained beside
+            where = policy.folder  # folder of the frozen model that it was trained with
             rules = (episodes, where, recipe.verify, recipe.grade)
             made = evaluate(drawn, codec, problems, sampling, seed, scorer, begin, after_prompt, *rules)
     return made, spent
@@ -117,13 +119,13 @@ def with_start_nats(
     recipe: EvaluationSections,
     codec: Codec,
 ) -> list[PromptRecord]:
-    """The records with how much each completion surprises the policy from which the training started.
+    """Return the records with the surprisal of each completion under the policy from which the training started.
 
     Args:
         records: answers in one turn, [problems].
-        problems: what was answered.
+        problems: the answered problems.
         start: the policy from which the training started.
-        recipe: says how policies are measured.
+        recipe: the evaluation settings.
         codec: the tokenizer of `start`.
     """
     after_prompt = read_use(start.folder).after_prompt
@@ -157,12 +159,12 @@ def _beside(episodes: EpisodeSettings | None, partner: PolicyFiles) -> EpisodeSe
 
 
 def room_of(policy: PolicyFiles, recipe: EvaluationSections, extra: int = 0) -> int:
-    """Tokens of the recipe's longest prompt and completion together, and so many more as the policy has room for.
+    """Return the tokens of the recipe's longest prompt and completion, plus up to `extra` if the policy has room.
 
     Args:
-        policy: what is sampled from.
-        recipe: says how.
-        extra: tokens that are wanted beyond.
+        policy: the policy to sample from.
+        recipe: the evaluation settings.
+        extra: further tokens that are wanted.
     """
     longest = longest_sequence(recipe)
     if recipe.policy.room is not None:
@@ -176,11 +178,11 @@ def room_of(policy: PolicyFiles, recipe: EvaluationSections, extra: int = 0) -> 
 def measuring_engine(
     policy: PolicyFiles, recipe: EvaluationSections, codec: Codec, longest: int | None = None
 ) -> Iterator[Engine]:
-    """An engine on a policy, wide enough for the recipe's longest prompt and completion.
+    """Open an engine on a policy, wide enough for the recipe's longest prompt and completion.
 
     Args:
-        policy: what is sampled from.
-        recipe: says how.
+        policy: the policy to sample from.
+        recipe: the evaluation settings.
         codec: the policy's own tokenizer.
         longest: tokens that a prompt and its completion may have together; None: as many as the recipe's have.
     """

@@ -1,4 +1,4 @@
-"""What the loop needs opened: the learner in the precision of this machine, the engine, the reward model's scorer."""
+"""Opening of the loop's parts: the learner in the precision of this machine, the engine, the reward model's scorer."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class LearnerSections(Sections):
-    """What a learner is built from, beside the policy's weights."""
+    """Settings from which a learner is built, in addition to the policy's weights."""
 
     seed: int
     policy: PolicySettings
@@ -42,13 +42,13 @@ class LearnerSections(Sections):
 
 
 class EngineSections(PromptSections):
-    """What the engine of a training is opened with."""
+    """Settings with which the engine of a training is opened."""
 
     engine: EngineSettings
 
 
 class ScorerSections(Sections):
-    """How the reward model reads."""
+    """Settings for scoring with the reward model."""
 
     policy: InUse = of("used_policy")
     score_precision: Precision | None = of("scoring_precision")
@@ -63,7 +63,7 @@ def build_learner(
     run_id: str | None,
     frozen: Mapping[Role, Path] | None = None,
 ) -> Learner:
-    """The policy with its optimiser, and the reference and the companions that the recipe asks for."""
+    """Build the policy with its optimiser, and the reference and the companions that the recipe needs."""
     return build.build_learner(
         policy,
         recipe,
@@ -76,10 +76,10 @@ def build_learner(
 def engine_for(
     folder: Path, recipe: EngineSections, codec: Codec, autocast: torch.dtype | None, problems: Sequence[Problem]
 ) -> AbstractContextManager[Engine]:
-    """The recipe's engine on the weights of `folder`, in the learner's precision unless the recipe names another.
+    """Open the recipe's engine on the weights of `folder`, in the learner's precision unless the recipe names another.
 
     It holds the longest sequence that the recipe's source draws for `problems`. On a GPU it takes its share
-    (`engine.memory_share`) beside a learner that is there already, and keeps it for the evaluations after: these need
+    (`engine.memory_share`) next to a learner that is there already, and keeps it for the evaluations after: these need
     the room of the engine and less than the learner leaves.
     """
     return lent_engine(
@@ -93,9 +93,10 @@ def engine_for(
 
 
 def reward_scorer(rewarded: RewardModelFiles | None, recipe: ScorerSections, home: Path, codec: Codec) -> Any:
-    """A function that scores whole sequences with a reward model; None where there is none.
+    """Return a function that scores whole sequences with a reward model; None if there is none.
 
-    Whichever end token a completion has, the score is read at the one that the reward model was fitted with.
+    The score is always read at the end token that the reward model was fitted with, whichever end token a completion
+    has.
     """
     if rewarded is None:
         return None

@@ -1,4 +1,4 @@
-"""The precision that a step learns in: the recipe's, or what is faster on this machine; recorded on its run."""
+"""The precision that a step trains in: the recipe's, or the faster one on this machine; recorded on its run."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ Precision = Literal["auto", "float32", "bfloat16"]
 
 
 def learner_autocast(chosen: Precision, model: nn.Module, home: Path, run_id: str | None) -> torch.dtype | None:
-    """The autocast dtype that `policy.precision` means for `model` here, None for plain float32.
+    """Return the autocast dtype of `policy.precision` for `model` on this machine, None for plain float32.
 
     Args:
         chosen: float32, bfloat16 or auto.
-        home: the state folder, which keeps what was measured: the same model gets the same answer.
-        run_id: the run that is told; None where the choice was recorded before.
+        home: the state folder, which stores the measurements: the same model gets the same result.
+        run_id: the run on which the choice is recorded; None if it was recorded before.
     """
     precision = chosen_precision(chosen, model, precision_folder(home))
     if run_id is not None:
@@ -29,5 +29,5 @@ def learner_autocast(chosen: Precision, model: nn.Module, home: Path, run_id: st
 
 
 def precision_folder(home: Path) -> Path:
-    """Folder of what was measured (models.learner.precision); it may be deleted at any time."""
+    """Return the folder of the measurements (models.learner.precision); it may be deleted at any time."""
     return home / "store" / "precision"

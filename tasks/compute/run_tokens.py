@@ -1,8 +1,8 @@
 """Policies are measured in the tokens of the run, whatever tokenizer each of them has.
 
-The tokenizer of a new policy is trained on the data, so a champion's may number its tokens otherwise than today's. It
-generates in its own; problems are chosen, lengths counted and reward scores read in those of the run, so that what is
-compared is of the same problems, in the same unit, and read by the reward model as what was written.
+The tokenizer of a new policy is trained on the data, so a champion's may number its tokens differently. The champion
+generates in its own tokens. Problems are selected, lengths counted and reward scores computed in those of the run, so
+that the comparison is on the same problems, in the same unit, and the reward model reads the text as it was written.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from models.text.prompt_form import PromptForm
 
 @dataclass(frozen=True)
 class RunTokens:
-    """The tokenizer of a policy beside that of the run."""
+    """The tokenizers of a policy and of the run."""
 
     own: Codec
     run: Codec
 
     @classmethod
     def read(cls, policy: Path, run: Path | None, recipe: LengthSections) -> RunTokens:
-        """Those of two model folders; `run` None: the policy's own is the run's."""
+        """Read the tokenizers of two model folders; `run` None: the policy's own is the run's."""
 
         def codec(folder: Path) -> Codec:
             tokenizer = load_tokenizer(folder, trust_remote_code=recipe.policy.trust_remote_code)
@@ -46,14 +46,14 @@ class RunTokens:
 
     @cached_property
     def alike(self) -> bool:
-        """Whether both number the same tokens alike and end with the same."""
+        """Whether both have the same token ids and the same end tokens."""
         if self.own is self.run:
             return True
         ends = (self.own.end, self.own.ends) == (self.run.end, self.run.ends)
         return ends and bool(self.own.tokenizer.get_vocab() == self.run.tokenizer.get_vocab())
 
     def problems(self, data: Path, split: str, recipe: LengthSections, limit: int | None) -> list[Problem]:
-        """Problems that fit by the run's tokens, with prompts in the policy's own; see `read_problems`."""
+        """Return the problems that fit by the run's tokens, with prompts in the policy's own; see `read_problems`."""
         chosen = read_problems(data, self.run, split, recipe, limit)
         if self.alike:
             return chosen
@@ -63,11 +63,11 @@ class RunTokens:
     def scorer(
         self, score: Callable[[Sequences], Tensor] | None, problems: Sequence[Problem]
     ) -> Callable[[Sequences], Tensor] | None:
-        """`score`, which reads the run's tokens, for sequences in the policy's own: their text is encoded anew.
+        """Wrap `score`, which reads the run's tokens, for sequences in the policy's own: their text is encoded again.
 
         Args:
             score: scores of prompts with their completions, [completions].
-            problems: all whose completions will be scored, prompts in the policy's own tokens.
+            problems: all problems whose completions will be scored, with prompts in the policy's own tokens.
         """
         if score is None or self.alike:
             return score
@@ -82,7 +82,7 @@ class RunTokens:
         return score_anew
 
     def counted(self, records: Sequence[PromptRecord]) -> list[PromptRecord]:
-        """`records` with lengths in the run's tokens."""
+        """Return `records` with lengths in the run's tokens."""
         if self.alike:
             return list(records)
 
@@ -101,6 +101,6 @@ class RunTokens:
         ]
 
     def _encoded(self, texts: Sequence[str], finished: Sequence[bool]) -> list[list[int]]:
-        """The run's tokens of completions; those that were cut have no end."""
+        """Return completions in the run's tokens; truncated ones have no end token."""
         rows = self.run.completions(texts)
         return [ids if whole else ids[:-1] for ids, whole in zip(rows, finished, strict=True)]

@@ -1,9 +1,9 @@
-"""One engine for a flow: it starts once, takes the policy of every round, then one policy to measure after the other.
+"""One engine for a flow: it starts once, runs the policy of every round, then the policies to measure in turn.
 
-Starting vLLM takes longer than a small evaluation. Within `shared_engine()` an engine stays open for the next step
-that asks for the same one, and the place on the GPU is held as long, for the memory is; outside, each step has its
-own. Whatever goes wrong closes it. A process has at most one of these engines open; where the recipe places several in
-processes of their own (`placement`), it is their fleet.
+Starting vLLM takes longer than a small evaluation. Within `shared_engine()` an engine stays open for the next step that
+needs the same one, and the place on the GPU is held as long, as the memory is in use; outside, each step has its own.
+Any error closes it. A process has at most one of these engines open; if the recipe places several in separate processes
+(`placement`), it is their fleet.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class _Shared:
-    """What is open between two steps."""
+    """Resources that stay open between two steps."""
 
     def __init__(self, placement: PlacementSettings | None = None, address: str | None = None) -> None:
         self.placement = placement or PlacementSettings()
@@ -62,7 +62,7 @@ class _Shared:
         dtype: torch.dtype,
         trust_remote_code: bool,
     ) -> Engine:
-        """Engines in processes of their own; what places them is started, or joined, with the first."""
+        """Open engines in separate processes; the first call starts or joins the cluster that places them."""
         from models.engine.hosted import Order
         from tasks.compute.cluster import placed_fleet
 
@@ -70,7 +70,7 @@ class _Shared:
         return placed_fleet(self.joined(), self.placement, order)
 
     def joined(self) -> Cluster:
-        """What places processes, started, or joined, where it was not."""
+        """Return the cluster that places processes; start or join it on the first call."""
         from tasks.compute.cluster import connected
 
         if self.cluster is None:
@@ -83,14 +83,14 @@ _shared: _Shared | None = None
 
 @contextmanager
 def shared_engine(placement: PlacementSettings | None = None, cluster: str | None = None) -> Iterator[None]:
-    """Steps inside share one engine; it is closed, and the place on the GPU given back, at the end.
+    """Share one engine between the steps inside; it is closed, and the place on the GPU released, at the end.
 
     Args:
-        placement: of the recipe; None: all in this process.
+        placement: placement of the recipe; None: all in this process.
         cluster: address of the Ray cluster on which it is placed; None: this machine.
 
     Raises:
-        UserError: what is placed cannot be (`PlacementSettings.check`).
+        UserError: the placement is not possible (`PlacementSettings.check`).
     """
     global _shared
     if _shared is not None:
@@ -102,12 +102,12 @@ def shared_engine(placement: PlacementSettings | None = None, cluster: str | Non
         yield
     finally:
         ending, _shared = _shared, None
-        with ending.place:  # given back last, when the memory is free
+        with ending.place:  # released last, when the memory is free
             ending.close_engine()
 
 
 def gpus() -> float:
-    """GPUs that the flow takes while it has the place, here or on its cluster; 0 where there is none."""
+    """Return the GPUs that the flow uses while it has the place, here or on its cluster; 0 without GPUs."""
     placement = _shared.placement if _shared is not None else PlacementSettings()
     if placement.placed and (torch.cuda.is_available() or (_shared is not None and _shared.address is not None)):
         own = placement.learners if placement.learners > 1 else float(torch.cuda.is_available())
@@ -116,13 +116,15 @@ def gpus() -> float:
 
 
 def learners() -> int:
-    """Processes that learn together, as the flow's placement has it."""
+    """Return the number of processes that learn together in the flow's placement."""
     return _shared.placement.learners if _shared is not None else 1
 
 
 def place_for_learners() -> tuple[Cluster, PlacementSettings]:
-    """Where the learners of the flow are placed, and how many with how many engines. The flow's engine is closed: the
-    first learner opens those that it asks."""
+    """Return the cluster for the flow's learners, and their number with their engines.
+
+    The flow's engine is closed: the first learner opens the engines that it uses.
+    """
     assert _shared is not None, "a flow places"
     _shared.close_engine()
     return _shared.joined(), _shared.placement.beside_learners
@@ -130,7 +132,7 @@ def place_for_learners() -> tuple[Cluster, PlacementSettings]:
 
 @contextmanager
 def engine_place() -> Iterator[None]:
-    """The place on the GPU for a step that asks for a `lent_engine`."""
+    """Hold the place on the GPU for a step that uses a `lent_engine`."""
     if _shared is None:
         with gpu_slot():
             yield
@@ -141,10 +143,10 @@ def engine_place() -> Iterator[None]:
 
 @contextmanager
 def learner_place() -> Iterator[None]:
-    """The place on the GPU for a step that learns and asks for no engine.
+    """Hold the place on the GPU for a step that trains and does not use an engine.
 
-    A flow that has the place since an earlier step lends it, with its engine closed: asked for once more, the place
-    would be waited for as long as the flow lives.
+    A flow that has held the place since an earlier step reuses it, with its engine closed: a second request for the
+    place would wait as long as the flow lives.
     """
     if _shared is None or not _shared.placed:
         with gpu_slot():
@@ -164,11 +166,11 @@ def lent_engine(
     dtype: torch.dtype | None = None,
     trust_remote_code: bool = False,
 ) -> Iterator[Engine]:
-    """An engine on the weights of `folder`; arguments and errors are those of `open_engine`, which has a seed beside.
+    """Yield an engine on the weights of `folder`; arguments and errors as in `open_engine`, which also has a seed.
 
-    The shared one is given where it was opened with equal arguments on a model of the same configuration. It says
-    the same as a new one, to the last bit, whatever it generated before. Where fine-tuning and evaluation ask for
-    different precisions, or for policies of other configurations, each has its own, one after the other.
+    The shared engine is used if it was opened with equal arguments on a model of the same configuration. Its results
+    are bitwise equal to those of a new one, whatever it generated before. If fine-tuning and evaluation need different
+    precisions, or the policies have different configurations, each has its own, one after the other.
     """
     shared = _shared or _Shared()
     chosen = engine_dtype(settings, dtype)
@@ -204,9 +206,9 @@ def lent_engine(
 
 
 def _key(folder: Path, settings: EngineSettings, longest: int, end: Ends, dtype: torch.dtype) -> str:
-    """All that an engine reads when it starts, but the weights."""
+    """Return everything that an engine reads when it starts, except the weights."""
     read = [(folder / name) for name in ("config.json", "generation_config.json")]
     texts = [file.read_text() if file.is_file() else None for file in read]
-    # what a policy is used with is read when the engine starts, too
+    # The files used with a policy are also read when the engine starts.
     beside = [hash_folder(folder / name) for name in (GATE, MASK) if (folder / name).is_dir()]
     return json.dumps([texts, repr(settings), longest, all_of(end), str(dtype), repr(read_use(folder)), beside])

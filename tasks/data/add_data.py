@@ -1,8 +1,8 @@
-"""Make a user's files a version of the data that a commit holds, in one step: copy, prepare, commit, push.
+"""Make a user's files a version of the data that a commit pins, in one step: copy, prepare, commit, push.
 
-data/raw/NAME           the files as they were given, in DVC's cache and remote
-data/raw/NAME.dvc       their hash
-data/sources/NAME       the stage that prepares them (tasks/data/data_sources.py)
+    data/raw/NAME           the given files, in DVC's cache and remote
+    data/raw/NAME.dvc       their hash
+    data/sources/NAME       the stage that prepares them (tasks/data/data_sources.py)
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from tasks.data.versions import DataVersion, current, digest_of, repository
 
 
 def add(settings: DataSettings, root: Path, report: Report = print) -> tuple[DataVersion, DataSettings]:
-    """Make a user's files a version that a commit holds: copy them in, prepare them, commit the pins, push the bytes.
+    """Make a user's files a version that a commit pins: copy them in, prepare them, commit the pins, push the bytes.
 
     Args:
         settings: the `data:` section with the paths of the user's files.
         root: the repository.
-        report: given each line that DVC and its stages print.
+        report: called with each line that DVC and its stages print.
 
     Returns:
-        The version, and the section that reads it: its paths lie below data/raw/NAME.
+        The version, and the section that reads it: its paths are below data/raw/NAME.
 
     Raises:
-        UserError: not a git repository, a file that cannot be read, git or DVC say no; what was there before stays.
+        UserError: not a git repository, a file cannot be read, or git or DVC fails; the previous state is restored.
     """
     root = repository(root)
     if not git_output(root, "rev-parse", "--git-dir"):
@@ -66,7 +66,7 @@ def add(settings: DataSettings, root: Path, report: Report = print) -> tuple[Dat
 
 @contextmanager
 def _raw_replaced(root: Path, name: str, given: dict[str, list[DataFile]]) -> Iterator[None]:
-    """Copies of the given files as the raw data NAME, by subfolder; where the block fails, all is what it was."""
+    """Copy the given files to the raw data NAME, by subfolder; if the block fails, restore the previous state."""
     raw, source, prepared = root / RAW, root / source_folder(name), root / prepared_folder(name)
     beside = raw / f".{name}.partial"
     written = [raw / f"{name}.dvc", *(source / file for file in ("dvc.yaml", "params.yaml", "dvc.lock"))]
@@ -97,12 +97,12 @@ def _copy(files: Sequence[DataFile], folder: Path) -> None:
 
 @contextmanager
 def _restored(folders: Sequence[Path], files: Sequence[Path], before: Path) -> Iterator[None]:
-    """Moves `folders` away and keeps copies of `files`; where the block fails, all of them are what they were.
+    """Move `folders` away and keep copies of `files`; if the block fails, restore all of them.
 
-    The copies are whole before anything changes, and putting back only renames: a full disk is no hindrance.
+    The copies are complete before anything changes, and restoring only renames: it also works on a full disk.
 
     Args:
-        before: folder of the copies meanwhile; what is moved stays beside its place.
+        before: folder of the copies during the block; moved folders stay next to their original path.
     """
     kept = {path: before / str(number) for number, path in enumerate(files)}
     kept |= {path: path.with_name(f".{path.name}.before") for path in folders}
@@ -138,7 +138,7 @@ def _remove(path: Path) -> None:
 
 
 def _commit(root: Path, paths: Sequence[str], message: str) -> None:
-    """Commits these paths and nothing else, where they differ from the last commit. Raises UserError: what git says."""
+    """Commit these paths and nothing else, if they differ from the last commit. Raise UserError with git's message."""
     for arguments in (["add", "--", *paths], ["commit", "--quiet", "--message", message, "--", *paths]):
         if arguments[0] == "commit":
             differing, failed = ask_git(root, "status", "--porcelain", "--", *paths)

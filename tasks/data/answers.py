@@ -1,4 +1,4 @@
-"""Whether the data hold the answers or tests that a recipe's rewards ask for: without, every completion is wrong."""
+"""Check that the data contain the answers or tests that rewards need: without them every completion is wrong."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _any_text(data: Path, kind: Kind, split: Split = "train", column: str = "ans
 
 
 class DataSections(Sections):
-    """Which data are asked for, and what for."""
+    """The required data and their use."""
 
     data: DataSettings
     rewards: list[Reward]
@@ -28,14 +28,14 @@ class DataSections(Sections):
 
 
 def require_answers(data: Path, recipe: DataSections) -> None:
-    """Make sure that a reward which holds completions against answers, or runs tests, has one to hold them against.
+    """Check that a reward which compares completions with answers, or runs tests, has the data for it.
 
     Args:
         data: a prepared data set.
-        recipe: what is to be trained on it.
+        recipe: the training that uses it.
 
     Raises:
-        UserError: no training row has an answer, and a reward asks for them, or none has tests.
+        UserError: no training row has an answer although a reward needs them, or none has tests.
     """
     _require_tests(data, recipe)
     asking = [
@@ -65,15 +65,15 @@ def _require_tests(data: Path, recipe: DataSections) -> None:
 
 
 def require_held_out_answers(data: Path, name: str, verifier: Reward | None) -> None:
-    """Make sure that the answers to a held-out set can be told right from wrong.
+    """Check that right and wrong answers to a held-out set can be distinguished.
 
     Args:
-        data: the set, prepared.
-        name: of it.
-        verifier: decides what is right; None: the problems' answers do.
+        data: the prepared set.
+        name: its name.
+        verifier: decides which answers are right; None: the problems' answers do.
 
     Raises:
-        UserError: no problem of it has an answer, or tests where these are run.
+        UserError: none of its problems has an answer, or tests if the verifier runs them.
     """
     column = "tests" if verifier is not None and verifier.needs_tests else "answer"
     if "gate" not in available(data).get("problems", ()) or not _any_text(data, "problems", "gate", column):

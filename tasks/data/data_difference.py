@@ -1,4 +1,4 @@
-"""Which rows of the data differ between two versions or runs, from the files that their hashes pin."""
+"""Compare the rows of the data of two versions or runs, from the files that their hashes pin."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from tasks.data.versions import fetch_by_hash
 
 @dataclass(frozen=True)
 class DataDifference:
-    """How two versions of the data differ."""
+    """Difference between two versions of the data."""
 
     before: str
-    """Hash of the older prepared data; empty where none is on record."""
+    """Hash of the older prepared data; empty if none is recorded."""
     after: str
-    """Of the newer."""
+    """Hash of the newer prepared data; empty if none is recorded."""
     raw: tuple[tuple[str, str, str], ...] = ()
-    """Path, older and newer hash of raw data that differ; empty where one of the two did not read it."""
+    """Path, older and newer hash of raw data that differ; a hash is empty if that side did not read the file."""
     splits: tuple[SplitDifference, ...] = ()
-    """Of the files whose hashes differ."""
+    """Differences of the files whose hashes differ."""
     unread: tuple[str, ...] = ()
-    """Files whose rows cannot be compared, and why."""
+    """Files whose rows cannot be compared, with the reason."""
 
     @property
     def same(self) -> bool:
@@ -36,17 +36,17 @@ class DataDifference:
 
 @dataclass
 class PreparedFiles:
-    """The prepared files of one version, each fetched when it is asked for."""
+    """The prepared files of one version, each fetched on first use."""
 
     root: Path
     """The repository."""
     folder: Path
-    """Where they are put."""
+    """Folder for the fetched files."""
     hashes: Mapping[Place, str]
     fetched: dict[Place, bool] = field(default_factory=dict)
 
     def has(self, place: Place) -> bool:
-        """Whether the file is there, in `folder` from now on."""
+        """Fetch the file into `folder` on first use, and return whether it is available."""
         if place not in self.fetched:
             self.folder.mkdir(parents=True, exist_ok=True)
             target = self.folder / file_name(*place)
@@ -54,11 +54,11 @@ class PreparedFiles:
         return self.fetched[place]
 
     def marks(self, place: Place) -> list[Mark]:
-        """The marks of the rows of a file that is there."""
+        """Return the marks of the rows of an available file."""
         return list(read_marks(self.folder, *place))
 
     def rows(self, place: Place, ids: Collection[str]) -> dict[str, dict[str, str]]:
-        """Id -> row, as text, of those of a file that is there."""
+        """Return id -> row, as text, of the given rows of an available file."""
         wanted = set(ids)
         pieces = table_pieces(self.folder, *place) if wanted else ()
         return {
@@ -70,7 +70,7 @@ class PreparedFiles:
 
 
 def place_of(source: str) -> Place | None:
-    """Kind and split of a prepared file's path; None where it is none."""
+    """Return kind and split of a prepared file's path; None for any other path."""
     kind, _, split = PurePosixPath(source).stem.rpartition("_")
     if kind in get_args(Kind) and split in get_args(Split):
         return kind, split  # type: ignore[return-value]
@@ -78,7 +78,7 @@ def place_of(source: str) -> Place | None:
 
 
 def prepared_hashes(links: Collection[DataLink]) -> dict[Place, str]:
-    """Kind and split -> DVC's md5 of the prepared files that a flow read."""
+    """Return kind and split -> DVC's md5 of the prepared files that a flow read."""
     places = {place_of(link.source): link.digest for link in links if link.source.endswith(".parquet")}
     return {place: digest for place, digest in places.items() if place is not None}
 
@@ -86,16 +86,16 @@ def prepared_hashes(links: Collection[DataLink]) -> dict[Place, str]:
 def data_difference(
     before: Collection[DataLink], after: Collection[DataLink], old: PreparedFiles, new: PreparedFiles
 ) -> DataDifference:
-    """How the data that two flows read differ.
+    """Compare the data that two flows read.
 
     Args:
-        before: what the older flow read.
-        after: what the newer one read.
+        before: data that the older flow read.
+        after: data that the newer one read.
         old: the files of the older.
         new: the files of the newer.
 
     Raises:
-        UserError: the working directory is no clone, or a file is no data set's.
+        UserError: the working directory is not a clone, or a file is not part of a data set.
     """
     places = [place for place in dict.fromkeys([*old.hashes, *new.hashes]) if _differs(old, new, place)]
     unread = []

@@ -4,9 +4,9 @@
     data/sources/NAME/params.yaml   the recipe's `data:` section as parameters
     data/prepared/NAME              its output
 
-so that new raw bytes, other settings or another version of the reading code each make the stage run again, and nothing
-else does. git sees these small files, and pins the prepared rows once they are committed. Raw files that `rewardflow
-data add` copied in (tasks/data/add_data.py) lie in data/raw/NAME, and data/raw/NAME.dvc pins them.
+New raw bytes, other settings or another version of the reading code each make the stage run again, and nothing else
+does. git tracks these small files, and pins the prepared rows once they are committed. Raw files that `rewardflow data
+add` copied in (tasks/data/add_data.py) are stored in data/raw/NAME, and data/raw/NAME.dvc pins them.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ from tasks.data.dvc_command import Report, run_dvc
 STAGE = "prepare"
 """The stage that prepares a user's files, and that of the built-in data set arithmetic."""
 RAW = "data/raw"
-"""Folder of raw data: what the built-in stages make, and users' files that were added."""
+"""Folder of raw data: the output of the built-in stages, and users' files that were added."""
 READING_CODE = (
     "data_files", "formats", "message_text", "messages", "normalise", "params", "placing", "prepare", "raw",
     "row_groups", "schema", "settings", "shards", "sources", "splits", "strict_json", "strict_yaml", "text_files",
 )  # fmt: skip
-"""Modules of models/datasets that decide what a user's files become."""
+"""Modules of models/datasets that determine the rows prepared from a user's files."""
 
 
 def stage_of(name: str) -> str:
-    """The stage that prepares a data set."""
+    """Return the name of the stage that prepares a data set."""
     return f"prepare_tasks@{name}" if name in TASK_SETS else STAGE
 
 
 def prepare_source(settings: DataSettings, root: Path, report: Report, lock: int) -> None:
-    """Writes the stage of a user's files and runs it; a stage that fails leaves the files as they were before."""
+    """Write the stage of a user's files and run it; if the stage fails, restore the previous files."""
     if settings.name in BUILT_IN:
         raise UserError(f"data.name: '{settings.name}' is the name of a built-in data set; give yours another")
-    files_of(settings.path or ())  # a missing file is said before anything is written
+    files_of(settings.path or ())  # a missing file is reported before anything is written
     files_of(settings.test_path or (), "data.test_path")
     folder = root / source_folder(settings.name)
     paths = (folder / "dvc.yaml", folder / "params.yaml")
@@ -67,7 +67,7 @@ def prepare_source(settings: DataSettings, root: Path, report: Report, lock: int
 
 
 def source_files(settings: DataSettings, root: Path) -> tuple[str, str]:
-    """The text of `dvc.yaml` and of `params.yaml` for a user's files; paths inside the repository become relative."""
+    """Return the text of `dvc.yaml` and `params.yaml` for a user's files; paths in the repository become relative."""
     data: dict[str, Any] = settings.model_dump(mode="json", exclude_defaults=True, exclude={"template"})
     data["name"] = settings.name
     raw: list[str] = []
@@ -96,7 +96,7 @@ def _from_root(path: Path, root: Path) -> str:
 
 
 def _reading_code() -> str:
-    """Digest of the modules that read a user's files: a stage outside of the package cannot depend on its files."""
+    """Return the digest of the modules that read a user's files: a stage cannot depend on a package's files."""
     folder = Path(models.__path__[0]) / "datasets"
     total = hashlib.sha256()
     for module in READING_CODE:
@@ -105,16 +105,16 @@ def _reading_code() -> str:
 
 
 def prepared_folder(name: str) -> str:
-    """Where the prepared rows of a data set lie, relative to the repository."""
+    """Return the folder of the prepared rows of a data set, relative to the repository."""
     return f"data/prepared/{name}"
 
 
 def source_folder(name: str) -> str:
-    """Where the stage of a user's data set lies, relative to the repository."""
+    """Return the folder of the stage of a user's data set, relative to the repository."""
     return f"data/sources/{name}"
 
 
 def added_folder(path: str) -> str:
-    """The folder of added raw files that a path is or lies in, "" where there is none."""
+    """Return the folder of added raw files that contains a path or is that path, "" if there is none."""
     parts = Path(path).parts
     return f"{RAW}/{parts[2]}" if len(parts) > 2 and parts[:2] == tuple(RAW.split("/")) else ""

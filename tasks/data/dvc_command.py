@@ -1,4 +1,4 @@
-"""The `dvc` command line of this very interpreter, run in a repository: one at a time, errors as one line."""
+"""The `dvc` command line of the running interpreter, run in a repository: one at a time, errors as one line."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ HINTS = (
     *("To track the changes", "git add ", "To enable auto staging", "dvc config core.autostage", "Use `dvc push`"),
     *("> ", "Generating lock file", "Updating lock file"),
 )
-"""What DVC says about the next git command and its own files; of no use to somebody who runs a recipe."""
+"""Beginnings of DVC's lines about the next git command and its own files; of no use to a user who runs a recipe."""
 
 
 @contextmanager
 def alone(root: Path) -> Iterator[int]:
-    """Waits for other processes that prepare data here, and gives the file descriptor that keeps them waiting.
+    """Wait for other processes that prepare data here, and yield the file descriptor that keeps them waiting.
 
-    DVC itself gives up at once where another one runs the same stage. It inherits the descriptor, so that the next run
+    DVC itself gives up at once if another one runs the same stage. It inherits the descriptor, so that the next run
     also waits for a DVC whose own caller was killed.
     """
     path = root / ".dvc" / "tmp" / "rewardflow.lock"
@@ -42,7 +42,7 @@ def alone(root: Path) -> Iterator[int]:
 
 
 def _environment() -> dict[str, str]:
-    """For DVC and its stages: this interpreter is `python`, the package can be imported, nothing calls home."""
+    """Return the environment of DVC and its stages: this interpreter is `python`, no telemetry, package on the path."""
     here = dict(os.environ)
     package = str(Path(models.__path__[0]).parent)
     here["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), here.get("PATH", os.defpath)])
@@ -58,7 +58,7 @@ def _environment() -> dict[str, str]:
 
 
 def run_dvc(root: Path, arguments: list[str], report: Report, lock: int) -> None:
-    """Runs a DVC command, handing on its lines; a failure becomes a UserError of one line."""
+    """Run a DVC command and report its lines; a failure becomes a UserError of one line."""
     lines: list[str] = []
     with (
         dvc_remote.on_the_command_line(arguments) as (words, settings),
@@ -82,7 +82,7 @@ def run_dvc(root: Path, arguments: list[str], report: Report, lock: int) -> None
                 if line.strip() and not failure and not line.strip().startswith(HINTS):
                     report(line.rstrip())
         except TookTooLong:
-            # A Ctrl-C they have seen themselves, a time-out they have not: DVC and the stage that it runs.
+            # DVC and its stage receive a Ctrl-C themselves, but not a time-out.
             stages = psutil.Process(process.pid).children(recursive=True)
             process.terminate()
             for stage in stages:
@@ -93,7 +93,7 @@ def run_dvc(root: Path, arguments: list[str], report: Report, lock: int) -> None
 
 
 def _reason(command: str, lines: list[str], status: int) -> str:
-    """The one line that says why: what a stage said of the data, else DVC's first error, else the exit status."""
+    """Return the reason of a failure in one line: the stage's error, else DVC's first error, else the exit status."""
     for line in reversed(lines):
         if line.startswith(ERROR_PREFIX):
             return line.removeprefix(ERROR_PREFIX)

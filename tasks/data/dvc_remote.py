@@ -1,7 +1,8 @@
-"""The DVC remote that the environment names: DATA_REMOTE, an s3:// address, stands before the repository's own default.
+"""The DVC remote in the environment: DATA_REMOTE, an s3:// address, overrides the repository's own default.
 
-The `dvc` command line takes no address, only names out of its configuration. It is given one on the level below the
-user's and the repository's, in a file that lasts as long as the command: nothing is left where the variable is unset.
+The `dvc` command line takes no address, only names from its configuration. The remote is therefore added to the
+system-level configuration, below the user's and the repository's, in a file that exists only during the command. If the
+variable is unset, nothing is changed.
 """
 
 from __future__ import annotations
@@ -16,18 +17,18 @@ from typing import Any
 from models.errors import UserError
 
 NAME = "environment"
-"""What the remote is called in DVC's configuration."""
+"""Name of the remote in DVC's configuration."""
 SYSTEM = "/etc/xdg/dvc"
-"""Where DVC looks for the configuration of the machine, unless DVC_SYSTEM_CONFIG_DIR says otherwise."""
+"""Folder of DVC's system configuration, unless DVC_SYSTEM_CONFIG_DIR names another."""
 ASKING = ("push", "pull", "fetch")
-"""Commands of DVC that ask a remote."""
+"""Commands of DVC that access a remote."""
 
 
 def wished() -> str:
-    """The address, or "" where the repository's own remote is meant.
+    """Return the address, or "" if the repository's own remote is used.
 
     Raises:
-        UserError: it is no s3:// address. It is not repeated: it may hold a password.
+        UserError: it is not an s3:// address. The message does not repeat it, as it may contain a password.
     """
     address = os.environ.get("DATA_REMOTE", "")
     if address and (not address.startswith("s3://") or "@" in address):
@@ -36,16 +37,16 @@ def wished() -> str:
 
 
 def settings() -> dict[str, Any]:
-    """What goes on top of the repository's configuration, as DVC's own classes take it; empty where nothing does."""
+    """Return the settings that override the repository's, for DVC's own classes; empty without DATA_REMOTE."""
     return {"core": {"remote": NAME}, "remote": {NAME: _remote()}} if wished() else {}
 
 
 @contextmanager
 def on_the_command_line(arguments: list[str]) -> Iterator[tuple[list[str], dict[str, str]]]:
-    """Arguments of a `dvc` command, and what its environment needs besides, so that it asks the remote that is meant.
+    """Yield the arguments of a `dvc` command and additional environment variables, so that it uses the intended remote.
 
     Args:
-        arguments: the command and its own; one that names a remote keeps it.
+        arguments: the command and its arguments; a command that names a remote keeps it.
     """
     if not wished() or arguments[0] not in ASKING or "--remote" in arguments:
         yield arguments, {}

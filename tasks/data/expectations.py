@@ -1,9 +1,9 @@
-"""Great Expectations: the one file of the project that imports it.
+"""Great Expectations: the only module of the project that imports it.
 
 Rows come in pieces, so that data need not fit in memory; the checks of a file are set up once. A check that looks at
-each row alone is run on every piece. One that looks at a whole column is run once, on the columns that it needs.
+each row alone is run on every piece. A check that looks at a whole column is run once, on the columns that it needs.
 
-Great Expectations takes seconds to import, so that happens inside the functions that need it.
+Great Expectations takes seconds to import, so it is imported inside the functions that need it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ AMONG_ALL = frozenset(
         "expect_column_value_z_scores_to_be_less_than",
     }
 )
-"""Expectations that name rows, but by what the others hold."""
+"""Expectations that name failing rows, but depend on the values of the other rows."""
 
 
 @dataclass(frozen=True)
@@ -39,36 +39,36 @@ class Failing:
     """A row that fails a check."""
 
     row: int
-    """Its place in the file, from 0."""
+    """Its position in the file, from 0."""
     id: str
     value: str
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a check says of the rows that it was given."""
+    """Result of a check on the rows that it was given."""
 
     held: bool
     failing: tuple[Failing, ...] = ()
-    """Rows that fail, where the check is about rows."""
+    """Failing rows, if the check is about rows."""
     observed: str = ""
-    """The number that was held against the bounds, where the check is about the whole column or table."""
+    """The number that was compared with the bounds, if the check is about the whole column or table."""
 
 
 def names_rows(check: Check) -> bool:
-    """Whether a check says which rows fail."""
+    """Return whether a check names the rows that fail."""
     from great_expectations.expectations.expectation import ColumnMapExpectation
 
     return issubclass(_kind(check), ColumnMapExpectation)
 
 
 def looks_at_rows(check: Check) -> bool:
-    """Whether a check says of each row alone whether it fails."""
+    """Return whether a check decides on each row independently of the others."""
     return names_rows(check) and check.type not in AMONG_ALL and "mostly" not in check.arguments
 
 
 def open_context() -> EphemeralDataContext:
-    """A context that writes nothing."""
+    """Return a context that writes nothing."""
     import great_expectations
     from great_expectations.data_context.types.base import ProgressBarsConfig
 
@@ -87,8 +87,8 @@ class Expectations:
         context: where suite, data and results are kept.
         data: name of the data set.
         file: name of the file.
-        part: tells these checks from others of the file.
-        checks: what to run.
+        part: distinguishes these checks from others of the file.
+        checks: the checks to run.
         settings: the bounds, which the checks name as parameters.
 
     Raises:
@@ -108,13 +108,13 @@ class Expectations:
         self._checkpoint = _checkpoint(context, f"{Path(file).stem}, {part}", checks) if checks else None
 
     def run(self, rows: pd.DataFrame) -> list[Outcome]:
-        """What each check says of the rows, [checks].
+        """Run the checks on the rows and return their outcomes, [checks].
 
         Args:
-            rows: with the computed columns, the place in the file as `row`, and `id`.
+            rows: with the computed columns, the position in the file as `row`, and `id`.
 
         Raises:
-            UserError: a check cannot be made of these columns.
+            UserError: a check cannot be run on these columns.
         """
         if self._checkpoint is None:
             return []
@@ -150,7 +150,7 @@ def _checkpoint(context: EphemeralDataContext, name: str, checks: Sequence[Check
     checkpoint = Checkpoint(
         name=name,
         validation_definitions=[context.validation_definitions.add(definition)],
-        # The position beside the id: ids may be missing or, which is one of the checks, stand on two rows.
+        # The position in addition to the id: ids may be missing or, which is one of the checks, repeated.
         result_format={"result_format": "COMPLETE", "unexpected_index_column_names": ["row", "id"]},
     )
     return context.checkpoints.add(checkpoint)
@@ -171,10 +171,10 @@ def _outcome(check: Check, result: Any) -> Outcome:
 
 
 def _kind(check: Check) -> Any:
-    """Great Expectations' class of a check.
+    """Return Great Expectations' class of a check.
 
     Raises:
-        UserError: there is none.
+        UserError: it does not exist.
     """
     from great_expectations.exceptions.exceptions import ExpectationNotFoundError
     from great_expectations.expectations.registry import get_expectation_impl
@@ -186,7 +186,7 @@ def _kind(check: Check) -> Any:
 
 
 def _expectation(check: Check, number: int) -> Any:
-    """The expectation that a check describes; `number` finds the check again in the results."""
+    """Return the expectation that a check describes; `number` identifies the check in the results."""
     column = {"column": check.checked} if check.checked else {}
     try:
         return _kind(check)(
@@ -197,7 +197,7 @@ def _expectation(check: Check, number: int) -> Any:
 
 
 def _exception(info: dict[str, Any]) -> str:
-    """The first exception that stands in Great Expectations' account of a check, "" where there is none."""
+    """Return the first exception in Great Expectations' results of a check, "" if there is none."""
     accounts = [info] if "raised_exception" in info else [value for value in info.values() if isinstance(value, dict)]
     for account in accounts:
         if account.get("raised_exception"):

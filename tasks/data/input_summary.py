@@ -1,6 +1,6 @@
-"""What the problems of a data version are like for a policy: kept with its evaluation, as the rows may be gone later.
+"""A summary of a data version's problems for a policy: stored with its evaluation, as rows may be deleted later.
 
-The gate's problems are not among them: no number of those goes to a run.
+The gate's problems are not included: none of their numbers is logged to a run.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ BATCH = 1024
 
 
 def summarise_inputs(data: Path, codec: Codec, rows: int) -> dict[str, Sample]:
-    """Feature -> its sample over the problems of a split, also of those that are too long for the policy.
+    """Return feature -> its sample over the problems of a split, including those that are too long for the policy.
 
     Args:
         data: the clean rows.
         codec: the policy's own.
-        rows: most problems of a split, evenly spaced over it.
+        rows: maximum number of problems of a split, evenly spaced over it.
     """
     summary: dict[str, Sample] = {}
     for split in SPLITS:

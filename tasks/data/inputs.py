@@ -1,4 +1,4 @@
-"""The rows that a step used, as an input of its MLflow run: how many, what they hash to, and in what role."""
+"""The rows that a step used, as an input of its MLflow run: their number, hash and role."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ class Used(NamedTuple):
 def log_rows(
     run_id: str, data: str, kind: Kind, split: Split, rows: Iterable[Sequence[object]], folder: Path, role: str = ""
 ) -> Used:
-    """Record the rows of a split that a run really used: those that were left out for length or number do not count.
+    """Record the rows of a split that a run really used, without those that were left out for length or number.
 
     Args:
         run_id: the run that used them.
         data: name of the data set.
         kind: problems, demonstrations or preferences.
-        split: where they come from.
-        rows: what was used of each row, in the order of its use; the digest is of these.
+        split: their split.
+        rows: the used parts of each row, in the order of use; the digest is of these.
         folder: the clean data.
-        role: context of the input; that of the split where it is left out.
+        role: context of the input; default: that of the split.
     """
     total, count = hashlib.sha256(), 0
     for row in rows:

@@ -1,8 +1,8 @@
-"""What the checks said of the pieces of a file, kept so that a validation that was killed goes on behind the last one.
+"""Verdicts on the pieces of a file, stored so that a validation that was killed continues after the last piece.
 
-A piece is one Arrow file, whole or not there: what each check said of its rows, and the columns of it that the checks
-of the file as a whole will ask for. Who keeps them sees to it that nothing they depend on changes while they are kept:
-data, suites, settings, the tokens that lengths are counted in.
+A piece is one Arrow file, written atomically: the outcome of each check on its rows, and the columns that the checks of
+the whole file will need. The caller ensures that nothing the verdicts depend on changes while they are stored: data,
+suites, settings, and the tokenizer that counts lengths.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ from models.atomic_write import replace_file
 from tasks.data.expectations import Failing, Outcome
 
 SAID = b"rewardflow"
-"""Where a file's schema says what is no column."""
+"""Key in a file's schema metadata for data that is not a column."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What is known of a piece when it has been looked at."""
+    """Result of the checks on a piece."""
 
     names: list[str]
-    """Columns that its rows had, the computed ones too."""
+    """Columns of its rows, including the computed ones."""
     outcomes: Sequence[Outcome]
-    """What each check that looks at rows alone said, [checks]."""
+    """Outcome of each check that looks at rows alone, [checks]."""
     columns: pd.DataFrame
-    """Those that other checks need, [rows, some]."""
+    """Columns that other checks need, [rows, some]."""
 
 
 @dataclass(frozen=True)
 class PieceVerdicts:
-    """The verdicts of a validation; `folder` None: none are kept."""
+    """The verdicts of a validation; `folder` None: none are stored."""
 
     folder: Path | None
 
     def read(self, source: str, number: int) -> Verdict | None:
-        """The verdict of a piece of a file; None where there is none yet."""
+        """Return the verdict on a piece of a file; None if there is none yet."""
         file = self._file(source, number)
         if file is None or not file.is_file():
             return None
@@ -51,10 +51,10 @@ class PieceVerdicts:
             said = json.loads(table.schema.metadata[SAID])
             return Verdict(said["names"], [_outcome(**outcome) for outcome in said["outcomes"]], table.to_pandas())
         except (pa.ArrowException, OSError, ValueError, KeyError, TypeError):
-            return None  # the piece is looked at again
+            return None  # the piece is checked again
 
     def write(self, source: str, number: int, verdict: Verdict) -> None:
-        """Keep the verdict of a piece, where its columns come back as they are."""
+        """Store the verdict on a piece, if its columns can be read back unchanged."""
         file = self._file(source, number)
         if file is None:
             return

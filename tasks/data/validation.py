@@ -1,14 +1,14 @@
-"""Validation of prepared data: every file is held against its suite, failing rows are set aside, the rest is written.
+"""Validation of prepared data: every file is checked by its suite, failing rows are quarantined, the rest is written.
 
-Every file `KIND_SPLIT.parquet` of a folder is held against the suite `data/expectations/KIND.yaml`. What comes out, all
-under one folder:
+Every file `KIND_SPLIT.parquet` of a folder is checked against the suite `data/expectations/KIND.yaml`. All outputs are
+written under one folder:
 
     data_docs/index.html    the report, one page: every file, every expectation, failing values
     quarantine.parquet      the rows that failed, with the reason
-    clean/                  the rest, under the same names; only where few enough failed, and then complete
+    clean/                  the rest, under the same names; only if few enough failed, and then complete
 
-Files are read in pieces, three times: for what rows are compared with, for the checks, and to be written. Of a row only
-the hash of its id and the places where it fails are kept. A validation that was killed continues after its last piece.
+Files are read in pieces, three times: for comparisons between rows, for the checks, and to be written. Only hashes of
+ids and the places of failures are kept of each row. A validation that was killed continues after its last piece.
 """
 
 from __future__ import annotations
@@ -55,15 +55,15 @@ from tasks.data.expectations import Expectations, Failing, Outcome
 from tasks.data.piece_verdicts import PieceVerdicts, Verdict
 
 SUITES = Path(__file__).resolve().parents[2] / "data" / "expectations"
-"""The suites that stand in the project."""
+"""Folder of the project's suites."""
 PIECE_ROWS = 1 << 16
-"""Rows that are looked at together."""
+"""Rows that are checked together."""
 Advance = Callable[[int], None]
-"""Called with the rows that were checked since the last call."""
+"""Called with the number of rows that were checked since the last call."""
 
 
 def unseen(rows: int) -> None:
-    """Progress that nobody looks at."""
+    """Ignore progress: the default of `validate`."""
 
 
 @dataclass(frozen=True)
@@ -82,10 +82,10 @@ class Source:
         return self.path.name
 
     def pieces(self, columns: Sequence[str] | None = None) -> Iterator[tuple[int, pa.Table]]:
-        """Its rows in order, with the place of the first of each piece; nothing is cast, nulls stay.
+        """Yield its rows in order, with the position of the first row of each piece; nothing is cast, nulls are kept.
 
         Args:
-            columns: which; None: all of its kind, and its system messages where it has any.
+            columns: the columns to read; None: all of its kind, and its system messages if it has any.
 
         Raises:
             UserError: the file cannot be read.
@@ -102,7 +102,7 @@ class Source:
 
 @dataclass
 class _Record:
-    """What a check has said of a file so far."""
+    """Outcomes of a check on a file so far."""
 
     check: Check
     held: bool = True
@@ -118,19 +118,19 @@ class _Record:
 
     @property
     def rows(self) -> NDArray[np.int64]:
-        """Places of the rows that fail."""
+        """Positions of the rows that fail."""
         return np.concatenate([np.empty(0, np.int64), *self.failing])
 
 
 @dataclass(frozen=True)
 class _Findings:
-    """What the checks of one file found."""
+    """Results of the checks of one file."""
 
     findings: FileFindings
     failures: FileFailures
     warnings: list[str]
     stops: list[str]
-    """Critical checks of the file as a whole that do not hold: no row can be set aside for them."""
+    """Failed critical checks of the file as a whole: no row can be quarantined for them."""
 
 
 def validate(
@@ -146,25 +146,25 @@ def validate(
     count_prompts: CountTokens | None = None,
     check_answers: CheckAnswers | None = None,
 ) -> ValidationReport:
-    """Hold prepared data against its suites, set failing rows aside and write the rest.
+    """Check prepared data against its suites, quarantine failing rows and write the rest.
 
     Args:
         folder: prepared data, `KIND_SPLIT.parquet` files.
         settings: the bounds of the checks.
-        count_tokens: tokens of each of some texts.
-        parse_answer: the answer that a completion states, or None.
-        out: folder for what comes out. An earlier validation's output in it is replaced.
+        count_tokens: returns the number of tokens of each text.
+        parse_answer: returns the answer that a completion states, or None.
+        out: folder for the outputs. An earlier validation's output in it is replaced.
         suites: folder with a suite for each kind.
-        advance: called with the rows that were checked.
-        pieces: folder in which it is kept how far it is: what is found there, left by a validation of the same that was
-            killed, is not looked at again. Removed in the end. None: nothing is kept.
-        count_prompts: tokens of each prompt with what the recipe writes around it; None: as of any text.
-        held_out: other prepared data, none of whose prompts may stand in the rows that are trained or validated on.
-        check_answers: what the recipe's verifier finds of the expected answers.
+        advance: called with the number of rows that were checked.
+        pieces: folder for the verdicts so far: pieces found there, left by a killed validation of the same data, are
+            not checked again. Removed at the end. None: no verdicts are stored.
+        count_prompts: tokens of each prompt with the recipe's system prompt and template; None: as of any text.
+        held_out: other prepared data, none of whose prompts may be in the rows that are trained or validated on.
+        check_answers: returns the verifier's result on the expected answers.
 
     Raises:
         UserError: files are unreadable, empty or lack a column; or more rows of some failed than
-            `settings.quarantine_share` lets pass (the report and the quarantine are then there, `clean/` is not).
+            `settings.quarantine_share` allows (the report and the quarantine are then written, `clean/` is not).
             The one line names every such file.
     """
     sources = sources_of(folder)
@@ -220,7 +220,7 @@ def validate(
 
 
 def sources_of(folder: Path) -> list[Source]:
-    """The files of a prepared data set, or one error that names every file without readable rows."""
+    """Return the files of a prepared data set, or raise one error that names every file without readable rows."""
     sources: list[Source] = []
     faults: list[str] = []
     for kind, splits in available(folder).items():
@@ -239,7 +239,7 @@ def sources_of(folder: Path) -> list[Source]:
 
 
 def _source(path: Path, kind: Kind, split: Split) -> Source:
-    """A file whose columns are there. What is not even text or a number stops here."""
+    """Open a file and check its columns. Columns that are neither text nor numbers are refused here."""
     parquet = open_parquet(path)
     schema, wished = parquet.schema_arrow, arrow_schema(kind, system=SYSTEM in parquet.schema_arrow.names)
     for column in COLUMNS[kind]:
@@ -261,11 +261,11 @@ def _source(path: Path, kind: Kind, split: Split) -> Source:
 
 @dataclass(frozen=True)
 class _IdsAndPrompts:
-    """What rows of other files are compared with, in pieces; it can be gone through again."""
+    """The ids and prompts that rows of other files are compared with, in pieces; it can be iterated repeatedly."""
 
     sources: Sequence[Source]
     held_out: Sequence[Source] = ()
-    """Of other data sets: no id of theirs is compared."""
+    """Files of other data sets: their ids are not compared."""
 
     def __iter__(self) -> Iterator[tuple[str, pd.DataFrame]]:
         for source in self.sources:
@@ -297,11 +297,11 @@ def _check(
 
     Args:
         source: the file.
-        suite: of its kind.
-        look: place and rows of a piece -> the same with computed columns and `row`.
-        checker: makes what runs some checks.
-        advance: is told how far it is.
-        verdicts: those of the pieces that were looked at already.
+        suite: the suite of its kind.
+        look: position and rows of a piece -> the same with computed columns and `row`.
+        checker: builds the object that runs some checks.
+        advance: called with the progress.
+        verdicts: verdicts on the pieces that were already checked.
     """
     records: list[_Record] = []
     of_rows: Expectations | None = None
@@ -328,7 +328,8 @@ def _check(
         for name, pieces in kept.items():
             pieces.append(verdict.columns[name])
         advance(table.num_rows)
-    # a check of the table sees every column's name and as many rows as there are; what it does not need holds nothing
+    # A check of the table sees every column's name and the full number of rows; columns that it does not need hold
+    # zeros.
     nothing = pd.Series(np.zeros(source.rows, dtype=np.int8))
     columns = {name: pd.concat(kept[name], ignore_index=True) if name in kept else nothing for name in names}
     rows = pd.DataFrame(columns | {"row": np.arange(source.rows)})
@@ -382,7 +383,7 @@ def _write_quarantine(sources: Sequence[Source], failures: Mapping[str, FileFail
 
 
 def _write_clean(folder: Path, sources: Sequence[Source], failures: Mapping[str, FileFailures], clean: Path) -> None:
-    """Write the sound rows and their manifest; the folder appears when it is whole."""
+    """Write the sound rows and their manifest; the folder appears only when it is complete."""
     left = {source.name: source.rows - len(failures[source.name].rows) for source in sources}
     for source in sources:
         if not left[source.name]:

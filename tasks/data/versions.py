@@ -1,8 +1,8 @@
-"""Versions of the data: the one place that talks to DVC.
+"""Versions of the data: the only module that talks to DVC.
 
-Writing goes through the `dvc` command line of this very interpreter (tasks/data/dvc_command.py), reading a pinned revision
-through DVCFileSystem. The built-in data set is made by the stages of the repository's dvc.yaml, a user's files by a
-stage of their own (tasks/data/data_sources.py).
+Writing uses the `dvc` command line of the running interpreter (tasks/data/dvc_command.py), reading a pinned revision
+uses DVCFileSystem. The built-in data set is made by the stages of the repository's dvc.yaml, a user's files by a stage
+of their own (tasks/data/data_sources.py).
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from tasks.data.dvc_command import Report, alone, run_dvc
 
 @dataclass(frozen=True, kw_only=True)
 class DataVersion:
-    """A prepared data set and what pins it."""
+    """A prepared data set and the revision that pins it."""
 
     name: str
     folder: Path
     """The prepared folder, absolute."""
     revision: str
-    """Commit of the repository; "" where there is none."""
+    """Commit of the repository; "" if there is none."""
     without: str = NO_REPOSITORY
     """The reason for a missing commit."""
     dirty: bool
-    """Whether that commit pins other data than these, or none: then `read_pinned` at it does not give these rows."""
+    """Whether that commit pins other data than these, or none: then `read_pinned` at it does not return these rows."""
     digest: str
     """DVC's hash of the whole prepared folder, such as `0f3a...9c.dir`."""
     files: dict[str, str]
@@ -46,11 +46,11 @@ class DataVersion:
     raw: dict[str, str]
     """Path of the raw data -> DVC's md5 (ending in `.dir` for a folder)."""
     raw_stored: bool
-    """Whether the revision holds the raw files too; of those outside of the repository only the hash is kept."""
+    """Whether the revision contains the raw files too; for files outside of the repository only the hash is kept."""
 
     @property
     def unpinned(self) -> str:
-        """Why the revision does not hold these data, in a few words; "" where it does."""
+        """Why the revision does not contain these data, in a few words; "" if it does."""
         if not self.revision:
             return f"the data {self.name} are in no commit ({self.without})"
         if self.dirty:
@@ -62,15 +62,15 @@ class DataVersion:
 
 
 def prepare(settings: DataSettings, root: Path, report: Report = print) -> DataVersion:
-    """Brings the prepared data set up to date with `dvc repro` and says which version it is.
+    """Bring the prepared data set up to date with `dvc repro` and return its version.
 
     Args:
         settings: the `data:` section; relative paths in it count from the working directory.
-        root: the repository, which holds `.dvc`.
-        report: given each line that DVC and its stages print, as they print it.
+        root: the repository, which contains `.dvc`.
+        report: called with each line that DVC and its stages print, as they print it.
 
     Raises:
-        UserError: what the failing stage says of the data, or the first error of DVC, in one line.
+        UserError: the failing stage's message about the data, or the first error of DVC, in one line.
     """
     root = repository(root)
     with alone(root) as lock:
@@ -82,7 +82,7 @@ def prepare(settings: DataSettings, root: Path, report: Report = print) -> DataV
 
 
 def current(name: str, root: Path) -> DataVersion:
-    """The version of a prepared data set as it lies there, without running anything.
+    """Return the current version of a prepared data set, without running anything.
 
     Raises:
         UserError: the data set has not been prepared.
@@ -110,7 +110,7 @@ def current(name: str, root: Path) -> DataVersion:
 
 
 def digest_of(name: str, root: Path) -> str:
-    """DVC's hash of the prepared folder, as the lock file beside the stage has it. Raises UserError where none."""
+    """Return DVC's hash of the prepared folder from the lock file of its stage. Raise UserError if there is none."""
     stage = _stage_of(name, _lock_text(name, repository(root)))
     digest = _digest(name, stage) if stage else None
     if digest is None:
@@ -119,7 +119,7 @@ def digest_of(name: str, root: Path) -> str:
 
 
 def read_pinned(root: Path, path: str, rev: str) -> bytes:
-    """The bytes of a file of the data as a revision of the repository pins it, from DVC's cache or the remote.
+    """Return the bytes of a file of the data as a revision of the repository pins it, from DVC's cache or the remote.
 
     Args:
         root: the repository.
@@ -127,7 +127,7 @@ def read_pinned(root: Path, path: str, rev: str) -> bytes:
         rev: a commit, tag or branch.
 
     Raises:
-        UserError: no such revision, the revision does not have the file, or neither cache nor remote has its bytes.
+        UserError: the revision does not exist or does not have the file, or neither cache nor remote has its bytes.
     """
     from dvc.api import DVCFileSystem
     from dvc.exceptions import DvcException
@@ -142,12 +142,12 @@ def read_pinned(root: Path, path: str, rev: str) -> bytes:
 
 
 def fetch_by_hash(root: Path, md5: str, target: Path) -> bool:
-    """Write a file of the data, known by DVC's hash, to `target`: from DVC's cache or the default remote.
+    """Write a file of the data, identified by DVC's hash, to `target`: from DVC's cache or the default remote.
 
-    A hash pins a file whether or not a commit holds the lock that names it.
+    A hash pins a file whether or not a commit contains the lock file that names it.
 
     Returns:
-        Whether one of the two has it; `target` is not there where none does.
+        Whether one of the two has it; if not, `target` does not exist.
     """
     from dvc.exceptions import DvcException
     from dvc.repo import Repo
@@ -158,7 +158,7 @@ def fetch_by_hash(root: Path, md5: str, target: Path) -> bool:
                 held = place()
                 with held.fs.open(held.oid_to_path(md5), "rb") as source, target.open("wb") as copy:
                     shutil.copyfileobj(source, copy)
-            except (DvcException, OSError):  # no remote, or it is away, or it does not have the file
+            except (DvcException, OSError):  # no remote, or it is unreachable, or it does not have the file
                 continue
             if _md5(target) == md5:
                 return True
@@ -167,13 +167,13 @@ def fetch_by_hash(root: Path, md5: str, target: Path) -> bool:
 
 
 def push(root: Path, name: str | None = None, remote: str | None = None, report: Report = print) -> None:
-    """Copies the data to the remote: of one data set or of all.
+    """Copy the data to the remote: of one data set or of all.
 
     Args:
         root: the repository.
-        name: of the data set.
-        remote: its name in DVC's configuration; DATA_REMOTE, else the repository's default one, where it is None.
-        report: given each line of DVC's.
+        name: name of the data set.
+        remote: its name in DVC's configuration; None: DATA_REMOTE, else the repository's default remote.
+        report: called with each line of DVC's.
 
     Raises:
         UserError: the first error of DVC, in one line.
@@ -182,18 +182,18 @@ def push(root: Path, name: str | None = None, remote: str | None = None, report:
 
 
 def pull(root: Path, name: str | None = None, remote: str | None = None, report: Report = print) -> None:
-    """Brings the data that the lock files pin from the remote: of one data set or of all. Raises UserError."""
+    """Fetch the data that the lock files pin from the remote: of one data set or of all. Raise UserError on failure."""
     _transfer("pull", root, name, remote, report)
 
 
 def stored(root: Path, digests: Iterable[str]) -> set[str]:
-    """Which of these folders, by DVC's hashes, the default remote has.
+    """Return the folders, given by DVC's hashes, that the default remote has.
 
-    A remote on another machine is not asked and counts as having all: it may be away, and asking it would hold up a run
-    that has nothing to push for minutes.
+    A remote on another machine is not queried and counts as having all: it may be unreachable, and querying it would
+    delay a run that has nothing to push for minutes.
 
     Raises:
-        UserError: there is no such remote.
+        UserError: the remote does not exist.
     """
     from dvc.exceptions import DvcException
     from dvc.repo import Repo
@@ -219,8 +219,10 @@ def _transfer(command: str, root: Path, name: str | None, remote: str | None, re
 
 
 def _pinned(root: Path) -> list[str]:
-    """What the repository pins, wherever that is: stages of lock files, and files that were added. A stage that was
-    never made is in no lock file, and DVC would say of it that its files are missing."""
+    """Return everything that the repository pins: stages of lock files, and files that were added.
+
+    A stage that was never made is left out: it is not in a lock file, and DVC would report its files as missing.
+    """
     listed = git_output(
         root, "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", "*.dvc", "*dvc.lock"
     )
@@ -236,7 +238,7 @@ def _pinned(root: Path) -> list[str]:
 
 
 def _of_a_user(name: str, root: Path) -> list[str]:
-    """What DVC knows of a user's data set: the stage, and the raw files where they were added."""
+    """Return DVC's targets for a user's data set: the stage, and the raw files if they were added."""
     pin = f"{RAW}/{name}.dvc"
     return [f"{source_folder(name)}/dvc.yaml:{STAGE}", *([pin] if (root / pin).is_file() else [])]
 
@@ -251,15 +253,17 @@ def _lock_text(name: str, root: Path) -> str:
 
 
 def _stage_of(name: str, lock: str) -> dict[str, Any] | None:
-    """The stage that prepares the data set, out of the text of a lock file."""
+    """Return the stage that prepares the data set, from the text of a lock file."""
     stage: dict[str, Any] | None = _stages(lock).get(stage_of(name))
     return stage
 
 
 @lru_cache(maxsize=4)
 def _stages(text: str) -> dict[str, Any]:
-    """The stages of a dvc.yaml or dvc.lock, by name. Each text is parsed once: a run reads a dvc.lock three times,
-    and parsing the project's takes a third of a second."""
+    """Return the stages of a dvc.yaml or dvc.lock, by name.
+
+    Each text is parsed once: a run reads a dvc.lock three times, and parsing the project's takes a third of a second.
+    """
     stages: dict[str, Any] = (yaml.safe_load(text) or {}).get("stages") or {}
     return stages
 
@@ -269,7 +273,7 @@ def _digest(name: str, stage: dict[str, Any]) -> str | None:
 
 
 def _raw_paths(name: str, root: Path) -> Sequence[str]:
-    """The raw paths of the data set, as its settings name them."""
+    """Return the raw paths of the data set, as its settings name them."""
     built_in = name in BUILT_IN
     path = root / ("params.yaml" if built_in else f"{source_folder(name)}/params.yaml")
     section = ("prepare" if name not in TASK_SETS else f"prepare_{name}") if built_in else "data"
@@ -282,7 +286,7 @@ def _raw_paths(name: str, root: Path) -> Sequence[str]:
 
 
 def _raw_stored(stage: dict[str, Any], given: Sequence[str], root: Path) -> bool:
-    """Whether the last commit holds the raw files that the stage read: their .dvc files have the hashes it saw."""
+    """Return whether the last commit contains the raw files that the stage read, by the hashes in their .dvc files."""
     seen = {item["path"]: item["md5"] for item in stage.get("deps", [])}
     folders = {added_folder(path) for path in given}
     for folder in folders:
@@ -298,7 +302,7 @@ def _md5(path: Path) -> str:
 
 
 def repository(root: Path) -> Path:
-    """The repository `root`, resolved. Raises UserError where it is none of DVC's."""
+    """Return the repository `root`, resolved. Raise UserError if it is not a DVC repository."""
     root = root.resolve()
     if not (root / ".dvc").is_dir():
         raise UserError(f"{root}: no DVC repository (no folder .dvc); run in a clone of the project")

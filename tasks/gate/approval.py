@@ -21,7 +21,7 @@ PAGE_BELOW = "review/page.md"
 
 
 def approve(name: str, version: int, *, by: str, why: str) -> registry.VersionInfo:
-    """Make a candidate that waits the champion; the version, its page and the audit log name the person and the reason.
+    """Make a waiting candidate the champion; the version, its page and the audit log record the person and the reason.
 
     Raises:
         UserError: no name or reason, no version that waits, or the champion is not the one that it was compared with.
@@ -33,7 +33,7 @@ def approve(name: str, version: int, *, by: str, why: str) -> registry.VersionIn
 
 
 def reject(name: str, version: int, *, by: str, why: str) -> registry.VersionInfo:
-    """Refuse a candidate that waits; the version, its page and the audit log name the person and the reason.
+    """Refuse a waiting candidate; the version, its page and the audit log record the person and the reason.
 
     Raises:
         UserError: no name or reason, or no version that waits.

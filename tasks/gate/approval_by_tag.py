@@ -1,11 +1,11 @@
-"""A person's word on a candidate that waits, given on MLflow's page: a tag on its version.
+"""A person's decision on a waiting candidate, entered on MLflow's page as a tag on its version.
 
     approve = ann: samples read, no complaints
     reject  = bob: answers in the wrong language
 
-The registry is what counts. Whoever calls `answer`, after a webhook or once a minute, looks at what stands there, so
-a call that is lost or comes twice does no harm. A word that is carried out goes into the audit log and its tag is
-taken away; one that cannot be is answered by a tag beside it, and not tried again until it changes.
+The registry is authoritative. `answer` is called after a webhook or once a minute and always reads the current tags, so
+a lost or repeated call does no harm. A decision that is carried out is recorded in the audit log and its tag is
+deleted. If it cannot be carried out, another tag states the problem, and it is not tried again until it changes.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from tasks.gate import approval
 from tasks.tracking import lock, registry, store, tags
 
 WORDS: Mapping[str, Callable[..., object]] = {"approve": approval.approve, "reject": approval.reject}
-"""Key of the tag -> what it asks for."""
+"""Key of the tag -> function that carries it out."""
 PAGE = "on MLflow's page"
 LONGEST = 1000
-"""Characters of a problem that are shown."""
+"""Maximum number of characters of a problem in the tag."""
 
 
 @dataclass(frozen=True)
 class Word:
-    """What a person wrote on a version."""
+    """A decision that a person wrote on a version."""
 
     key: str
-    """Of the tag."""
+    """Key of the tag."""
     by: str
     why: str
 
 
 def answer() -> list[str]:
-    """Carry out what people wrote on versions of policies that wait. Returns what was done, a sentence each.
+    """Carry out the decisions that people wrote on waiting versions of policies. Return one sentence for each.
 
     Raises:
         UserError: the registry cannot be read or written.
@@ -49,13 +49,13 @@ def answer() -> list[str]:
 
 
 def word_of(written: Mapping[str, str]) -> Word:
-    """The word that the tags of a version are.
+    """Parse the tags of a version as a decision.
 
     Args:
-        written: tags `approve` and `reject`, those that there are.
+        written: the tags `approve` and `reject` that are set.
 
     Raises:
-        UserError: both, or no `NAME: REASON`.
+        UserError: both are set, or the value is not `NAME: REASON`.
     """
     if len(written) > 1:
         raise UserError("both approve and reject are set: take one of them away")
@@ -67,7 +67,7 @@ def word_of(written: Mapping[str, str]) -> Word:
 
 
 def _answer(info: registry.VersionInfo) -> str:
-    """Do what the tags of a version ask for, or write beside them why not. "" where that stands there already."""
+    """Carry out the decision in a version's tags, or write the problem to another tag; return "" if it is known."""
     written = {key: value for key, value in info.tags.items() if key in WORDS}
     asked = "; ".join(f"{key} = {value}" for key, value in sorted(written.items()))
     if info.tags.get(tags.PROBLEM, "").endswith(f"({asked})"):

@@ -1,7 +1,7 @@
-"""The champion of a night beside the champion that was judged: does it answer worse, and are its inputs still those?
+"""Nightly comparison of the champion with its evaluation when it was judged: worse answers and drifted inputs.
 
-What it answered and what its problems were like when it was judged lie with the evaluation that its version names.
-What cannot be compared is said and never taken for a change.
+Its answers and the summary of its problems at that time are stored with the evaluation that its version names. Anything
+that cannot be compared is reported and never counted as a change.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from tasks.tracking.recorded import Recorded, of_version, read_text
 from tasks.tracking.verdict_text import is_share, points
 
 MEASURED_ALIKE = ("evaluation.temperature", "evaluation.top_p", "evaluation.max_tokens", "rollouts.max_tokens")
-"""Settings without which a number of one evaluation is none of the other."""
+"""Settings that must be equal for the metrics of two evaluations to be comparable."""
 REWARD_SCORE = "reward_score"
 PAGE = "drift/champion.html"
 """Artifact of the nightly run."""
 
 
 class WatchSections(Sections):
-    """What decides of what people are told."""
+    """Settings that decide which changes are reported."""
 
     drift: DriftSettings
     metric: str = of("gate.metric")
@@ -49,32 +49,32 @@ class WatchSections(Sections):
 
 @dataclass(frozen=True)
 class Tonight:
-    """What a night has measured."""
+    """Measurements of one night."""
 
     evaluation: StepResult
     version: DataVersion
     params: Mapping[str, str]
     """The recipe, key by key."""
     reward_model: str
-    """NAME/VERSION of the one that scored, empty where there was none."""
+    """NAME/VERSION of the reward model that scored, empty if there was none."""
 
 
 @dataclass(frozen=True)
 class Watched:
-    """What a night has shown of a champion."""
+    """Result of one night's comparison for a champion."""
 
     metric: str
     change: MetricChange | None = None
-    """Of the metric, since it was judged; None where it could not be compared."""
+    """Change of the metric since the champion was judged; None if it could not be compared."""
     problems: int = 0
-    """That were compared."""
+    """Number of problems compared."""
     drifts: tuple[Drift, ...] = ()
     notes: tuple[str, ...] = ()
-    """What was not compared, or not as usual, and why."""
+    """What was not compared, or not as usual, with the reason."""
 
     @property
     def worse(self) -> str:
-        """In a few words how it got worse; empty where it did not."""
+        """Short description of the deterioration; empty if there is none."""
         if self.change is None or not is_worse(self.change):
             return ""
         how = "the same problems" if self.change.paired else "not paired, the problems are others"
@@ -84,13 +84,13 @@ class Watched:
 
     @property
     def drifted(self) -> str:
-        """The features that drifted, in a few words; empty where none did."""
+        """The features that drifted, in a few words; empty if none did."""
         features = [drift for drift in self.drifts if drift.state == "drifted"]
         return ", ".join(f"{drift.name.replace('_', ' ')} (PSI {drift.index:.2f})" for drift in features)
 
     @property
     def metrics(self) -> dict[str, float]:
-        """As they stand on the nightly run."""
+        """Metrics of the nightly run."""
         numbers = {f"drift/{drift.name}": drift.index for drift in self.drifts}
         numbers |= {f"drift/{drift.name}_p": drift.p_value for drift in self.drifts}
         if self.change is not None:
@@ -102,11 +102,11 @@ class Watched:
 def watch_champion(
     run_id: str, champion: registry.VersionInfo, recipe: WatchSections, tonight: Tonight, root: Path
 ) -> Watched:
-    """Hold a night's evaluation against the one that the champion was judged with, and leave page and numbers.
+    """Compare a night's evaluation with the one that the champion was judged with, and log the page and the metrics.
 
     Args:
         run_id: the nightly run.
-        champion: whose evaluation it is.
+        champion: the version that was evaluated.
         root: the repository, whose DVC finds the older rows.
     """
     try:
@@ -123,7 +123,7 @@ def watch_champion(
 
 
 def lines(watched: Watched) -> str:
-    """What a night has shown, in Markdown, for the run's description."""
+    """Return the result of a night in Markdown, for the run's description."""
     said = [
         f"✘ worse: {watched.worse}" if watched.worse else "",
         f"✘ drifted: {watched.drifted}" if watched.drifted else "",
@@ -133,10 +133,10 @@ def lines(watched: Watched) -> str:
 
 
 def compared(before: Recorded, recipe: WatchSections, tonight: Tonight, root: Path) -> Watched:
-    """What a night shows of a champion, by what is on record of it.
+    """Compare a night with the recorded evaluation of a champion.
 
     Raises:
-        UserError: what is on record is broken.
+        UserError: the recorded evaluation is broken.
     """
     judged = read_answers(before)
     if judged is None:
@@ -163,7 +163,7 @@ def _change(
     root: Path,
     notes: list[str],
 ) -> tuple[MetricChange | None, int]:
-    """How its answers changed, and over how many problems of tonight."""
+    """Return how its answers changed, and the number of problems compared."""
     other = [key for key in MEASURED_ALIKE if before.params.get(key) != tonight.params.get(key)]
     if other:
         notes.append(f"its answers are not compared: {', '.join(other)} is another than when it was judged")
@@ -185,7 +185,7 @@ def _change(
 
 
 def _same_problems(before: Recorded, version: DataVersion, root: Path) -> dict[str, str] | None:
-    """Newer id -> older id of the held-out problems that are the same to the answer; None where all are."""
+    """Map newer id to older id of the held-out problems with equal content and answer; None if all are equal."""
     places = {place_of(path): digest for path, digest in version.files.items() if path.endswith(".parquet")}
     hashes = {place: digest for place, digest in places.items() if place is not None}
     older = prepared_hashes(before.data)
@@ -200,7 +200,9 @@ def _same_problems(before: Recorded, version: DataVersion, root: Path) -> dict[s
 
 
 def _inputs(text: str, answers: Sequence[PromptRecord]) -> dict[str, Sample]:
-    """Feature -> sample: what was kept of the inputs, and the mean reward score of each prompt's samples, as the
-    samples of a prompt are not independent."""
+    """Map feature to sample: the recorded input features, and the mean reward score of each prompt's samples.
+
+    The mean is used because the samples of a prompt are not independent.
+    """
     scores = Numbers.of(prompt_values(answers, REWARD_SCORE))
     return {**(from_json(text) if text else {}), REWARD_SCORE: scores}

@@ -1,4 +1,4 @@
-"""Which gate splits are the same, and which share problems: the looks at them are counted by that."""
+"""Identify gate splits that are the same or share problems, for counting the looks at them."""
 
 from __future__ import annotations
 
@@ -18,25 +18,28 @@ DIGITS = 8
 
 
 def problems_of(data: Path) -> list[str]:
-    """The gate's problems in a folder of clean data, each as one text, in an order of their own; the same for problems
-    that only another export wrote in another way: case and spaces of the prompt, the way a number is written."""
+    """Return the gate's problems in a folder of clean data, each as one text, sorted.
+
+    The texts are equal for problems that only another export wrote differently: case and spaces of the prompt, the
+    format of a number.
+    """
     rows = read_rows(data, "problems", "gate")
     return sorted(json.dumps([normalise(str(row["prompt"])), answer_key(str(row["answer"]))]) for row in rows)
 
 
 def digest_of(problems: Iterable[str]) -> str:
-    """Digest of the problems, whatever their order."""
+    """Return the digest of the problems, independent of their order."""
     return hashlib.sha256("\n".join(sorted(problems)).encode()).hexdigest()[:16]
 
 
 def sketch_of(problems: Iterable[str]) -> str:
-    """The `KEPT` smallest hashes of the problems (a bottom-k sketch, Broder 1997): small enough for a tag."""
+    """Return the `KEPT` smallest hashes of the problems (a bottom-k sketch, Broder 1997): small enough for a tag."""
     hashes = sorted({hashlib.sha256(problem.encode()).hexdigest()[:DIGITS] for problem in problems})
     return "".join(hashes[:KEPT])
 
 
 def shared(first: str, other: str) -> float:
-    """Estimated share of the smaller split's problems that the other has too, from their sketches, in [0, 1].
+    """Estimate the share of the smaller split's problems that the other also has, from their sketches, in [0, 1].
 
     Below the smaller of the two largest hashes both sketches are whole samples of their splits.
     """

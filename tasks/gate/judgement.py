@@ -1,6 +1,6 @@
 """The gate's judgement of one policy against another: the look is counted, the verdict becomes a decision and numbers.
 
-A candidate is judged so (steps/promote.py), and a champion that somebody set by hand (steps/judge_champion.py).
+It is used for a candidate (steps/promote.py) and for a champion that was set by hand (steps/judge_champion.py).
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from tasks.tracking.verdict_record import Decision, Reason, VerdictRecord
 
 @dataclass(frozen=True)
 class OnGate:
-    """A policy as the gate reads it."""
+    """A policy's evaluations for the gate."""
 
     gate: StepResult
     """Its evaluation on the gate's problems."""
     held_out: Mapping[str, StepResult] = field(default_factory=dict)
-    """Name of a held-out set -> its evaluation on the problems of it."""
+    """Name of a held-out set -> its evaluation on the problems of that set."""
 
 
 class JudgementSections(Sections):
-    """What a verdict depends on, beside the evaluations."""
+    """Dependencies of a verdict other than the evaluations."""
 
     name: str
     gate: GateSettings
@@ -51,9 +51,10 @@ def judged(
     """Spend a look at the gate's problems on two evaluations of them.
 
     Args:
-        name: registered model, where the looks are counted.
+        name: registered model, on which the looks are counted.
         anchor: evaluations of the anchor, or why there are none.
-        weights: what is looked at; the same against the same as at the last look, and that look goes on.
+        weights: digest of the weights; if the same weights are compared with the same baseline as at the last look,
+            that look is continued.
     """
     compared = f"{weights} against {baseline.gate.links['model_id']}"
     split, sketch = candidate.gate.links["gate_split"], candidate.gate.links["gate_sketch"]
@@ -134,7 +135,7 @@ def is_lifted(record: VerdictRecord, approval: bool, unpinned: str) -> bool:
 
 
 def numbers(verdict: Verdict) -> dict[str, float]:
-    """The verdict as metrics of a run; what is not finite is left out."""
+    """Return the verdict as metrics of a run; values that are not finite are left out."""
     look = verdict.look
     measured = {
         "gate/difference": verdict.difference.estimate,

@@ -1,4 +1,4 @@
-"""How small a difference a recipe's gate can see, and how many problems it would need to see a given one."""
+"""The smallest difference that a recipe's gate can detect, and the number of problems needed to detect a given one."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from tasks.steps.promote import policy_name
 from tasks.tracking import records, registry, tags
 
 OWN = 0.1
-"""Assumed deviation of the true difference of two trained policies on one problem: two trainings are not one."""
+"""Assumed deviation of the true difference of two trained policies on one problem: two trainings never agree fully."""
 UNCERTAINTY = 0.13
-"""Assumed mean of p (1 - p) over problems where there is no champion: a third of them neither sure nor hopeless."""
+"""Assumed mean of p (1 - p) over problems without a champion: a third of them neither sure nor hopeless."""
 NIGHTS = (1, 30, 180, 365)
 DIFFERENCES = (0.005, 0.01, 0.02, 0.04)
 
 
 def gate_power(recipe: Recipe, difference: float | None) -> str:
-    """A table: for looks at the gate split, the problems needed for each difference, at 80 % power.
+    """Return a table: for looks at the gate split, the problems needed for each difference, at 80 % power.
 
     Raises:
-        UserError: the difference is none, or the recipe ends before it is judged.
+        UserError: the difference is not between 0 and 1, or the recipe ends before it is judged.
     """
     if recipe.schedule is None:
         raise UserError(f"{recipe.name}: ends before reinforcement learning (schedule: null), so no gate judges it")

@@ -1,4 +1,4 @@
-"""What time it is for people, in messages, verdicts and the audit log: one place, so that tests live through months."""
+"""The current time for people (messages, verdicts, audit log): one module, so that tests can simulate months."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 
 
 def now() -> datetime:
-    """The time, UTC."""
+    """Return the current time, UTC."""
     return datetime.now(tz=UTC)
 
 
 def stamp() -> str:
-    """The time as people read it."""
+    """Return the current time as text for people."""
     return now().strftime("%Y-%m-%d %H:%M:%S UTC")

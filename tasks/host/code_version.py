@@ -1,9 +1,9 @@
-"""Which code a run is of: the commit that is checked out, and whether that commit holds all of it.
+"""The version of the code that a run uses: the commit that is checked out, and whether that commit contains all of it.
 
-A part or a recipe that lies in no commit yet changes what a run does as much as an edited one, so untracked files of
-the folders that make up the project count too. What git ignores does not. The commit is the working directory's; the
-code that runs may lie elsewhere (an editable installation of another clone), and so may the recipe: then they are held
-by it only where it has them to the byte.
+An uncommitted part or recipe changes a run as much as an edited one, so untracked files of the folders that make up the
+project count too. Files that git ignores do not. The commit is the working directory's. The running code may be
+elsewhere (an editable installation of another clone), and so may the recipe: then the commit pins them only if it
+contains exactly the same bytes.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 FOLDERS = ("flows", "tasks", "models", "recipes", "data")
-"""Where a file in no commit makes a run another one."""
+"""Folders in which an uncommitted file makes a different run."""
 ELSEWHERE = (":(exclude)data/sources", ":(exclude)data/raw")
-"""Data: whether a commit holds them is asked of their version (tasks/data/versions.py)."""
+"""Data: whether a commit contains them is determined by their version (tasks/data/versions.py)."""
 FILES = ("dvc.yaml", "dvc.lock", "params.yaml", "pyproject.toml", "cpu.lock", "cuda.lock")
-"""What else decides what a run does, at the root."""
+"""Other files, at the root, that determine a run."""
 PACKAGE = Path(__file__).resolve().parents[2]
-"""Where the code that runs lies."""
+"""Root of the running code."""
 RUNNING = ("flows", "tasks", "models", "data/expectations")
-"""What of it decides what a run does."""
+"""Parts of it that determine a run."""
 NO_COMMIT = "no commit"
 NO_REPOSITORY = "no git repository"
 DIRTY = "-dirty"
@@ -35,22 +35,22 @@ class CodeVersion:
     """The code of a working directory."""
 
     commit: str
-    """NO_COMMIT outside of a repository, before its first commit, and where git refuses the folder."""
+    """NO_COMMIT outside of a repository, before its first commit, and if git refuses the folder."""
     changed: tuple[str, ...] = ()
-    """Files of the project that the commit does not hold as they are: edited, deleted, or in no commit."""
+    """Files of the project that differ from the commit: edited, deleted, or in no commit."""
     doubts: tuple[str, ...] = ()
-    """Other reasons why the commit does not hold what runs, each in a few words."""
+    """Other reasons why the commit does not contain the running code, each in a few words."""
     without: str = ""
-    """The reason for a missing commit, in a few words; "" where there is a commit."""
+    """The reason for a missing commit, in a few words; "" if there is a commit."""
 
     @property
     def name(self) -> str:
-        """The commit, with DIRTY behind it where it does not hold all."""
+        """The commit, followed by DIRTY if it does not contain all of the code."""
         return f"{self.commit}{DIRTY}" if self.changed or self.doubts else self.commit
 
     @property
     def unpinned(self) -> str:
-        """Why no commit holds this code, in a few words; "" where one does."""
+        """Why no commit contains this code, in a few words; "" if one does."""
         if self.commit == NO_COMMIT:
             return f"the code is in no commit ({self.without})"
         edited = f"commit {self.commit[:8]} does not hold the code as it is: {_some(self.changed)}"
@@ -58,7 +58,7 @@ class CodeVersion:
 
 
 def code_version(root: Path) -> CodeVersion:
-    """The version of the code in the repository `root`."""
+    """Return the version of the code in the repository `root`."""
     commit = git_output(root, "rev-parse", "--verify", "--quiet", "HEAD").strip()
     if not commit:
         return CodeVersion(NO_COMMIT, without=without_commit(root))
@@ -80,13 +80,13 @@ def code_version(root: Path) -> CodeVersion:
 
 
 def running_version(root: Path, *recipes: Path, given: Sequence[Path] = (), package: Path = PACKAGE) -> CodeVersion:
-    """The version of what runs in the repository `root`: its files, the code of `package`, the recipes.
+    """Return the version of what runs in the repository `root`: its files, the code of `package`, the recipes.
 
     Args:
-        root: the repository whose commit goes on record.
+        root: the repository whose commit is recorded.
         recipes: the recipes' files.
-        given: files of a person's own that they name.
-        package: where the code that runs lies.
+        given: the user's own files that they name.
+        package: root of the running code.
     """
     version = code_version(root)
     if version.commit == NO_COMMIT:
@@ -109,7 +109,7 @@ def running_version(root: Path, *recipes: Path, given: Sequence[Path] = (), pack
 
 
 def without_commit(root: Path) -> str:
-    """Give the reason why git has no commit of `root`, in a few words, and a remedy where git refuses the folder."""
+    """Return the reason why git has no commit of `root`, in a few words, with a remedy if git refuses the folder."""
     _, failed = ask_git(root, "rev-parse", "--git-dir")
     if not failed:
         return "no commit was made in the git repository yet"
@@ -117,25 +117,25 @@ def without_commit(root: Path) -> str:
     if why.startswith("not a git repository"):
         return NO_REPOSITORY
     mend = ""
-    if "dubious ownership" in why:  # of another user, as in a container that runs under another user id
+    if "dubious ownership" in why:  # owned by another user, as in a container that runs under another user id
         mend = f"; if you trust it: git config --global --add safe.directory {root.resolve()}"
     return f"git refuses it: {why}{mend}"
 
 
 def git_output(root: Path, *arguments: str) -> str:
-    """What a git command prints; "" where it fails, as it does outside of a repository or before the first commit."""
+    """Return the output of a git command; "" if it fails, e.g. outside of a repository or before the first commit."""
     return ask_git(root, *arguments)[0]
 
 
 def ask_git(root: Path, *arguments: str) -> tuple[str, str]:
-    """What a git command prints, and "" or why it failed, in git's words. Bytes that are no UTF-8 become surrogates."""
+    """Return the output of a git command, and "" or git's reason for the failure. Invalid UTF-8 becomes surrogates."""
     try:
         done = subprocess.run(
             ["git", "-C", str(root), *arguments],
             capture_output=True,
             encoding="utf-8",
             errors="surrogateescape",
-            env={**os.environ, "LC_ALL": "C.UTF-8"},  # its reasons are read
+            env={**os.environ, "LC_ALL": "C.UTF-8"},  # its messages are parsed
         )
     except OSError as error:  # git is not installed
         return "", f"git {arguments[0]}: {error.strerror}"
@@ -146,7 +146,7 @@ def ask_git(root: Path, *arguments: str) -> tuple[str, str]:
 
 
 def _not_in_commit(root: Path, package: Path) -> list[str]:
-    """Files of the code in `package` that the commit of `root` holds otherwise or not at all, and what it has more."""
+    """Return the files of the code in `package` that differ from the commit of `root`, are not in it, or only in it."""
     held = {name: blob for name, blob in _blobs(root, *RUNNING).items() if _is_code(name)}
     there = {
         file.relative_to(package).as_posix(): file
@@ -163,14 +163,14 @@ def _is_code(name: str) -> bool:
 
 
 def _blobs(root: Path, *paths: str) -> dict[str, str]:
-    """Path from `root` -> git's hash of its content, of all files of the commit below `paths`."""
+    """Return path from `root` -> git's hash of its content, of all files of the commit below `paths`."""
     listed = git_output(root, "ls-tree", "-r", "-z", "HEAD", "--", *paths)
     entries = [entry.partition("\t") for entry in listed.split("\0") if entry]
     return {name: facts.split()[2] for facts, _, name in entries}
 
 
 def _blob(file: Path, like: str) -> str:
-    """git's hash of a file's content, by the algorithm of the hash `like`."""
+    """Return git's hash of a file's content, by the algorithm of the hash `like`."""
     content = file.read_bytes()
     return hashlib.new("sha1" if len(like) == 40 else "sha256", b"blob %d\0%b" % (len(content), content)).hexdigest()
 
@@ -180,6 +180,6 @@ def _some(names: Sequence[str]) -> str:
 
 
 def _printable(text: str) -> str:
-    """`text` with what is no character, or none that is seen, written as an escape: it goes into one line."""
+    """Return `text` with invalid and unprintable characters as escapes, so that it fits into one line."""
     escaped = text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in escaped)

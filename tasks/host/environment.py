@@ -1,7 +1,7 @@
-"""What the large packages read from the environment when they are imported: set here, before any of them is.
+"""Environment variables that the large packages read when they are imported: set here, before any of them is.
 
-A variable that the user has set is never changed. What concerns torch stands in models/__init__.py, what concerns vLLM
-in its engine, which imports it last; where Prefect lives, in flows/runtime/environment.py.
+A variable that the user has set is never changed. The variables of torch are in models/__init__.py, those of vLLM in
+its engine, which imports it last; the location of Prefect is in flows/runtime/environment.py.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 from models.http_answers import loopback_direct
 
 QUIET = {
-    # Nothing is reported to anybody.
+    # No usage data are sent.
     "DO_NOT_TRACK": "1",
     "DVC_NO_ANALYTICS": "1",
     "GX_ANALYTICS_ENABLED": "false",
@@ -26,10 +26,10 @@ QUIET = {
     "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
     "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
-    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",  # the command says at its end where the run is
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",  # the command prints at its end where the run is
     "MLFLOW_DISABLE_ENV_CREATION": "true",
     "GIT_PYTHON_REFRESH": "quiet",
-    # One call fails within about ten seconds; patience above it is ours, and logged.
+    # One call fails within about ten seconds; retries above it are done and logged by the tracking package.
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
     "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",
@@ -43,12 +43,12 @@ QUIET = {
 
 
 def keep_loopback_direct() -> None:
-    """Have every client of HTTP in this process and its children reach servers of this machine without a proxy."""
+    """Let every HTTP client in this process and its children reach servers of this machine without a proxy."""
     os.environ.update(loopback_direct(os.environ))
 
 
 def nameless_user() -> str:
-    """Find a name for a user without an entry in the machine's list of users; "" where it has one."""
+    """Return a name for a user without an entry in the machine's list of users; "" if there is an entry."""
     try:
         pwd.getpwuid(os.getuid())
     except KeyError:
@@ -57,13 +57,13 @@ def nameless_user() -> str:
 
 
 def name_user(home: Path) -> None:
-    """Give a user without a name one, and a home folder, in the environment of this process and its children.
+    """Set a name and a home folder for a user without an entry, for this process and its children.
 
-    Containers run under user ids without a name (OpenShift, `docker run --user`). DVC and others ask for the
-    user's name, Prefect and others for the home folder, and fail.
+    Containers run under user ids without a name (OpenShift, `docker run --user`). DVC and others need the user's name,
+    Prefect and others the home folder, and fail otherwise.
 
     Args:
-        home: the home folder where HOME is not set; nothing is made here.
+        home: the home folder if HOME is not set; it is not created here.
     """
     number = nameless_user()
     if number:
@@ -72,6 +72,6 @@ def name_user(home: Path) -> None:
 
 
 def set_where_unset(settings: dict[str, str]) -> None:
-    """Put settings into the environment of this process and of those that it starts."""
+    """Put settings into the environment of this process and of its children, unless they are set."""
     for name, value in settings.items():
         os.environ.setdefault(name, value)

@@ -1,8 +1,8 @@
-"""What a run's numbers hang on beside code, recipe and data: packages, torch's build, instruction set, threads, device.
+"""What a run's numbers depend on except code, recipe and data: packages, torch's build, instructions, threads, device.
 
-Two trainings of one commit, one recipe and the same data end with the same bits where all of this is the same. It
-stands on the flow's run as `environment/packages.txt` and `environment/machine.json`. Of the environment's variables
-only those of MATTERS are read: the others may hold secrets.
+Two trainings of one commit, one recipe and the same data end with the same bits if all of this is the same. It is
+logged to the flow's run as `environment/packages.txt` and `environment/machine.json`. Only the environment variables in
+MATTERS are read: the others may contain secrets.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ MATTERS = (
     "ONEDNN_MAX_CPU_ISA",
     "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
 )
-"""Variables that choose other arithmetic."""
+"""Variables that select other arithmetic."""
 ARITHMETIC = re.compile(r"(sse|ssse|avx|fma|f16c|amx|asimd|sve|sme|bf16|i8mm|fp16|fphp).*")
-"""Flags of a processor that name instructions for numbers; the kernels of torch, MKL and oneDNN are chosen by them."""
+"""Processor flags that name arithmetic instructions; torch, MKL and oneDNN select their kernels by them."""
 THREADS = "threads"
 BITS = ("torch", "torch build", THREADS, "cpu instructions", "cpu flags", "device")
-"""What of `machine` decides bits; its processor's name, Python and the system do not."""
+"""Entries of `machine` that determine bits; the processor's name, Python and the system do not."""
 
 
 def packages() -> dict[str, str]:
-    """Name -> version of every package that can be imported here, the first on the path where there are two."""
+    """Return name -> version of every package that can be imported here, the first on the path if there are two."""
     installed: dict[str, str] = {}
     for distribution in metadata.distributions():
         installed.setdefault(normal_name(distribution.metadata["Name"] or ""), distribution.version)
@@ -52,12 +52,12 @@ def packages() -> dict[str, str]:
 
 
 def normal_name(package: str) -> str:
-    """A package's name in the one spelling of the many that mean it (PEP 503)."""
+    """Return a package's name in its normalised spelling (PEP 503)."""
     return re.sub(r"[-_.]+", "-", package).lower()
 
 
 def machine(root: Path) -> dict[str, str]:
-    """The machine and its build of torch, a few words each.
+    """Describe the machine and its build of torch, a few words each.
 
     Args:
         root: the repository, whose lock files are hashed.
@@ -82,24 +82,24 @@ def machine(root: Path) -> dict[str, str]:
 
 
 def log_machine(run_id: str, root: Path) -> None:
-    """Leave packages and machine on a flow's run."""
+    """Log packages and machine to a flow's run."""
     records.log_text(run_id, PACKAGES, listed_packages(packages()))
     records.log_text(run_id, MACHINE, json.dumps(machine(root), indent=1, ensure_ascii=False) + "\n")
 
 
 def listed_packages(versions: Mapping[str, str]) -> str:
-    """`name==version`, a package a line: what pip takes with -r."""
+    """Return `name==version`, a package a line: the format of pip's -r."""
     return "".join(f"{name}=={version}\n" for name, version in versions.items())
 
 
 def read_packages(text: str) -> dict[str, str]:
-    """The packages of a list that `listed_packages` wrote."""
+    """Read the packages of a list that `listed_packages` wrote."""
     entries = [line.partition("==") for line in text.splitlines() if "==" in line]
     return {name: version for name, _, version in entries}
 
 
 def read_machine(text: str) -> dict[str, str]:
-    """The machine out of `environment/machine.json`; empty where the text is none of ours."""
+    """Read the machine from `environment/machine.json`; empty if the text is invalid."""
     try:
         facts = json.loads(text)
     except ValueError:
@@ -108,7 +108,7 @@ def read_machine(text: str) -> dict[str, str]:
 
 
 def said(facts: Mapping[str, str]) -> str:
-    """A machine in a few words."""
+    """Describe a machine in a few words."""
     torch_version = facts.get("torch", "").partition(" ")[0]
     threads = facts.get(THREADS, "")
     counted = f"{threads} thread{'' if threads == '1' else 's'}" if threads else ""

@@ -1,4 +1,4 @@
-"""Addresses that the environment names hold no password: they stand in logs, messages, pages and tags."""
+"""Addresses in the environment must not contain passwords: they are shown in logs, messages, pages and tags."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ INSTEAD = {
     "MLFLOW_TRACKING_URI": "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD",
     "PREFECT_API_URL": "PREFECT_API_AUTH_STRING, or PREFECT_API_KEY for Prefect Cloud",
 }
-"""Where each server's login goes, by the variable that names the server."""
+"""Variables for each server's login, by the variable that names the server."""
 
 
 def required(variable: str, address: str) -> str:
-    """The address, of which a server's holds no login; a database's may, and is shown by `shown`.
+    """Return the address if it contains no login; a database's may contain one, and is shown by `shown`.
 
     Raises:
-        UserError: it does. It is not repeated.
+        UserError: a server's address contains a login. The message does not repeat it.
     """
     if "@" in address and address.strip().lower().startswith(("http:", "https:")):
         raise UserError(
@@ -28,7 +28,7 @@ def required(variable: str, address: str) -> str:
 
 
 def shown(address: str) -> str:
-    """An address as it may be read by anybody: without user, password and what stands behind a question mark."""
+    """Return an address without user, password and everything after a question mark, so that anyone may read it."""
     if address.startswith("sqlite:"):  # a file, whose name may have any of these
         return address
     return re.sub("://.*@", "://***@", address).partition("?")[0]

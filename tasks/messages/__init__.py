@@ -1,1 +1,1 @@
-"""Telling people what happened: events, an outbox that outlives the process, and their delivery to any URL."""
+"""Notifications: events, an outbox that outlives the process, and their delivery to any URL."""

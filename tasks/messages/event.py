@@ -1,4 +1,4 @@
-"""What people are told: one sentence, a link, and an id by which a repeat can be dropped."""
+"""Notification events: one sentence, a link, and an id by which a repeat can be dropped."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Kind = Literal["promoted", "waiting", "refused", "stopped", "worse", "drifted", 
 
 @dataclass(frozen=True, kw_only=True)
 class Event:
-    """Something that happened once."""
+    """An event that happened once."""
 
     kind: Kind
     text: str
@@ -23,14 +23,14 @@ class Event:
     link: str = ""
     at: str = field(default_factory=clock.stamp)
     event_id: str
-    """Equal wherever the same thing is told again; see `identity`."""
+    """Equal for repeats of the same event; see `identity`."""
 
     def as_json(self) -> bytes:
-        """What is sent: `text`, which chats show, and the other fields."""
+        """Return the request body: `text`, which chats show, and the other fields."""
         shown = f"{self.text} {self.link}".strip()
         return json.dumps({**asdict(self), "text": shown}, ensure_ascii=False).encode()
 
 
 def identity(kind: Kind, facts: Mapping[str, object]) -> str:
-    """The id of an event: of its kind and of what it is about, such as the model and the version, not of the time."""
+    """Return the id of an event, from its kind and its subject, such as model and version, not from the time."""
     return hashlib.sha256(json.dumps([kind, facts], sort_keys=True).encode()).hexdigest()[:32]

@@ -1,12 +1,12 @@
-"""An outbox that outlives the process: an event is on the disk before it is sent, and moves on once it was taken.
+"""An outbox that outlives the process: an event is on the disk before it is sent, and moves on once it was accepted.
 
-    outbox/RECEIVER/NUMBER-ID.json            not taken yet, in the order of what happened
-    outbox/RECEIVER/sent/NUMBER-ID.json       taken; kept so that the same event is not sent again
-    outbox/RECEIVER/refused/NUMBER-ID.json    the receiver will never take it
+    outbox/RECEIVER/NUMBER-ID.json            not accepted yet, in the order of the events
+    outbox/RECEIVER/sent/NUMBER-ID.json       accepted; kept so that the same event is not sent again
+    outbox/RECEIVER/refused/NUMBER-ID.json    the receiver will never accept it
 
 Each receiver has a queue of its own. A kill between the answer and the move sends an event a second time, with the same
-id: at least once. The first failure ends a pass over a queue, so the order stays; the next pass, at the end of the next
-run, by the schedule or by `rewardflow messages --send`, begins there.
+id: at least once. The first failure ends a pass over a queue, so the order is kept; the next pass, at the end of the
+next run, by the schedule or by `rewardflow messages --send`, begins there.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from tasks.messages.event import Event
 from tasks.messages.receivers import NotDelivered, Receiver, post
 
 KEEP = 30 * 86_400.0
-"""Seconds for which an event that was taken is kept."""
+"""Seconds for which an accepted event is kept."""
 PASS = 20.0
-"""Seconds that a pass may take: a training does not wait longer for its news to be taken."""
+"""Time limit of a pass, seconds: a training does not wait longer for the delivery of its events."""
 
 
 @dataclass(frozen=True)
 class Passed:
-    """What became of a pass over all queues."""
+    """Result of a pass over all queues."""
 
     sent: int
     failures: tuple[str, ...]
-    """A sentence for each receiver that did not take what it was sent."""
+    """A sentence for each receiver that did not accept an event."""
 
 
 class Outbox:
@@ -46,7 +46,7 @@ class Outbox:
         self._folder = home / "outbox"
 
     def put(self, event: Event, receivers: Sequence[Receiver]) -> bool:
-        """Write an event for each of the receivers. Returns whether it is new to any.
+        """Write an event for each of the receivers. Return whether it is new to any.
 
         Raises:
             OSError, UserError: it cannot be written.
@@ -65,7 +65,7 @@ class Outbox:
         return new
 
     def deliver(self, receivers: Sequence[Receiver], seconds: float = PASS) -> Passed:
-        """Send what was not taken yet; a queue that another process is sending is left to it."""
+        """Send the events that were not accepted yet; skip a queue that another process is sending."""
         until = time.monotonic() + seconds
         sent, failures = 0, []
         for receiver in receivers:
@@ -92,7 +92,7 @@ class Outbox:
         return Passed(sent, tuple(failures))
 
     def listed(self) -> list[tuple[str, str, dict[str, str]]]:
-        """All that is kept, the oldest first: receiver's host, state (waiting, sent, refused), fields of the event."""
+        """Return all events, oldest first: receiver's host, state (waiting, sent, refused), fields of the event."""
         rows = []
         for path in self._folder.glob("*/**/*.json"):
             queue = path.relative_to(self._folder).parts[0]
@@ -115,7 +115,7 @@ def _forget(folder: Path) -> None:
 
 @contextmanager
 def _locked(at: Path, wait: bool) -> Iterator[bool]:
-    """Hold the lock beside a path. Gives whether it is held: without `wait`, not where another has it."""
+    """Hold the lock file of a path. Yield whether it is held: without `wait`, False if another process has it."""
     with at.with_name(f"{at.name}.lock").open("a") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))

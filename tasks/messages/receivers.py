@@ -1,4 +1,4 @@
-"""Who is told: URLs out of the environment, each of which may hold a token, so that none is ever shown whole."""
+"""The receivers of events: URLs in the environment. Each may contain a token, so none is ever shown whole."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ from models.errors import UserError
 from models.http_answers import NO_ANSWER, STRAIGHT
 
 URLS = "REWARDFLOW_NOTIFY_URL"
-"""Addresses that events are posted to, with spaces in between."""
+"""Addresses that events are posted to, separated by spaces."""
 BLOCK = "rewardflow-notify"
-"""Name, without its number, of Prefect's blocks that keep an address for its server (flows/schedule/automations.py)."""
+"""Name, without its number, of Prefect's blocks that store an address (flows/schedule/automations.py)."""
 SECONDS = 5.0
-"""To wait for a connection, and for each answer on it."""
+"""Time limit for a connection, and for each answer on it, seconds."""
 
 
 @dataclass(frozen=True)
 class Receiver:
-    """An address that takes events as JSON."""
+    """An address that accepts events as JSON."""
 
     url: str = field(repr=False)
 
     @property
     def host(self) -> str:
-        """What may be shown of it."""
+        """The part that may be shown."""
         return urlsplit(self.url).hostname or "?"
 
     @property
     def name(self) -> str:
-        """Of its folder: the host, and a hash that tells two addresses of one host apart."""
+        """Name of its folder: the host, and a hash that distinguishes two addresses of one host."""
         return f"{self.host}-{hashlib.sha256(self.url.encode()).hexdigest()[:12]}"
 
 
 class NotDelivered(Exception):
-    """Why a receiver did not take an event; `for_good`: it never will take this one."""
+    """Reason why a receiver did not accept an event; `for_good`: it never will accept this one."""
 
     def __init__(self, why: str, for_good: bool = False) -> None:
         super().__init__(why)
@@ -46,10 +46,10 @@ class NotDelivered(Exception):
 
 
 def receivers() -> list[Receiver]:
-    """Those that the environment names.
+    """Return the receivers in the environment.
 
     Raises:
-        UserError: an address that is none. It is not repeated: it may hold a token.
+        UserError: an address is invalid. The message does not repeat it, as it may contain a token.
     """
     named = os.environ.get(URLS, "").split()
     for number, url in enumerate(named, 1):
@@ -67,7 +67,7 @@ def post(receiver: Receiver, content: bytes, seconds: float = SECONDS) -> None:
     """Post an event.
 
     Raises:
-        NotDelivered: there was no answer, or another one than that it was taken. Nothing in it names the address.
+        NotDelivered: there was no answer, or the event was not accepted. The message does not contain the address.
     """
     request = urllib.request.Request(
         receiver.url, data=content, headers={"Content-Type": "application/json"}, method="POST"
@@ -83,5 +83,5 @@ def post(receiver: Receiver, content: bytes, seconds: float = SECONDS) -> None:
         said = type(reason).__name__ if not isinstance(reason, OSError) else reason.strerror or type(reason).__name__
         raise NotDelivered(f"{receiver.host} does not answer ({said})") from None
     if not 200 <= status < 300:
-        # Too large or malformed: the next try is refused as well, and what waits behind it must not wait for ever.
+        # Too large or malformed: the next try would be refused as well, and later events must not wait for ever.
         raise NotDelivered(f"{receiver.host} answered {status}", for_good=status in (400, 413, 422))

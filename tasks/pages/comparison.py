@@ -1,4 +1,4 @@
-"""What a comparison of methods leaves on its MLflow run: numbers, a table, a plot, and a description to read first."""
+"""The results of a comparison of methods on its MLflow run: metrics, a table, a plot and a description."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from tasks.tracking import records, runs
 
 @dataclass(frozen=True)
 class Cost:
-    """What a training of a method was given, and what it cost, the mean over its seeds."""
+    """Budget of a training of a method and its cost, the mean over its seeds."""
 
     rounds: int
     completions: int
-    """Sampled or read, of all rounds; see models.recipe.comparison."""
+    """Completions that were sampled or read, of all rounds; see models.recipe.comparison."""
     updates: int
     """Optimiser steps."""
     seconds: float
-    """Of the loop."""
+    """Wall time of the loop, seconds."""
     tokens: float
-    """Of completions that the loop worked on."""
+    """Tokens of the completions that the loop processed."""
 
 
 def comparison_rows(standings: Sequence[Standing], costs: Sequence[Cost]) -> list[dict[str, object]]:
-    """One row a method, for a table."""
+    """Return one row a method, for a table."""
     return [
         {
             "method": standing.method,

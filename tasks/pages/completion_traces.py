@@ -21,13 +21,13 @@ def completion_traces(
     versions: Mapping[str, str],
     most: int = MOST,
 ) -> list[Trace]:
-    """The first sample of each policy to a few prompts, which are chosen by the hash of their id.
+    """Return the first sample of each policy to a few prompts, which are chosen by the hash of their id.
 
     Args:
         evaluations: role -> records.
         problems: id -> row of the data set with prompt and answer.
-        versions: role -> version of the registered policy, of those that are registered.
-        most: prompts of each evaluation.
+        versions: role -> version of the registered policy, for registered ones.
+        most: maximum number of prompts of each evaluation.
     """
     traces = []
     for role, measured in evaluations.items():
@@ -47,5 +47,5 @@ def completion_traces(
 
 
 def drawn(*names: str) -> str:
-    """By what prompts are drawn: a hash, so that the choice is the same each time and follows no order of the data."""
+    """Return the sort key for drawing prompts: a hash, reproducible and independent of the data's order."""
     return hashlib.sha256("\0".join(names).encode()).hexdigest()

@@ -1,7 +1,7 @@
-"""What a step or a run cost: hours of processors and of GPUs, and tokens.
+"""The cost of a step or a run: hours of processors and of GPUs, and tokens.
 
-Processor hours are those of this process and of all that it started. GPU hours are those for which a GPU's place was
-held, busy or not, as others had to wait. A result that is taken from an earlier run costs nothing again.
+Processor hours are those of this process and of all its child processes. GPU hours are the hours during which a GPU was
+reserved, busy or not, as others had to wait. A result that is reused from an earlier run costs nothing again.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ HOUR = 3600.0
 
 @dataclass(frozen=True)
 class Cost:
-    """Of a step, or of several."""
+    """Cost of a step, or of several."""
 
     processor_hours: float = 0.0
     gpu_hours: float = 0.0
     tokens_sampled: int = 0
-    """Of completions that a policy generated."""
+    """Tokens of the completions that a policy generated."""
     tokens_trained_on: int = 0
-    """Of prompts and completions, in every pass of the updates of reinforcement learning."""
+    """Tokens of prompts and completions, in every pass of the updates of reinforcement learning."""
 
     def metrics(self) -> dict[str, float]:
-        """As metrics of a run."""
+        """Return the cost as metrics of a run."""
         return {f"cost/{name}": float(value) for name, value in asdict(self).items()}
 
 
 class WithCost(Protocol):
-    """A result of a step."""
+    """A step's result with its cost."""
 
     @property
     def cost(self) -> Cost: ...
@@ -47,22 +47,22 @@ class WithCost(Protocol):
 
 
 class Meter:
-    """Measures from its making on."""
+    """A meter of the cost since its creation."""
 
     def __init__(self) -> None:
         self._began, self._processors = time.perf_counter(), _processor_seconds()
 
     def cost(self, gpus: float, tokens: Cost | None = None) -> Cost:
-        """What was spent up to now.
+        """Return the cost so far.
 
         Args:
-            gpus: that the place stands for.
-            tokens: known apart; None: there were none.
+            gpus: number of GPUs of the place.
+            tokens: tokens, which are counted separately; None: there were none.
         """
         tokens = tokens or Cost()
         held = time.perf_counter() - self._began if place_is_held() else 0.0
         return Cost(
-            # Those of a process that somebody else waited for are lost, and time does not run backwards.
+            # The time of a process that another process waited for is lost, and the sum must not decrease.
             processor_hours=max(0.0, _processor_seconds() - self._processors) / HOUR,
             gpu_hours=gpus * held / HOUR,
             tokens_sampled=tokens.tokens_sampled,
@@ -71,7 +71,7 @@ class Meter:
 
 
 def of_rounds(rows: Iterable[Row]) -> Cost:
-    """Tokens of the rounds of a journal, those before an interruption too."""
+    """Return the tokens of the rounds of a journal, including those before an interruption."""
     sampled = trained = 0.0
     for row in rows:
         sampled += _tokens(row.metrics, "generate")
@@ -80,7 +80,7 @@ def of_rounds(rows: Iterable[Row]) -> Cost:
 
 
 def together(costs: Iterable[Cost]) -> Cost:
-    """The sum."""
+    """Return the sum."""
     listed = list(costs)
     return Cost(
         processor_hours=sum(cost.processor_hours for cost in listed),
@@ -91,13 +91,13 @@ def together(costs: Iterable[Cost]) -> Cost:
 
 
 def of_steps(steps: Iterable[WithCost]) -> tuple[Cost, Cost]:
-    """What the steps of a run cost: those that were made now, and those whose earlier results were taken."""
+    """Return the cost of the steps made by a run, and of the steps whose earlier results it reused."""
     listed = list(steps)
     return together(s.cost for s in listed if not s.reused), together(s.cost for s in listed if s.reused)
 
 
 def said(cost: Cost) -> str:
-    """In words: `0.31 processor hours, 1,204,331 tokens sampled, 2,093,112 trained on`."""
+    """Format the cost: `0.31 processor hours, 1,204,331 tokens sampled, 2,093,112 trained on`."""
     parts = [f"{cost.processor_hours:.2f} processor hours"]
     if cost.gpu_hours:
         parts.append(f"{cost.gpu_hours:.2f} GPU hours")
@@ -113,13 +113,13 @@ def _tokens(metrics: Mapping[str, float], stage: str) -> float:
 
 
 def _processor_seconds() -> float:
-    """Of this process and of all below it, ended or not."""
+    """Return the processor time of this process and of all below it, ended or not, seconds."""
     own = psutil.Process()
     seconds = 0.0
     for process in [own, *own.children(recursive=True)]:
         try:
             times = process.cpu_times()
-        except psutil.Error:  # it has just ended, and counts with who waited for it
+        except psutil.Error:  # it has just ended, and counts with the process that waited for it
             continue
         seconds += times.user + times.system + times.children_user + times.children_system
     return seconds

@@ -1,4 +1,4 @@
-"""The four curves that are looked at first, under names that MLflow's run page draws first.
+"""The four main curves, under names that MLflow's run page draws first.
 
 The page sorts its sections, and the charts of a section, by name; capitals come before small letters.
 """
@@ -13,9 +13,9 @@ _FIRST = {
     "Learning/3 KL": "policy/kl",
     "Learning/4 length": "rollouts/length",
 }
-"""Name of a curve -> the loop's metric that it is."""
+"""Name of a curve -> the loop's metric."""
 
 
 def first_curves(metrics: Mapping[str, float]) -> dict[str, float]:
-    """The curves to look at first, of a round's metrics; those that the round does not have are left out."""
+    """Return the main curves from a round's metrics; those that the round does not have are left out."""
     return {name: metrics[key] for name, key in _FIRST.items() if key in metrics}

@@ -1,4 +1,4 @@
-"""The Data Docs: what every expectation found in every file, as one HTML page that needs nothing beside it."""
+"""The Data Docs: the results of every expectation in every file, as one self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from tasks.pages.html_page import escaped, whole_page
 LONGEST_VALUE = 200
 """Characters shown of a failing value."""
 MOST_VALUES = 500
-"""Failing rows shown of one check; the quarantine holds them all."""
+"""Failing rows shown of one check; the quarantine contains all of them."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What one check found in one file."""
+    """Result of one check on one file."""
 
     check: Check
     held: bool
     failing: tuple[Failing, ...] = ()
-    """Rows that fail, where the check is about rows: the first MOST_VALUES of them."""
+    """Rows that fail, if the check is about rows: the first MOST_VALUES of them."""
     count: int = 0
-    """How many fail in all."""
+    """Total number of failing rows."""
     observed: str = ""
-    """The number that was held against the bounds, where the check is about the whole column or table."""
+    """The number that was compared with the bounds, if the check is about the whole column or table."""
 
 
 @dataclass(frozen=True)
 class FileFindings:
-    """What all checks found in one file."""
+    """Results of all checks on one file."""
 
     name: str
     rows: int
@@ -40,17 +40,17 @@ class FileFindings:
 
     @property
     def failed(self) -> int:
-        """Critical checks that do not hold."""
+        """Number of critical checks that do not hold."""
         return sum(not finding.held and finding.check.severity == "critical" for finding in self.findings)
 
     @property
     def warned(self) -> int:
-        """Checks of severity "warning" that do not hold."""
+        """Number of checks of severity "warning" that do not hold."""
         return sum(not finding.held and finding.check.severity == "warning" for finding in self.findings)
 
 
 def page(data: str, files: Sequence[FileFindings], bounds: Mapping[str, Any]) -> str:
-    """The whole page.
+    """Render the whole page.
 
     Args:
         data: name of the data set.
@@ -75,7 +75,7 @@ def _overview(files: Sequence[FileFindings]) -> str:
 
 
 def _file(file: FileFindings, bounds: Mapping[str, Any]) -> str:
-    """Section of one file, what does not hold first."""
+    """Render the section of one file, failed checks first."""
     order = sorted(file.findings, key=lambda finding: (finding.held, finding.check.severity != "critical"))
     head = "<tr><th></th><th>column</th><th>expectation</th><th>found</th></tr>"
     lines = "".join(_finding(finding, bounds) for finding in order)

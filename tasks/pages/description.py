@@ -1,7 +1,7 @@
-"""The description of a run, in Markdown: what a reviewer reads first, so the verdict stands first.
+"""The description of a run, in Markdown. A reviewer reads it first, so it begins with the verdict.
 
-Pure functions from plain data to text. Text that a model wrote stands in fenced blocks longer than any fence in it,
-and in table cells with everything escaped that Markdown or HTML would take for its own.
+Pure functions from plain data to text. Text that a model wrote is put into fenced blocks longer than any fence in it,
+and into table cells with all Markdown and HTML characters escaped.
 """
 
 from __future__ import annotations
@@ -54,45 +54,45 @@ class Sample:
     completion: str
     expected: str
     score: float
-    """The reward model's score; NaN where there is none."""
+    """The reward model's score; NaN if there is none."""
     note: str = ""
     """Why it is shown, e.g. "level 4, reward model 2.1, wrong"."""
 
 
 @dataclass(frozen=True)
 class Review:
-    """All that the description of a flow run says."""
+    """The contents of a flow run's description."""
 
     outcome: Outcome
     reason: str = ""
-    """Why nothing was decided; not for a verdict, which has its own."""
+    """Reason why nothing was decided; not used for a verdict, which has its own."""
     model: str = ""
     """Registered model's name."""
     version: int | None = None
     verdict: VerdictRecord | None = None
-    """The gate's verdict of this run, None where there was none."""
+    """The gate's verdict of this run, None if there was none."""
     champion_by_hand: str = ""
-    """What the gate says of a champion that a person set, in Markdown."""
+    """The gate's judgement of a champion that a person set, in Markdown."""
     models: Mapping[str, Mapping[str, float | Interval]] = field(default_factory=dict)
     """Model -> metric -> value."""
     worst: Sequence[Sample] = ()
-    """Three are shown."""
+    """Worst samples; three are shown."""
     steps: Sequence[StepResult] = ()
     time: Sequence[TimeLine] = ()
-    """Where the time of the fine-tuning went."""
+    """Time of the fine-tuning by stage."""
     facts: Mapping[str, str] = field(default_factory=dict)
     """Recipe, commit, data revision and the like, shown on one line each."""
 
 
 def describe_run(review: Review) -> str:
-    """Render the whole description, sections in the order in which a reviewer asks."""
+    """Render the whole description, with its sections in a reviewer's reading order."""
     head = verdict(review.outcome, review.model, review.version, review.verdict, review.reason)
     parts = [unpinned(review.facts.get(UNPINNED, "")), head, describe_below(review)]
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
 def describe_below(review: Review) -> str:
-    """Render what follows the verdict, which stays as it is when a person approves or rejects the candidate."""
+    """Render the part below the verdict, which does not change when a person approves or rejects the candidate."""
     record = review.verdict
     checks = [*map(cell, notes(record)), gate_table(record.checks)] if record is not None else []
     sections = [
@@ -111,7 +111,7 @@ def describe_below(review: Review) -> str:
 
 
 UNPINNED = "not pinned"
-"""The fact that no commit holds what was run: where it is there, it stands above everything else."""
+"""Key of the fact that no commit contains what was run; it is shown above everything else."""
 
 
 def unpinned(reason: str) -> str:
@@ -125,7 +125,7 @@ def verdict(
     """Render the headline, a person's ruling, the reason and the difference.
 
     Args:
-        record: the gate's verdict, where one was reached.
+        record: the gate's verdict, if one was reached.
         reason: why there is none.
     """
     name = f": {model} version {version}" if version is not None else ""
@@ -151,7 +151,7 @@ def hand_page(judgement: HandJudgement) -> str:
 
 
 def gate_table(checks: Sequence[CheckLike]) -> str:
-    """One row a check, failed ones first."""
+    """Render one row a check, failed ones first."""
     marks = {"failed": "✘", "passed": "✔", "not_applicable": "–"}
     rows = [
         (
@@ -165,7 +165,7 @@ def gate_table(checks: Sequence[CheckLike]) -> str:
 
 
 def model_table(models: Mapping[str, Mapping[str, float | Interval]]) -> str:
-    """Metrics down, models across."""
+    """Render a table with metrics as rows and models as columns."""
     metrics = list(dict.fromkeys(metric for values in models.values() for metric in values))
     rows = []
     for metric in metrics:
@@ -175,7 +175,7 @@ def model_table(models: Mapping[str, Mapping[str, float | Interval]]) -> str:
 
 
 def step_table(steps: Sequence[StepResult]) -> str:
-    """One row a step and the sum below."""
+    """Render one row a step and the sum below."""
     rows = [
         (cell(step.name), f"{step.seconds:.1f}", "reused" if step.reused else "run", cell(step.headline))
         for step in steps
@@ -186,7 +186,7 @@ def step_table(steps: Sequence[StepResult]) -> str:
 
 
 def cost_lines(steps: Sequence[StepResult]) -> str:
-    """What the run took, and what it did not have to take again; empty where there are no steps."""
+    """Return the cost of the run, and the earlier cost of the results that it reused; empty without steps."""
     spent, saved = cost.of_steps(steps)
     lines = [f"This run took {cost.said(spent)}."] if steps else []
     if any(step.reused for step in steps):
@@ -195,7 +195,7 @@ def cost_lines(steps: Sequence[StepResult]) -> str:
 
 
 def time_table(lines: Sequence[TimeLine]) -> str:
-    """One row a stage of the rounds, their sum, and what lies outside them."""
+    """Render one row a stage of the rounds, their sum, and the time outside them."""
     rows = [
         (
             cell(line.stage),
@@ -210,7 +210,7 @@ def time_table(lines: Sequence[TimeLine]) -> str:
 
 
 def sample(entry: Sample) -> str:
-    """A completion with its prompt, what was expected and what it scored."""
+    """Render a completion with its prompt, the expected answer and its score."""
     head = f"expected {code(shortened(entry.expected, 120))}"
     if not math.isnan(entry.score):
         head = f"**score {entry.score:.3f}**, {head}"
@@ -221,12 +221,12 @@ def sample(entry: Sample) -> str:
 
 
 def fact(value: str) -> str:
-    """A fact: an address as a link, anything else as code."""
+    """Format a fact: an address as a link, anything else as code."""
     return f"<{value}>" if re.fullmatch(r"https?://[^\s<>]+", value) else code(value)
 
 
 def how_to_load(review: Review) -> str:
-    """Lines to copy."""
+    """Render the code that loads the model."""
     if not review.model or review.version is None:
         return ""
     address = (
@@ -244,12 +244,12 @@ def how_to_load(review: Review) -> str:
 
 
 def section(title: str, body: str) -> str:
-    """A heading with its body, nothing where the body is empty."""
+    """Render a heading with its body; empty if the body is empty."""
     return f"### {title}\n\n{body}" if body else ""
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table of finished cells, nothing where there are no rows."""
+    """Render a table of formatted cells; empty without rows."""
     if not rows:
         return ""
     # MLflow draws tables without any space between columns, and none below.
@@ -264,7 +264,7 @@ def number(value: float | Interval) -> str:
 
 
 def shortened(text: str, longest: int) -> str:
-    """`text`, its middle left out where it is longer: a completion goes wrong at its end as often as at its start."""
+    """Return `text`, its middle left out if it is too long: a completion fails at its end as often as at its start."""
     if len(text) <= longest:
         return text
     half = (longest - 30) // 2
@@ -272,7 +272,7 @@ def shortened(text: str, longest: int) -> str:
 
 
 def fenced(text: str, language: str = "") -> str:
-    """A code block that nothing in `text` can close; control characters are shown as what they are."""
+    """Render a code block that nothing in `text` can close; control characters are shown as escapes."""
     shown = "".join(c if c in "\n\t" or c.isprintable() else f"\\x{ord(c):02x}" for c in text.replace("\r\n", "\n"))
     longest = max((len(run) for run in re.findall(r"`+", shown)), default=0)
     fence = "`" * max(3, longest + 1)
@@ -280,7 +280,7 @@ def fenced(text: str, language: str = "") -> str:
 
 
 def code(text: str) -> str:
-    """Code inside a line; `text` may hold backticks, its line breaks become spaces."""
+    """Render inline code; `text` may contain backticks, its line breaks become spaces."""
     plain = " ".join(text.split()) or " "
     longest = max((len(run) for run in re.findall(r"`+", plain)), default=0)
     ticks = "`" * (longest + 1)
@@ -289,6 +289,6 @@ def code(text: str) -> str:
 
 
 def cell(text: str) -> str:
-    """Text inside a line or a table cell, with nothing in it that Markdown or HTML would act on."""
+    """Escape text for a line or a table cell, so that nothing in it acts as Markdown or HTML."""
     plain = html.escape(" ".join(text.split()), quote=False)
     return re.sub(r"([\\`*_{}\[\]#|~])", r"\\\1", plain)

@@ -1,4 +1,4 @@
-"""The page of a difference between two versions or runs: one HTML file that needs nothing beside it."""
+"""The page of a difference between two versions or runs: one self-contained HTML file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOST = 200
 
 
 def page(said: Difference) -> str:
-    """The whole page."""
+    """Render the whole page."""
     flips = said.evaluation.flips
     lead = (
         f"{len(said.recipe)} settings, {len(said.packages)} packages and {len(said.machine)} facts of the machine "

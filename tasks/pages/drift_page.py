@@ -1,4 +1,4 @@
-"""The page of a night: how the champion answers since it was judged, and whether its inputs are still those."""
+"""The page of a nightly watch: the champion's answers since it was judged, and the drift of its inputs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MOST_KINDS = 6
 
 
 class Shown(Protocol):
-    """What the page shows of a night."""
+    """Contents of the page."""
 
     @property
     def metric(self) -> str: ...
@@ -40,7 +40,7 @@ class Shown(Protocol):
 
 
 def page(title: str, shown: Shown, settings: DriftSettings, figure: Figure | None) -> str:
-    """The whole page; a figure stands in it."""
+    """Render the whole page, with the figure embedded."""
     lead = "; ".join(
         (
             f"worse: {shown.worse}" if shown.worse else "its answers are not shown to be worse",

@@ -1,7 +1,7 @@
-"""What pages in HTML have in common: one file that needs nothing beside it, in one style.
+"""The common parts of HTML pages: one self-contained file, in one style.
 
-MLflow shows an HTML artifact alone in a sandbox: no style sheet, image or script that lies beside it is loaded. So the
-style stands in the page, what is long is folded by the browser itself, and there is no script.
+MLflow shows an HTML artifact alone in a sandbox: separate style sheets, images and scripts are not loaded. So the style
+is embedded in the page, long parts are folded by the browser itself, and scripts are not used.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ a { color: #0b7285; text-decoration: none; }
 
 
 def whole_page(title: str, lead: str, body: str) -> str:
-    """A page.
+    """Render a page.
 
     Args:
-        title: its heading too; plain text.
-        lead: what it says in a sentence; plain text.
+        title: also used as its heading; plain text.
+        lead: summary in one sentence; plain text.
         body: HTML.
     """
     return (
@@ -41,7 +41,7 @@ def whole_page(title: str, lead: str, body: str) -> str:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table of plain texts; nothing where there are no rows."""
+    """Render a table of plain texts; empty without rows."""
     if not rows:
         return ""
     titles = "".join(f"<th>{escaped(entry)}</th>" for entry in head)
@@ -50,6 +50,6 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def escaped(text: str) -> str:
-    """Text with nothing in it that a browser acts on; control characters are shown as what they are."""
+    """Escape text for HTML; control characters are shown as escapes."""
     shown = "".join(c if c in "\n\t" or c.isprintable() else f"\\x{ord(c):02x}" for c in text)
     return html.escape(shown)

@@ -1,4 +1,4 @@
-"""The card of an exported model: README.md as the Hugging Face Hub reads it, from plain data to text."""
+"""The card of an exported model: README.md in the format of the Hugging Face Hub, from plain data to text."""
 
 from __future__ import annotations
 
@@ -16,44 +16,44 @@ from models.text.prompt_form import PLACE, PromptForm
 from tasks.pages.description import CheckLike, cell, code, fenced, gate_table, number, section, table
 
 Chat = Literal["own", "plain", "none"]
-"""What a chat with an exported policy is: under the template that it was trained with, the plain prompts that it was
-trained on, or nothing that a template could write."""
+"""Kind of chat with an exported policy: under the template that it was trained with, the plain prompts that it was
+trained on, or none that a template could write."""
 NOT_STATED = "not-stated"
-"""Name of the licence of a model whose licence nobody gave."""
+"""Name of the licence of a model whose licence is unknown."""
 
 
 @dataclass(frozen=True)
 class Card:
-    """What a card tells."""
+    """Contents of a card."""
 
     name: str
-    """Of the registered model."""
+    """Name of the registered model."""
     version: int
     aliases: tuple[str, ...]
     licence: str
-    """Identifier as the Hub has it, such as apache-2.0; empty if the export states none."""
+    """Identifier as on the Hub, such as apache-2.0; empty if the export states none."""
     source: Source | None
     """Source of the base model; None if its folder has no record of one."""
     licence_file: str
     """Name of the file with the licence of the base model; empty if there is none."""
     base: str
-    """Hub id or folder that the policy began as; empty where it was made from its size."""
+    """Hub id or folder that the policy was trained from; empty if it was initialised from its size."""
     data: Sequence[Sequence[str]]
-    """Name, role, hash and rows of what it learned from and was judged on."""
+    """Name, role, hash and rows of the data that it learned from and was judged on."""
     origin: Mapping[str, str]
     """Commit, recipe, seed and the like, by name; empty values are left out."""
     recipe: str
-    """The whole recipe, YAML; empty where it is not on record."""
+    """The whole recipe, YAML; empty if it is not recorded."""
     evaluated_on: str
-    """What the metrics are of."""
+    """Description of the data behind the metrics."""
     metrics: Mapping[str, Interval]
     verdict: str
-    """Of the gate; empty where it never judged."""
+    """The gate's verdict; empty if the gate never judged it."""
     compared: str
-    """What it was held against, and the difference with its interval."""
+    """The policy that it was compared with, and the difference with its interval."""
     checks: Sequence[CheckLike]
     approval: Mapping[str, str]
-    """Who made it champion, when and why, and what a person said of it."""
+    """Who made it champion, when and why, and a person's ruling on it."""
     use: Use
     form: PromptForm
     """Text around every prompt in training and evaluation."""
@@ -62,11 +62,11 @@ class Card:
 
 
 def model_card(card: Card, folder: str) -> str:
-    """The card.
+    """Render the card.
 
     Args:
-        card: what it tells.
-        folder: as commands name the exported folder.
+        card: its contents.
+        folder: path of the exported folder in commands.
     """
     head = yaml.safe_dump(_front_matter(card), sort_keys=False, allow_unicode=True)
     judged = "\n\n".join(filter(None, (cell(card.verdict), cell(card.compared), gate_table(card.checks))))
@@ -88,7 +88,7 @@ def model_card(card: Card, folder: str) -> str:
 
 
 def serve_commands(folder: str, served_name: str) -> tuple[str, str]:
-    """How vLLM serves an exported folder: on a GPU, and on a CPU."""
+    """Return the commands with which vLLM serves an exported folder: on a GPU, and on a CPU."""
     return (
         f"vllm serve {folder} --served-model-name {served_name}",
         f"python -m vllm.entrypoints.openai.api_server --model {folder} --served-model-name {served_name} "

@@ -1,4 +1,4 @@
-"""The figures of a run, in one style: what a curve cannot say in MLflow's own charts, on one page each.
+"""The figures of a run, in one style, for what MLflow's own charts cannot show.
 
 Every function takes plain data and returns a figure; nothing is shown or written here.
 """
@@ -28,7 +28,7 @@ Arguments = ParamSpec("Arguments")
 INK, FAINT, GRID = "#1f2933", "#7b8794", "#e4e7eb"
 COLOURS = ("#0b7285", "#e8590c", "#5f3dc4", "#2b8a3e", "#c2255c", "#868e96")
 ROLES = {"base": "#868e96", "champion": "#e8590c", "candidate": "#0b7285"}
-"""The same model has the same colour on every figure."""
+"""Colour by role: the same model has the same colour on every figure."""
 
 
 _STYLE: Any = {
@@ -73,7 +73,7 @@ TRAINING_PANELS = (
 
 @_styled
 def training_curves(rows: Sequence[Row], panels: Sequence[Panel] = TRAINING_PANELS, title: str = "Training") -> Figure:
-    """Small multiples over training steps from the rows of a metric journal; panels without data are left out."""
+    """Draw small multiples over training steps from the rows of a metric journal; panels without data are left out."""
     curves: dict[str, list[tuple[int, float]]] = {}
     for row in rows:
         for key, value in row.metrics.items():
@@ -105,7 +105,7 @@ def training_curves(rows: Sequence[Row], panels: Sequence[Panel] = TRAINING_PANE
 
 @_styled
 def accuracy_by_level(models: Mapping[str, Mapping[int, Interval]]) -> Figure:
-    """Accuracy at each level of difficulty with its interval, models side by side.
+    """Draw the accuracy at each level of difficulty with its interval, models side by side.
 
     Args:
         models: name of the model ("base", "champion", "candidate") -> level -> accuracy.
@@ -134,7 +134,7 @@ def accuracy_by_level(models: Mapping[str, Mapping[int, Interval]]) -> Figure:
 
 @_styled
 def comparison(standings: Sequence[Standing], metric: str) -> Figure:
-    """Interquartile mean of each method with its interval, and every seed as a point."""
+    """Draw the interquartile mean of each method with its interval, and every seed as a point."""
     figure, (axis,) = _figure(1, 1, width=7.2, height=1.4 + 0.45 * len(standings))
     for place, standing in enumerate(standings):
         colour = COLOURS[place % len(COLOURS)]
@@ -151,7 +151,7 @@ def comparison(standings: Sequence[Standing], metric: str) -> Figure:
 
 @_styled
 def reliability(bins: Sequence[ReliabilityBin], ece: float) -> Figure:
-    """How often the reward model is right, over how sure it is; on the diagonal it is as sure as it should be."""
+    """Draw the reward model's accuracy over its confidence; on the diagonal it is perfectly calibrated."""
     figure, (axis, counts) = _figure(2, 1, width=5.2, height=5.4, heights=(3.4, 1))
     filled = [bin for bin in bins if bin.pairs]
     axis.plot([0, 1], [0, 1], color=FAINT, lw=1, ls=(0, (4, 3)), label="perfectly calibrated")
@@ -176,7 +176,7 @@ def reliability(bins: Sequence[ReliabilityBin], ece: float) -> Figure:
 
 @_styled
 def best_of_n(policies: Mapping[str, tuple[Mapping[int, Interval], Mapping[int, float]]]) -> Figure:
-    """Share of right answers where the best of n samples is taken by score, up to what the truth would take.
+    """Draw the share of right answers if the best of n samples is chosen by score, and by truth.
 
     Args:
         policies: name -> by n: the share by score with its interval, and the share by truth.
@@ -198,7 +198,7 @@ def best_of_n(policies: Mapping[str, tuple[Mapping[int, Interval], Mapping[int, 
 
 @_styled
 def divergence(steps: Sequence[int], reward_model_score: Sequence[float], truth: Sequence[float]) -> Figure:
-    """The reward model's score beside the truth over steps: where one rises and the other falls, it is being fooled.
+    """Draw the reward model's score and the truth over steps: if they diverge, the model is being exploited.
 
     Args:
         steps: training steps, [points].
@@ -225,10 +225,10 @@ def divergence(steps: Sequence[int], reward_model_score: Sequence[float], truth:
 
 @_styled
 def time_by_round(rows: Sequence[Row], most: int = 60) -> Figure:
-    """Seconds of every round, one stretch on top of the other, from the rows of a metric journal.
+    """Draw the seconds of every round as stacked bars by stage, from the rows of a metric journal.
 
     Args:
-        most: bars; with more rounds a bar is the mean of several.
+        most: maximum number of bars; with more rounds a bar is the mean of several.
     """
     from matplotlib.ticker import MaxNLocator
 
@@ -246,7 +246,7 @@ def time_by_round(rows: Sequence[Row], most: int = 60) -> Figure:
         seconds = mean(f"seconds/{stage}")
         axis.bar(places, seconds, 0.85 * each, bottom=below, color=colour, label=stage.replace("_", " "))
         below = [low + high for low, high in zip(below, seconds, strict=True)]
-    if any("seconds/hidden" in row.metrics for row in rounds):  # stretches ran beside each other
+    if any("seconds/hidden" in row.metrics for row in rounds):  # stages overlapped
         axis.plot(places, mean("seconds/round"), "_", color=INK, ms=9, mew=1.6, label="time that passed")
     axis.xaxis.set_major_locator(MaxNLocator(integer=True))
     axis.set_xlabel("round" if each == 1 else f"round (means of {each})")
@@ -260,7 +260,7 @@ def time_by_round(rows: Sequence[Row], most: int = 60) -> Figure:
 
 @_styled
 def drift(drifts: Sequence[Drift]) -> Figure:
-    """Share of each bin of every feature, when the champion was judged and now."""
+    """Draw the share of each bin of every feature, when the champion was judged and now."""
     wide = min(2, len(drifts))
     tall = -(-len(drifts) // wide)
     figure, axes = _figure(tall, wide, width=4.8 * wide, height=2.8 * tall + 0.3)
@@ -291,7 +291,7 @@ def _figure(
 
 
 def _curve(axis: Axes, steps: Sequence[int], values: Sequence[float], colour: str, label: str) -> None:
-    """A curve; a noisy one is faint behind its moving average."""
+    """Draw a curve; a noisy one is faint behind its moving average."""
     window = len(values) // 20
     if window < 2:
         axis.plot(steps, values, color=colour, lw=1.8, label=label)
@@ -305,7 +305,7 @@ def _curve(axis: Axes, steps: Sequence[int], values: Sequence[float], colour: st
 
 
 def _last_part(key: str, keys: Sequence[str]) -> str:
-    """The shortest ending of `key` that tells it from the others."""
+    """Return the shortest ending of `key` that no other key has."""
     parts = key.split("/")
     for count in range(1, len(parts)):
         ending = "/".join(parts[-count:])

@@ -1,4 +1,4 @@
-"""Write the page of a registered version, rendered from what is on record of it."""
+"""The page of a registered version, rendered from its record."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def annotate(info: registry.VersionInfo, facts: Mapping[str, str], *, origin: Ma
 
     Args:
         facts: the new facts; they replace those of the same names.
-        origin: name -> recipe, data, run and the like, where the page is to show another origin.
+        origin: name -> recipe, data, run and the like, if the page is to show another origin.
     """
     page = PageFacts(origin=dict(origin)) if origin is not None else read_page(info)
     stored = {tags.PAGE: page.model_dump_json(), **facts}

@@ -1,4 +1,4 @@
-"""The page that a reviewer reads first: verdict, differences, worst samples, steps; written onto the flow's run."""
+"""The page that a reviewer reads first: verdict, differences, worst samples, steps; written to the flow's run."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ SHOWN = (
     "distinct_share",
     "reward_score",
 )
-"""Metrics of the table of models, those that there are."""
+"""Metrics of the table of models; missing ones are left out."""
 CURVES = ("reward", "rollouts", "policy")
-"""Groups of the fine-tuning's curves that the flow's own page shows; the rest stand on the step's."""
+"""Groups of the fine-tuning's curves that the flow's own page shows; the rest are shown on the step's page."""
 
 
 def write_review(
@@ -62,7 +62,7 @@ def write_review(
     Args:
         trained: the fine-tuning, whose curves are shown on the flow's own page too.
         evaluations: role (base, champion, candidate) -> its evaluation.
-        champion_by_hand: what the gate says of a champion that a person set, in Markdown; "" where none waited.
+        champion_by_hand: the gate's judgement of a champion that a person set, in Markdown; "" if none waited.
     """
     measured = {role: read_records(Path(result.folder) / "records.parquet") for role, result in evaluations.items()}
     records.log_figure(
@@ -85,7 +85,7 @@ def write_review(
     problems = {name: row for piece in pieces for row in piece.to_pylist() if (name := str(row["id"])) in asked}
     worst = _worst(measured["candidate"], problems)
     records.log_table(parent_run, "samples/side_by_side.json", side_by_side(measured, problems))
-    if not promotion.reused:  # those of an earlier run stand beside it
+    if not promotion.reused:  # an earlier run has already logged its own
         _log_samples(parent_run, policy_name(recipe), promotion.version, measured, problems)
     name_run(parent_run, recipe, promotion, facts, measured["candidate"])
     review = Review(
@@ -112,7 +112,7 @@ def _log_samples(
     measured: Mapping[str, Sequence[PromptRecord]],
     problems: Mapping[str, Mapping[str, Any]],
 ) -> None:
-    """A few sampled completions of each policy as traces of the run, which people can search and comment on."""
+    """Log a few sampled completions of each policy as traces of the run, which people can search and comment on."""
     champion = registry.facts_of(registry.version_info(model, version)).get(tags.JUDGED_AGAINST, "")
     versions = {"candidate": str(version)} | ({"champion": champion} if champion else {})
     log_traces(parent_run, completion_traces(measured, problems, versions))
@@ -121,7 +121,7 @@ def _log_samples(
 def name_run(
     run_id: str, recipe: Recipe, promotion: Promotion, facts: Mapping[str, str], candidate: Sequence[PromptRecord]
 ) -> None:
-    """Call a flow's run by what came out, and write down what the shared view of all runs shows."""
+    """Name a flow's run after its result, and set the tags and metric of the shared view of all runs."""
     record = promotion.verdict
     if promotion.reused:
         name = run_names.unchanged(promotion.version, promotion.is_champion)
@@ -150,7 +150,7 @@ def _judged_before(promotion: Promotion) -> str:
 def write_short_review(
     parent_run: str, steps: Sequence[StepResult], facts: Mapping[str, str], results: Sequence[StepResult | None]
 ) -> None:
-    """The description of a flow that ends before reinforcement learning, and its steps' numbers on its own run."""
+    """Write the description of a flow that ends before reinforcement learning, and its steps' metrics, to its run."""
     for result in results:
         if result is not None:
             records.log_metrics(parent_run, result.metrics)
@@ -160,7 +160,7 @@ def write_short_review(
 
 
 def _held_out(records: Mapping[str, list[PromptRecord]]) -> dict[str, float]:
-    """The headline numbers: accuracy of each policy, and the candidate's differences with their intervals."""
+    """Return the headline numbers: accuracy of each policy, and the candidate's differences with their intervals."""
     metrics: dict[str, float] = {}
     for name in ("sampled_accuracy", "greedy_accuracy", "loose_accuracy"):
         values = {role: prompt_values(records_of, name) for role, records_of in records.items()}
@@ -197,7 +197,7 @@ def _shown(records: list[PromptRecord], result: StepResult) -> dict[str, float |
 
 
 def _worst(records: list[PromptRecord], problems: Mapping[str, Mapping[str, Any]]) -> list[Sample]:
-    """Three wrong greedy answers: first those that the reward model likes best, for there it is being fooled."""
+    """Return three wrong greedy answers: first those with the highest reward model scores, as they show exploits."""
     wrong = [record for record in records if not record.greedy.correct]
     wrong.sort(key=lambda record: -np.nan_to_num(record.greedy.reward_score))
     return [

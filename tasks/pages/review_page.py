@@ -1,4 +1,4 @@
-"""The page of what people said of two versions: who is preferred, how far they agree, and every answer."""
+"""The page of people's comparisons of two versions: preference, agreement, and every answer."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tasks.people.people_say import Row, Said
 
 
 def review_page(what: Said) -> str:
-    """One HTML file; completions and comments stand in it as text."""
+    """Render one HTML file; completions and comments are shown as text."""
     facts = table(["question", "answer"], [[name, answer] for name, answer in review_lines(what)])
     rows = sorted(what.rows, key=lambda row: (str(row["problem"]), str(row["date"])))
     answers = "".join(_answer(row) for row in rows)
@@ -18,7 +18,7 @@ def review_page(what: Said) -> str:
 
 
 def review_lines(what: Said) -> list[tuple[str, str]]:
-    """What the answers come to, question and answer."""
+    """Summarise the answers as pairs of question and answer."""
     people = sorted({str(row["reviewer"]) for row in what.rows})
     counts = [(name, sum(row["preferred"] == name for row in what.rows)) for name in _LABELS]
     lines = [

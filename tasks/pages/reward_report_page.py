@@ -1,4 +1,4 @@
-"""A report on a reward model as people read it: the page of its run, and the same numbers as JSON."""
+"""A report on a reward model for people: the page of its run, and the same numbers as JSON."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from tasks.pages.description import cell, code, table
 
 @dataclass
 class Measured:
-    """What was measured of a reward model."""
+    """Measurements of a reward model."""
 
     pairs: PairReport | None = None
-    """Held-out preferences; None where the data have none."""
+    """Report on held-out preferences; None if the data have none."""
     policies: dict[str, PolicyReport] = field(default_factory=dict)
-    """Name of a policy -> what its samples say; the first is the policy that is to be trained."""
+    """Name of a policy -> report on its samples; the first is the policy that is to be trained."""
     moved: dict[str, float] = field(default_factory=dict)
-    """Change that leaves the truth -> how far it moves the score, in standard deviations of the scores."""
+    """Change that preserves the truth -> its effect on the score, in standard deviations of the scores."""
     first_errors: FirstErrors | None = None
-    """Of a process reward model: how often the first wrong step of the first policy's samples is named."""
+    """For a process reward model: how often the first wrong step of the first policy's samples is identified."""
     judge: JudgeReport | None = None
-    """Of the recipe's judge: what it makes of a right and a wrong sample; None where it was not asked."""
+    """The recipe's judge on pairs of a right and a wrong sample; None if it was not used."""
     suffix: Suffix | None = None
     suffix_text: str = ""
     agreement: dict[str, float] = field(default_factory=dict)
     """Other reward model -> share of pairs of samples that both order alike."""
 
     def metrics(self) -> dict[str, float]:
-        """The numbers by name, flat: those of the first policy without its name, of the others behind theirs."""
+        """Return the numbers by name, flat: those of the first policy unprefixed, those of the others with a prefix."""
         named = self.pairs.metrics() if self.pairs is not None else {}
         for number, report in enumerate(self.policies.values()):
             where = f"policy_{number}/" if number else ""
@@ -54,12 +54,12 @@ class Measured:
 
 
 def as_json(measured: Measured, against: Sequence[str]) -> str:
-    """All of it, with what speaks against the reward model."""
+    """Return the whole report as JSON, with the findings against the reward model."""
     return json.dumps({"against": list(against), **asdict(measured)}, indent=1, default=float)
 
 
 def page(measured: Measured, against: Sequence[str]) -> str:
-    """The page of the step's run."""
+    """Render the page of the step's run."""
     verdict = (
         "\n".join(f"- {cell(line)}" for line in against) if against else "Nothing that was asked speaks against it."
     )

@@ -1,4 +1,4 @@
-"""What runs are called: by what came out, so that a list of them answers which nights promoted what.
+"""Names of runs, built from their results, so that a list of runs shows which nights promoted what.
 
 Pure functions from plain data to a short line.
 """
@@ -10,38 +10,38 @@ from tasks.tracking.verdict_record import VerdictRecord
 from tasks.tracking.verdict_text import in_run_name, is_share, points
 
 LONGEST = 90
-"""Characters: a list shows about so many."""
+"""Longest name, characters: about as many as a list shows."""
 
 
 def judged(version: int, record: VerdictRecord) -> str:
     """Name a training that was judged: `v7 promoted +3.9 [+3.6, +4.2]`.
 
     Args:
-        version: of the policy.
-        record: its verdict; shares are shown in points of a hundred.
+        version: version of the policy.
+        record: its verdict; shares are shown in percentage points.
     """
     shown = f" {points(record.difference, record.metric)}" if record.difference is not None else ""
     return f"v{version} {in_run_name(record)}{shown}"
 
 
 def unchanged(version: int, is_champion: bool) -> str:
-    """A training that ended with the weights of an earlier version."""
+    """Name a training that ended with the weights of an earlier version."""
     return f"nothing changed: v{version}" + (", the champion" if is_champion else "")
 
 
 def compared(best: str, others: int, middle: Interval, metric: str) -> str:
-    """A comparison of methods: `grpo before 5 others: sampled_accuracy 31.0 [28.0, 34.0]`."""
+    """Name a comparison of methods: `grpo before 5 others: sampled_accuracy 31.0 [28.0, 34.0]`."""
     shown = f"{middle.scaled(100):.1f}" if is_share(metric) else f"{middle:.3f}"
     beaten = f"{others} other" + ("s" if others != 1 else "")
     return shortened(f"{best} before {beaten}: {metric} {shown}")
 
 
 def stopped(reason: str, killed: bool) -> str:
-    """A flow that did not end by itself, or ended with an error."""
+    """Name a flow that was interrupted or ended with an error."""
     line = " ".join(reason.split())
     return "interrupted" if killed else shortened(f"stopped: {line}")
 
 
 def shortened(name: str) -> str:
-    """A name with its end left out where it is too long for a list."""
+    """Return a name, truncated if it is too long for a list."""
     return name if len(name) <= LONGEST else f"{name[: LONGEST - 1].rstrip()}…"

@@ -1,4 +1,4 @@
-"""What the policies answered to the same held-out problems, side by side: what got worse stands first.
+"""The policies' answers to the same held-out problems, side by side, deteriorations first.
 
 Pure functions from records to rows of a table.
 """
@@ -13,7 +13,7 @@ import numpy as np
 from models.evaluation.records import PromptRecord
 
 ROLES = ("base", "champion", "candidate")
-"""In the order of the columns; the candidate is compared with the last one before it that there is."""
+"""Roles in the order of the columns; the candidate is compared with the last available one before it."""
 
 _ORDER = ("worse", "better", "both wrong", "both right")
 
@@ -21,12 +21,12 @@ _ORDER = ("worse", "better", "both wrong", "both right")
 def side_by_side(
     evaluations: Mapping[str, Sequence[PromptRecord]], problems: Mapping[str, Mapping[str, Any]], most: int = 60
 ) -> list[dict[str, Any]]:
-    """One row a problem: what changed, the truth, and the greedy answer of each policy with its share of right samples.
+    """Return one row a problem: the change, the truth, and each policy's greedy answer with its share of right samples.
 
     Args:
         evaluations: role -> records; "candidate" and one other at least. Problems that a role lacks stay empty there.
         problems: id -> row of the data set with prompt and answer.
-        most: rows; those that changed come first, the largest loss of right samples before smaller ones.
+        most: maximum number of rows; changed ones come first, the largest loss of right samples before smaller ones.
     """
     roles = [role for role in ROLES if role in evaluations]
     by_id = {role: {record.id: record for record in evaluations[role]} for role in roles}
@@ -53,14 +53,14 @@ def side_by_side(
 
 
 def _change(old: PromptRecord | None, new: PromptRecord) -> str:
-    """What became of the greedy answer."""
+    """Classify the change of the greedy answer."""
     if old is None or old.greedy.correct == new.greedy.correct:
         return "both right" if new.greedy.correct else "both wrong"
     return "better" if new.greedy.correct else "worse"
 
 
 def _right(record: PromptRecord | None) -> float:
-    """Share of right samples, between 0 and 1."""
+    """Return the share of right samples, between 0 and 1."""
     if record is None or not record.samples:
         return 0.0
     return sum(sample.correct for sample in record.samples) / len(record.samples)

@@ -1,4 +1,4 @@
-"""Where the time of a fine-tuning went: the rounds of its journal added up, as one small table.
+"""The time of a fine-tuning by stage: the rounds of its journal added up, as one small table.
 
 stage        seconds  share  tokens/s
 generate       210.4  39.1%     9,120
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tasks.tracking.journal import Row
 
 TABLE = "time.json"
-"""Artifact of a fine-tuning's run that holds its table."""
+"""Artifact of a fine-tuning's run with its table."""
 HIDDEN = "hidden behind learn"
 TOGETHER = "all rounds"
 
@@ -31,22 +31,22 @@ class TimeLine:
     stage: str
     seconds: float
     share: float | None
-    """Of all rounds together; None of what lies outside them."""
+    """Share of all rounds together; None for time outside them."""
     tokens_per_second: float | None = None
-    """None where the stage has no tokens of its own."""
+    """None if the stage has no tokens of its own."""
     gflops: float | None = None
-    """10^9 operations a second that the updates needed; only of `learn`."""
+    """10^9 operations a second that the updates needed; only for `learn`."""
     peak_share: float | None = None
-    """Their share of the machine's fastest matrix product; only of `learn`."""
+    """Their share of the machine's fastest matrix product; only for `learn`."""
     peak_gib: float | None = None
-    """Most memory held, in GiB; only of the whole."""
+    """Peak memory, GiB; only for the total."""
 
 
 def time_lines(rows: Sequence[Row], outside: float | None = None) -> list[TimeLine]:
-    """The table of a journal's rounds; empty where they have no times.
+    """Return the table of a journal's rounds; empty if they have no times.
 
     Args:
-        rows: of the journal of a fine-tuning.
+        rows: rows of the journal of a fine-tuning.
         outside: seconds before the first and after the last round: engine and models opened, weights saved.
     """
     rounds = [row.metrics for row in rows if "seconds/round" in row.metrics]
@@ -82,7 +82,7 @@ def time_lines(rows: Sequence[Row], outside: float | None = None) -> list[TimeLi
 
 
 def time_metrics(lines: Sequence[TimeLine]) -> dict[str, float]:
-    """The table's main numbers as metrics of the run, which a run that reuses the step has too."""
+    """Return the table's main numbers as metrics of the run, which a run that reuses the step has too."""
     seconds: dict[str, float] = {}
     for line in lines:
         if line.stage == TOGETHER:
@@ -94,7 +94,7 @@ def time_metrics(lines: Sequence[TimeLine]) -> dict[str, float]:
 
 
 def recorded(run_id: str) -> list[TimeLine]:
-    """The table that the fine-tuning of a flow run logged, or the one whose result it took; empty where none did."""
+    """Return the table logged by a flow run's fine-tuning, or by the run whose result it reused; empty if none was."""
     flow = store.patiently(store.client().get_run, run_id)
     steps = store.patiently(
         store.client().search_runs,
@@ -109,17 +109,17 @@ def recorded(run_id: str) -> list[TimeLine]:
 
 
 def table_rows(lines: Sequence[TimeLine]) -> list[dict[str, Any]]:
-    """The table as plain rows, for an artifact."""
+    """Return the table as plain rows, for an artifact."""
     return [asdict(line) for line in lines]
 
 
 def from_rows(rows: Sequence[Mapping[str, Any]]) -> list[TimeLine]:
-    """The table from the rows of an artifact."""
+    """Return the table from the rows of an artifact."""
     return [TimeLine(**row) for row in rows]
 
 
 def remark(line: TimeLine) -> str:
-    """What there is to say of a line beside its numbers."""
+    """Return the remark on a line of the table."""
     if line.peak_gib is not None:
         return f"peak memory {line.peak_gib:.2f} GiB"
     if line.gflops is not None and line.peak_share:
@@ -135,7 +135,7 @@ def _sum(rounds: Sequence[Mapping[str, float]], key: str) -> float:
 
 
 def _mean(rounds: Sequence[Mapping[str, float]], key: str, seconds: str) -> float | None:
-    """Mean of a speed over the time of the rounds that have it; None where none does."""
+    """Return the mean of a speed over the time of the rounds that have it; None if none does."""
     having = [metrics for metrics in rounds if key in metrics]
     time = _sum(having, seconds)
     return sum(metrics[key] * metrics[seconds] for metrics in having) / time if time else None

@@ -1,4 +1,4 @@
-"""The pages of a registered model and of its versions, in Markdown: what a person reads before using one.
+"""The pages of a registered model and of its versions, in Markdown, for people who use one.
 
 Pure functions from plain data to text.
 """
@@ -20,7 +20,7 @@ from tasks.tracking.verdict_text import (
 LONGEST = 5000
 """Characters of a version's description that a registry on PostgreSQL keeps."""
 _RULE = "\n\n---\n\n"
-"""Separates what was decided after the gate's verdict from the page about the verdict."""
+"""Separator between later decisions and the page about the gate's verdict."""
 
 
 def version_page(
@@ -34,8 +34,8 @@ def version_page(
 
     Args:
         address: `models:/NAME/VERSION`.
-        verdict: the gate's verdict on it as a candidate, None where there is none.
-        by_hand: the gate's judgement where a person made it champion.
+        verdict: the gate's verdict on it as a candidate, None if there is none.
+        by_hand: the gate's judgement if a person made it champion.
         reproduced: whether it came out the same when it was trained again, in one sentence.
     """
     parts = [_hand_section(by_hand), _ruling_line(verdict), _verdict_and_origin(address, facts, verdict)]
@@ -46,10 +46,10 @@ def version_page(
 
 
 def _verdict_and_origin(address: str, facts: PageFacts, verdict: VerdictRecord | None) -> str:
-    """Render headline, reason, checks and origin; of a version of an earlier release, the page that it had."""
+    """Render headline, reason, checks and origin; for a version of an earlier release, its existing page."""
     parts = []
     if verdict is not None and (facts.origin or verdict.ruling is not None):
-        # Without any mark-up: the list of versions shows the page's first line as plain text.
+        # No mark-up: the list of versions shows the page's first line as plain text.
         first = ": ".join(filter(None, [headline(verdict), difference_text(verdict)]))
         parts = [f"{first} against {baseline_text(verdict.champion)}"]
     if facts.earlier_page:
@@ -81,7 +81,7 @@ def _hand_section(by_hand: HandJudgement | None) -> str:
 
 
 def policy_page(recipe: str, name: str) -> str:
-    """The page of a registered policy."""
+    """Render the page of a registered policy."""
     return (
         f"Policies that the recipe {code(recipe)} trained, a version for each that came out with new weights.\n\n"
         "- `champion`: the version in use; a candidate takes its place only through the gate, or by a person's hand\n"
@@ -93,7 +93,7 @@ def policy_page(recipe: str, name: str) -> str:
 
 
 def reward_model_page(recipe: str) -> str:
-    """The page of a registered reward model."""
+    """Render the page of a registered reward model."""
     return (
         f"Reward models of the recipe {code(recipe)}: a text classifier with one label, whose logit says how good a "
         "completion is beside others of the same prompt. Policies name the version that they were trained against."
@@ -109,5 +109,5 @@ def _how_to_load(address: str) -> str:
 
 
 def _linked(value: str) -> str:
-    """Text, a link that is written as one, or an address."""
+    """Return text unchanged if it is a Markdown link; format it as a fact otherwise."""
     return value if value.startswith("[") else fact(value)

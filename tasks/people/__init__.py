@@ -1,1 +1,1 @@
-"""Comparisons by people: pairs of answers, the review queue, and what the reviewers answered."""
+"""Comparisons by people: pairs of answers, the review queue, and the reviewers' answers."""

@@ -1,6 +1,6 @@
 """Ask people which of two versions answers better: pairs of their answers become a queue on MLflow's review page.
 
-What was asked, and whose answer stood first, is an artifact of the candidate's run.
+The pairs, and whose answer was shown first, are an artifact of the candidate's run.
 """
 
 from __future__ import annotations
@@ -17,38 +17,38 @@ from tasks.tracking.recorded import Recorded, of_version, read_text
 from tasks.tracking.registry import VersionInfo
 
 FOLDER = "review"
-"""Folder of a run's artifacts about what people were asked and said."""
+"""Folder of a run's artifacts about reviews by people."""
 _REVIEWER = re.compile(r"[a-z0-9][a-z0-9._@+-]{0,62}")
 _ANYBODY = "anybody"
-"""Whose pairs those are that anybody may answer, where a name is needed."""
+"""File name of pairs that any person may answer."""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """A review as it stands in MLflow."""
+    """A review in MLflow."""
 
     review: Review
     page: str
     """Path below the server's address."""
     new: bool
-    """Whether it was not there before."""
+    """Whether it was newly created."""
 
 
 def ask(
     candidate: VersionInfo, champion: VersionInfo, draw: Callable[[], Sequence[AnswerPair]], reviewers: Sequence[str]
 ) -> list[Asked]:
-    """Make a queue for each reviewer, or one for anybody; a queue that is there already stays as it is.
+    """Make a queue for each reviewer, or one for any person; an existing queue is not changed.
 
-    Each reviewer gets traces of their own, so that nobody sees what another one said.
+    Each reviewer gets separate traces, so that reviewers do not see each other's answers.
 
     Args:
         candidate: a version.
         champion: the version that it is compared with, of the same registered model.
-        draw: gives the pairs; asked for where a queue is not there yet.
-        reviewers: logins, in small letters as MLflow keeps them; none for one queue that anybody may answer.
+        draw: returns the pairs; called if a queue does not exist yet.
+        reviewers: logins, in small letters as MLflow stores them; none for one queue that any person may answer.
 
     Raises:
-        UserError: it is one version, or a reviewer's name is none; and what `draw` raises.
+        UserError: both are one version, or a reviewer's name is not a login; also errors that `draw` raises.
     """
     if candidate.version == champion.version:
         raise UserError(f"version {candidate.version} is held against itself; name another one with --against")
@@ -70,15 +70,15 @@ def ask(
 
 
 def reviews_of(run_id: str) -> list[Review]:
-    """What people were asked about the version that a flow's run made, in the order of asking."""
+    """Return the reviews of the version that a flow's run made, in order of creation."""
     return [read_review(text) for file in _files(run_id) if (text := read_text(run_id, file))]
 
 
 def read_review(text: str) -> Review:
-    """A review as it was written to its run.
+    """Parse a review from an artifact of its run.
 
     Raises:
-        UserError: it is none.
+        UserError: it is not a review.
     """
     try:
         entries = json.loads(text)
@@ -96,7 +96,7 @@ def _name(reviewer: str) -> str:
 
 
 def _make(ours: Recorded, champion: int, file: str, reviewer: str, pairs: Sequence[AnswerPair]) -> Review:
-    """A queue in MLflow and, once it is whole, the artifact that says what is in it."""
+    """Create a queue in MLflow and, once it is complete, the artifact that describes it."""
     assert ours.version is not None
     number = len(_files(ours.run))
     planned = Review(

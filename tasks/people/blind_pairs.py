@@ -1,7 +1,7 @@
 """Pairs of answers for people to compare: candidate and champion on the same prompt, blind. Pure functions.
 
-Which of the two stands first is drawn for each prompt and turned for every second reviewer: who likes what stands first
-favours neither policy.
+The order of the two is drawn for each prompt and reversed for every second reviewer, so that a preference for the first
+answer favours neither policy.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from tasks.tracking.traces import Trace, shown
 
 @dataclass(frozen=True)
 class AnswerPair:
-    """What candidate and champion answered to one prompt."""
+    """The answers of candidate and champion to one prompt."""
 
     problem: str
     prompt: str
     expected: str
-    """What is right, "" where that is not known."""
+    """The expected answer, "" if it is unknown."""
     level: int
     candidate: str
     champion: str
@@ -30,7 +30,7 @@ class AnswerPair:
 
 @dataclass(frozen=True)
 class Review:
-    """What one reviewer is asked: kept beside the run, where the page of the queue does not show it."""
+    """Questions for one reviewer: stored with the run, where the page of the queue does not show it."""
 
     model: str
     """Registered model."""
@@ -39,9 +39,9 @@ class Review:
     champion: int
     """The version that it is compared with."""
     data: str
-    """Name of the data set whose prompts these are."""
+    """Name of the data set with the prompts."""
     reviewer: str
-    """"" where anybody may answer."""
+    """Login of the reviewer; "" if any person may answer."""
     queue: str
     """Id of MLflow's queue."""
     pairs: Mapping[str, AnswerPair]
@@ -51,19 +51,19 @@ class Review:
 
     @property
     def title(self) -> str:
-        """What is compared."""
+        """Title of the comparison."""
         return f"version {self.candidate} against {self.champion}"
 
 
 def answer_pairs(
     measured: Sequence[tuple[PromptRecord, PromptRecord]], problems: Mapping[str, Mapping[str, Any]], most: int
 ) -> list[AnswerPair]:
-    """Pairs of sampled answers that differ, of prompts that are chosen by a hash of their id.
+    """Return pairs of sampled answers that differ, of prompts that are chosen by a hash of their id.
 
     Args:
-        measured: of each prompt, what the champion and what the candidate answered.
+        measured: for each prompt, the records of the champion and of the candidate.
         problems: id by the candidate's records -> row of the data set with prompt and answer.
-        most: pairs.
+        most: maximum number of pairs.
     """
     pairs = []
     for champion, candidate in sorted(measured, key=lambda both: drawn("pair", both[1].id)):
@@ -75,12 +75,12 @@ def answer_pairs(
 
 
 def candidate_first(problem: str, reviewer: int) -> bool:
-    """Whether the candidate's answer stands first for reviewer number `reviewer`; never so for two in a row."""
+    """Return whether the candidate's answer is first for reviewer number `reviewer`; the order alternates."""
     return bool((int(drawn("order", problem)[0], 16) + reviewer) % 2)
 
 
 def pair_trace(pair: AnswerPair, reviewer: int, key: str) -> Trace:
-    """What a reviewer sees of a pair; nothing in it says whose answer is which."""
+    """Build the trace that a reviewer sees of a pair; it does not identify whose answer is which."""
     answers = [pair.candidate, pair.champion]
     first, second = answers if candidate_first(pair.problem, reviewer) else reversed(answers)
     inputs = {"prompt": shown(pair.prompt)} | ({"expected": pair.expected} if pair.expected else {})
@@ -89,7 +89,7 @@ def pair_trace(pair: AnswerPair, reviewer: int, key: str) -> Trace:
 
 
 def _differing(champion: PromptRecord, candidate: PromptRecord) -> tuple[str, str] | None:
-    """The first two samples of candidate and champion that say something and differ."""
+    """Return the first two samples of candidate and champion that are not empty and differ."""
     for ours, theirs in zip(candidate.samples, champion.samples, strict=False):
         texts = ours.text.strip(), theirs.text.strip()
         if all(texts) and texts[0] != texts[1]:

@@ -1,4 +1,4 @@
-"""Collect what people answered: rows that DVC pins, and a page and numbers on the run of the version they judged."""
+"""Collect people's answers: rows that DVC pins, and a page and metrics on the run of the version they judged."""
 
 from __future__ import annotations
 
@@ -26,31 +26,31 @@ from tasks.tracking.registry import VersionInfo
 
 @dataclass(frozen=True)
 class Collected:
-    """What was collected."""
+    """Result of a collection."""
 
     name: str
-    """Of the data set."""
+    """Name of the data set."""
     version: DataVersion | None
-    """None where nobody preferred anything yet: then there is nothing to learn from."""
+    """None without any preference: then there is nothing to learn from."""
     rows: Sequence[Row]
-    """All rows of the data set, those of earlier collections too."""
+    """All rows of the data set, including those of earlier collections."""
     new: int
-    """Rows that were not there before, or said something else."""
+    """Number of rows that are new or changed."""
     said: Sequence[Said]
-    """Of each two versions."""
+    """Summary for each two versions."""
 
 
 def collect(newest: VersionInfo, root: Path, name: str = "", report: Report = print) -> Collected:
-    """Read all answers about a policy's versions, write them down where they say something new, and show them.
+    """Read all answers about a policy's versions, store them if they are new, and show them.
 
     Args:
         newest: a version of the policy.
         root: the repository.
-        name: of the data set; "" for that of the policy's data with `-reviewed` behind it.
-        report: given each line that DVC prints.
+        name: name of the data set; "" for the name of the policy's data followed by `-reviewed`.
+        report: called with each line that DVC prints.
 
     Raises:
-        UserError: nobody was asked anything, or git or DVC say no; what was there before stays.
+        UserError: no review was requested, or git or DVC fails; the previous state is kept.
     """
     root = repository(root)
     reviews = [
@@ -91,7 +91,7 @@ def _pinned(root: Path, name: str, files: dict[str, str], changed: bool, report:
 
 
 def _rows_before(root: Path, name: str, report: Report) -> list[Row]:
-    """The rows of an earlier collection; fetched where only their pin is there."""
+    """Return the rows of an earlier collection; fetch them if only their pin exists."""
     folder = root / RAW / name
     if (root / RAW / f"{name}.dvc").is_file() and not folder.is_dir():
         pull(root, name, report=report)

@@ -1,7 +1,7 @@
-"""What two versions answer to the same training prompts, sampled for people to compare.
+"""Answers of two versions to the same training prompts, sampled for people to compare.
 
-Training prompts, for a reward model is to learn from what people say: pairs on held-out prompts would be taken out of
-its training again, and must be.
+Training prompts are used because a reward model is to learn from the answers: pairs on held-out prompts would have to
+be removed from its training again.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ TRAINING: Place = ("problems", "train")
 SAMPLES = 4
 """Completions of each prompt; the first two that differ are compared."""
 _CHOSEN_FROM = 64
-"""Of so many prompts for each pair, evenly spaced in the data, those that are asked about are drawn."""
+"""Prompts for each pair, evenly spaced in the data, from which the reviewed ones are drawn."""
 
 
 def sampled_pairs(candidate: VersionInfo, champion: VersionInfo, most: int, root: Path) -> list[AnswerPair]:
-    """Sample from both versions with the candidate's recipe, and pair what differs.
+    """Sample from both versions with the candidate's recipe, and pair answers that differ.
 
     Args:
-        candidate: says which prompts, by the data that it learned from.
-        champion: what it is compared with.
-        most: pairs.
+        candidate: determines the prompts, by the data that it learned from.
+        champion: the version that it is compared with.
+        most: maximum number of pairs.
         root: the repository, whose DVC finds the prompts.
 
     Raises:
-        UserError: recipe, prompts or weights are not to be had, or the two answer everything alike.
+        UserError: recipe, prompts or weights are not available, or the two answer everything alike.
     """
     ours = of_version(candidate)
     recipe, _ = read_asked(ours)

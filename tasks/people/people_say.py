@@ -1,10 +1,10 @@
-"""What people answered, as data: preference pairs, one row an answer, and how far the reviewers agree. Pure functions.
+"""People's answers as data: preference pairs, one row an answer, and the reviewers' agreement. Pure functions.
 
-    preferences_reviewed.jsonl    one of the two is better: what a reward model may learn from
-    undecided.jsonl               equal, or both bad: kept, and no pair
+    preferences_reviewed.jsonl    one of the two is better: a reward model may learn from it
+    undecided.jsonl               equal, or both bad: kept, and not a pair
 
-Rows that were collected once stay, whatever becomes of their run; a person's later answer about the same pair takes the
-place of the earlier one.
+Collected rows are kept, even if their run is deleted; a person's later answer about the same pair replaces the earlier
+one.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from tasks.tracking.review_queues import Answer
 DECIDED, UNDECIDED = "preferences_reviewed.jsonl", "undecided.jsonl"
 """Files of the rows."""
 POLICIES = ("candidate", "champion")
-"""What can be preferred; `equal` and `both bad` are the other answers."""
+"""Possible preferences; `equal` and `both bad` are the other answers."""
 
 Row = dict[str, str | int]
 
 
 @dataclass(frozen=True)
 class Said:
-    """What people said of two versions."""
+    """Summary of people's answers about two versions."""
 
     title: str
     model: str
@@ -40,15 +40,15 @@ class Said:
     preferred: Interval | None
     """Share of the prompts on which the candidate is preferred, of those that were decided; None without any."""
     first: float
-    """Share of the decisions for what stood first: far from a half, reviewers judge by the place. NaN without any."""
+    """Share of decisions for the first answer: far from a half, reviewers judge by position. NaN without any."""
 
 
 def rows_of(review: Review, answers: Iterable[Answer]) -> list[Row]:
-    """One row an answer, as it is written down.
+    """Return one row an answer, as it is stored.
 
     Args:
-        review: what was asked.
-        answers: what was answered, about its traces and maybe others.
+        review: the review with its pairs.
+        answers: answers about its traces, and possibly about others.
     """
     rows = []
     for answer in answers:
@@ -80,7 +80,7 @@ def rows_of(review: Review, answers: Iterable[Answer]) -> list[Row]:
 
 
 def merged(before: Iterable[Row], new: Iterable[Row]) -> list[Row]:
-    """All rows, each person's last answer about each trace, oldest first."""
+    """Return all rows, each person's last answer about each trace, oldest first."""
     last: dict[tuple[str, str], Row] = {}
     for row in [*before, *new]:
         last[str(row["trace"]), str(row["reviewer"])] = row
@@ -88,7 +88,7 @@ def merged(before: Iterable[Row], new: Iterable[Row]) -> list[Row]:
 
 
 def as_files(rows: Sequence[Row]) -> dict[str, str]:
-    """File name -> its lines; a file without a row is left out."""
+    """Return file name -> its lines; a file without a row is left out."""
     kinds = {
         DECIDED: [row for row in rows if row["preferred"] in POLICIES],
         UNDECIDED: [row for row in rows if row["preferred"] not in POLICIES],
@@ -101,10 +101,10 @@ def as_files(rows: Sequence[Row]) -> dict[str, str]:
 
 
 def said(review: Review, rows: Sequence[Row]) -> Said:
-    """What the answers about two versions come to.
+    """Summarise the answers about two versions.
 
     Args:
-        review: of these versions, one of several maybe.
+        review: a review of these versions, possibly one of several.
         rows: all of their rows.
     """
     by_problem: dict[str, dict[str, str]] = defaultdict(dict)
@@ -128,7 +128,7 @@ def said(review: Review, rows: Sequence[Row]) -> Said:
 
 
 def metrics_of(what: Said) -> Mapping[str, float]:
-    """The numbers for the candidate's run; those that are not known are NaN."""
+    """Return the metrics for the candidate's run; unknown ones are NaN."""
     return {
         "review/answers": float(len(what.rows)),
         "review/agreement": what.agreement.share,

@@ -1,8 +1,8 @@
 """`policy.base: champion`, or any `models:/NAME/VERSION` and `models:/NAME@ALIAS`: train on from a registered version.
 
-An alias is resolved once, when a run begins, and written down in the state folder until the run is over: one that was
-stopped goes on from the version that it began with, whoever is champion by then. What a version holds is known by the
-hash of its files, as any base is.
+An alias is resolved once, when a run begins, and recorded in the state folder until the run is over: a run that was
+stopped continues from the version that it began with, even if the champion has changed since. The content of a version
+is identified by the hash of its files, as for any base.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _ADDRESS = re.compile(rf"{re.escape(MODELS)}(?P<name>[^/@]+)(?:/(?P<version>[1-9
 
 @dataclass(frozen=True)
 class Base:
-    """A registered version that a policy begins with."""
+    """A registered version that a policy starts from."""
 
     version: registry.VersionInfo
     asked: str
-    """What the recipe calls it."""
+    """Its name in the recipe."""
     resumed: bool = False
     """Whether it is the version that an earlier, stopped run began with."""
 
@@ -48,14 +48,14 @@ class Base:
 
 
 def named_version(base: str, model: str) -> registry.VersionInfo:
-    """The version that an address means now.
+    """Return the version that an address currently refers to.
 
     Args:
         base: as in `policy.base`.
-        model: registered name of the recipe's own policies, which `champion` means.
+        model: registered name of the recipe's own policies, which `champion` refers to.
 
     Raises:
-        UserError: it is no address, or there is no such version.
+        UserError: it is not an address, or the version does not exist.
     """
     address = f"{MODELS}{model}@{registry.CHAMPION}" if base == CHAMPION else base
     parts = _ADDRESS.fullmatch(address)
@@ -77,24 +77,24 @@ def named_version(base: str, model: str) -> registry.VersionInfo:
 
 
 def note_of(kind: str, recipe: Recipe, home: Path) -> Path:
-    """File that says, while a flow of the recipe goes on or was stopped, which version it began with.
+    """Return the file that records, while a flow of the recipe runs or was stopped, which version it began with.
 
     Args:
-        kind: of the flow: an evaluation that ends says nothing of a training that was stopped.
+        kind: kind of the flow: an evaluation that ends does not affect a training that was stopped.
     """
     return home / "bases" / f"{kind}-{digest(plain(recipe))[:24]}.json"
 
 
 def resolve_base(kind: str, recipe: Recipe, home: Path) -> tuple[Recipe, Base | None]:
-    """The recipe with its base as a folder, and the version that it is of; a recipe with another base as it is.
+    """Return the recipe with its base as a folder, and the base's version; a recipe with another base is unchanged.
 
     Args:
-        kind: of the flow.
+        kind: kind of the flow.
         recipe: as it was read.
-        home: the state folder, where the version is written down until `until_done`.
+        home: the state folder, where the version is recorded until `until_done`.
 
     Raises:
-        UserError: there is no such version, or its files are gone or are not what was registered.
+        UserError: the version does not exist, or its files are gone or are not the registered ones.
     """
     asked = recipe.policy.base or ""
     if not is_registered(asked):
@@ -109,10 +109,10 @@ def resolve_base(kind: str, recipe: Recipe, home: Path) -> tuple[Recipe, Base | 
 
 
 def current_base(recipe: Recipe) -> tuple[Recipe, Base | None]:
-    """Resolve the base as it is now and write nothing down, for commands that only look. Returns as `resolve_base`.
+    """Resolve the base without recording it, for commands that only read. Return as `resolve_base`.
 
     Raises:
-        UserError: there is no such version, or its files are gone or are not what was registered.
+        UserError: the version does not exist, or its files are gone or are not the registered ones.
     """
     asked = recipe.policy.base or ""
     if not is_registered(asked):
@@ -127,14 +127,14 @@ def _with_folder(recipe: Recipe, base: Base) -> Recipe:
 
 
 def described(recipe: Recipe, base: Base | None) -> Recipe:
-    """The recipe as it stands on a run: with the version's address, which never comes to mean another."""
+    """Return the recipe as it is logged to a run: with the version's address, which always means the same version."""
     if base is None:
         return recipe
     return recipe.model_copy(update={"policy": replace(recipe.policy, base=base.version.uri)})
 
 
 def source_line(recipe: Recipe) -> str:
-    """The source of a recipe's base model in one line; empty if it has no base, or one without a record of its source.
+    """Return the source of a recipe's base model in one line; empty without a base or without a record of its source.
 
     Args:
         recipe: with its base as a folder, see `resolve_base`.
@@ -146,14 +146,16 @@ def source_line(recipe: Recipe) -> str:
 
 @contextmanager
 def until_done(kind: str, recipe: Recipe, home: Path) -> Iterator[None]:
-    """Forget which version a flow of the recipe began with once what is inside has come to its end; a run that is
-    stopped leaves it for the one that goes on."""
+    """Forget which version a flow of the recipe began with once the block has completed.
+
+    A run that is stopped leaves the record for the run that resumes it.
+    """
     yield
     note_of(kind, recipe, home).unlink(missing_ok=True)
 
 
 def _read(note: Path) -> registry.VersionInfo | None:
-    """The version of a note; None where the note is broken or the version was deleted."""
+    """Return the version of a note; None if the note is broken or the version was deleted."""
     try:
         return named_version(str(json.loads(note.read_text())["base"]), "")
     except (ValueError, KeyError, TypeError, UserError):

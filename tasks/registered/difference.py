@@ -1,8 +1,8 @@
-"""What differs between two model versions or runs: code, data, recipe, packages, machine, metrics, answers.
+"""Compare two model versions or runs: code, data, recipe, packages, machine, metrics, answers.
 
-All of it is read from the tracking store and, by their hashes, from DVC's cache or remote; nothing is run or changed.
-What is not known is said and left out. The gate's problems are for the verdict alone: of their rows only ids are told,
-and their answers stand nowhere.
+Everything is read from the tracking store and, by hash, from DVC's cache or remote; nothing is run or changed. Unknown
+values are reported and left out. The gate's problems are for the verdict alone: only the ids of their rows are shown,
+and their answers are not stored.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tasks.tracking.recorded import Recorded, read_text
 
 @dataclass(frozen=True)
 class Setting:
-    """A named value that differs; empty where it is not there."""
+    """A named value that differs; empty if it is missing."""
 
     name: str
     before: str
@@ -32,25 +32,25 @@ class Setting:
 
 @dataclass(frozen=True)
 class CodeDifference:
-    """The code of both."""
+    """Difference of the code."""
 
     before: str
-    """Commit, with "-dirty" behind it where it does not hold all."""
+    """Commit, followed by "-dirty" if it does not contain all of the code."""
     after: str
     ahead: int | None = None
-    """Commits that the newer has and the older has not; None where this clone does not have both."""
+    """Commits that only the newer has; None if this clone does not have both."""
     behind: int | None = None
-    """The other way round."""
+    """Commits that only the older has; None if this clone does not have both."""
     files: tuple[str, ...] = ()
-    """What of the project differs between the two commits."""
+    """Files of the project that differ between the two commits."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """All that differs."""
+    """All differences."""
 
     before: str
-    """What the older is called."""
+    """Label of the older."""
     after: str
     code: CodeDifference
     data: DataDifference
@@ -59,11 +59,11 @@ class Difference:
     machine: tuple[Setting, ...]
     evaluation: EvaluationDifference
     notes: tuple[str, ...]
-    """What else could not be compared, and why."""
+    """What else could not be compared, with the reason."""
 
 
 def difference(before: Recorded, after: Recorded, root: Path) -> Difference:
-    """How `after` differs from `before`.
+    """Compare `after` with `before`.
 
     Args:
         before: the older.
@@ -71,7 +71,7 @@ def difference(before: Recorded, after: Recorded, root: Path) -> Difference:
         root: the repository, whose DVC finds the data.
 
     Raises:
-        UserError: the working directory is no clone where data differ, or what is on record is broken.
+        UserError: the working directory is not a clone although data differ, or a record is broken.
     """
     notes: list[str] = []
 
@@ -99,12 +99,12 @@ def difference(before: Recorded, after: Recorded, root: Path) -> Difference:
 
 
 def as_json(said: Difference) -> str:
-    """All of it; what is left out nowhere is cut short."""
+    """Return the whole difference as JSON, without truncation."""
     return json.dumps(asdict(said), indent=1, ensure_ascii=False)
 
 
 def differing(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[Setting, ...]:
-    """The keys whose values differ, or that one of the two alone has, in order of name."""
+    """Return the keys whose values differ, or that only one of the two has, sorted."""
     return tuple(
         Setting(name, before.get(name, ""), after.get(name, ""))
         for name in sorted(before.keys() | after.keys())
@@ -113,7 +113,7 @@ def differing(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[Sett
 
 
 def code_difference(before: str, after: str, root: Path) -> CodeDifference:
-    """How two commits, each as on record, differ in the repository `root`."""
+    """Compare two recorded commits in the repository `root`."""
     old, new = (name.removesuffix("-dirty") for name in (before, after))
     counted, unknown = ask_git(root, "rev-list", "--left-right", "--count", f"{old}...{new}", "--")
     if unknown or not old or not new:

@@ -1,4 +1,4 @@
-"""How the evaluations of two model versions or runs differ: metrics with intervals, and the answers that flipped."""
+"""Compare the evaluations of two model versions or runs: metrics with intervals, and the answers that flipped."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tasks.tracking import records, tags
 from tasks.tracking.recorded import RECORDS, Recorded
 
 SHOWN: Place = ("problems", "validation")
-"""Where the problems of the evaluations that people may look at stand."""
+"""Kind and split of the problems of the evaluations that people may look at."""
 METRICS = "eval/"
 """Prefix of an evaluation's metrics."""
 
@@ -29,7 +29,7 @@ class FlippedAnswer:
 
     id: str
     prompt: str
-    """Empty where the data are not at hand."""
+    """Empty if the data are not available."""
     expected: str
     before: str
     after: str
@@ -37,27 +37,27 @@ class FlippedAnswer:
 
 @dataclass(frozen=True)
 class EvaluationDifference:
-    """How two evaluations differ."""
+    """Difference between two evaluations."""
 
     metrics: tuple[MetricChange, ...] = ()
     flips: Flips | None = None
-    """None where the answers of one of the two are not on record, or no prompt is known to be in both."""
+    """None if the answers of one of the two are not recorded, or no prompt is known to be in both."""
     worse: tuple[FlippedAnswer, ...] = ()
-    """Right before, wrong now."""
+    """Prompts answered right before, wrong now."""
     better: tuple[FlippedAnswer, ...] = ()
     notes: tuple[str, ...] = ()
-    """What could not be compared, and why."""
+    """What could not be compared, with the reason."""
 
 
 def evaluation_difference(
     before: Recorded, after: Recorded, old: PreparedFiles, new: PreparedFiles
 ) -> EvaluationDifference:
-    """How the evaluation of `after` differs from that of `before`.
+    """Compare the evaluation of `after` with that of `before`.
 
     Args:
         before: the older.
         after: the newer.
-        old: the data of the older, by which prompts are known again where ids mean others.
+        old: the data of the older, by which prompts are matched if their ids differ.
         new: the data of the newer.
     """
     answered, theirs = read_answers(before), read_answers(after)
@@ -85,11 +85,11 @@ def evaluation_difference(
 
 
 def metric_names(known: Iterable[str], records: Sequence[PromptRecord]) -> list[str]:
-    """The metrics of an evaluation that can be computed for each prompt again, in order of name.
+    """Return the metrics of an evaluation that can be recomputed for each prompt, sorted.
 
     Args:
         known: keys of a run's metrics.
-        records: what was answered.
+        records: the answers.
     """
     fewest = min(len(record.samples) for record in records)
     names = sorted(key.removeprefix(METRICS) for key in known if key.startswith(METRICS))
@@ -97,7 +97,7 @@ def metric_names(known: Iterable[str], records: Sequence[PromptRecord]) -> list[
 
 
 def read_answers(side: Recorded) -> list[PromptRecord] | None:
-    """What a version or a run's policy answered; None where that is not on record."""
+    """Return the answers of a version or a run's policy; None if they are not recorded."""
     if not side.evaluation:
         return None
     with tempfile.TemporaryDirectory() as beside:
@@ -106,7 +106,7 @@ def read_answers(side: Recorded) -> list[PromptRecord] | None:
 
 
 def _same_prompts(old: PreparedFiles, new: PreparedFiles) -> dict[str, str] | None:
-    """Newer id -> older id of one prompt; None where an id means the same one in both."""
+    """Return newer id -> older id of each common prompt; None if ids mean the same prompts in both."""
     if old.hashes.get(SHOWN) == new.hashes.get(SHOWN):
         return None
     if not (old.has(SHOWN) and new.has(SHOWN)):

@@ -1,4 +1,4 @@
-"""A registered policy as a folder that stands by itself: weights in safetensors, tokenizer, a card that says all."""
+"""Export of a registered policy as a self-contained folder: safetensors weights, tokenizer, complete model card."""
 
 from __future__ import annotations
 
@@ -37,21 +37,21 @@ CARD = "README.md"
 SERVING = "serving"
 """Folder of the state folder from which versions are served."""
 MAKING, USING = ".lock", ".use"
-"""Locks that lie beside each folder there: of who makes it, and of all who serve from it. `rewardflow gc` leaves them:
-a lock whose file is gone holds nobody off."""
+"""Suffixes of the locks next to each folder there: of the process that makes it, and of all that serve from it.
+`rewardflow gc` keeps them: a lock whose file is deleted no longer blocks other processes."""
 
 
 def export(said: Recorded, target: Path, licence: str = "") -> None:
-    """Write a version's model folder with its card to `target`: whole or not at all.
+    """Write a version's model folder with its card to `target`, atomically.
 
     Args:
-        said: what is on record of the version.
-        target: a folder that is not there yet, or empty.
-        licence: identifier as the Hub has it; empty where nobody says.
+        said: the record of the version.
+        target: a folder that does not exist yet, or is empty.
+        licence: identifier as on the Hub; empty if unknown.
 
     Raises:
-        UserError: the folder holds something, what is asked for is no policy's version, its files are gone or are no
-            longer what was registered.
+        UserError: the folder is not empty, `said` is not a policy's version, or its files are gone or are not the
+            registered ones.
     """
     require_empty(target)
     version = said.version
@@ -76,8 +76,10 @@ def export(said: Recorded, target: Path, licence: str = "") -> None:
 
 @contextmanager
 def served_folder(said: Recorded, home: Path) -> Iterator[Path]:
-    """The exported folder from which a version is served, in the state folder `home`: made once, and taken again while
-    it is whole; `rewardflow gc` takes what was not served for long, and nothing that is being served.
+    """Yield the exported folder from which a version is served, in the state folder `home`.
+
+    It is made once and reused while it is intact; `rewardflow gc` deletes folders that were not served for long, and
+    none that is being served.
 
     Raises:
         UserError: see `export`.
@@ -103,10 +105,12 @@ def served_folder(said: Recorded, home: Path) -> Iterator[Path]:
 
 @contextmanager
 def unused(place: Path) -> Iterator[bool]:
-    """Whether nobody serves from a folder below `serving/`, or from the one that a seal there is of; where that is so,
-    who begins to waits meanwhile."""
+    """Yield whether no process serves from a folder below `serving/`, or from the folder that a seal there belongs to.
+
+    If so, a process that begins to serve from it waits until the end of the block.
+    """
     lock = place.with_suffix(USING)
-    if not lock.is_file():  # nobody did since it was made
+    if not lock.is_file():  # it was never served since it was made
         yield True
         return
     try:
@@ -124,13 +128,13 @@ def unused(place: Path) -> Iterator[bool]:
 
 
 def recipe_of(said: Recorded) -> dict[str, Any]:
-    """The whole recipe of a version; empty where it is not on record."""
+    """Return the whole recipe of a version; empty if it is not recorded."""
     whole = read_text(said.run, WHOLE)
     return dict(json.loads(whole)) if whole else {}
 
 
 def _settle_chat(said: Recorded, folder: Path) -> Chat:
-    """Give a policy that was trained on plain prompts a chat template that writes them, and say what a chat is."""
+    """Write a chat template to a policy that was trained on plain prompts, and return the kind of its chat."""
     policy = recipe_of(said).get("policy")
     if policy is None or policy.get("chat"):
         return "own"
@@ -139,7 +143,7 @@ def _settle_chat(said: Recorded, folder: Path) -> Chat:
 
 
 def require_empty(target: Path) -> None:
-    """Make sure that `target` is not there or an empty folder. Raises UserError."""
+    """Check that `target` does not exist or is an empty folder. Raise UserError otherwise."""
     if target.is_dir() and not any(target.iterdir()):
         return
     if target.exists() or target.is_symlink():
@@ -148,19 +152,19 @@ def require_empty(target: Path) -> None:
 
 
 def served_name(version: VersionInfo) -> str:
-    """What vLLM calls a version that it serves."""
+    """Return the name under which vLLM serves a version."""
     return f"{version.name}-v{version.version}"
 
 
 def card_of(said: Recorded, version: VersionInfo, folder: Path, licence: str, chat: Chat) -> Card:
-    """What the card of a version tells.
+    """Collect the contents of a version's card.
 
     Args:
-        said: what is on record of it.
+        said: the record of the version.
         version: the version.
         folder: its model folder.
         licence: see `export`.
-        chat: what a chat with it is.
+        chat: the kind of its chat.
     """
     facts, answers, recipe = said.facts, read_answers(said), recipe_of(said)
     verdict = verdict_of(facts)

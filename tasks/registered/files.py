@@ -1,4 +1,4 @@
-"""The files of a registered version, which are used only while they are what was registered."""
+"""The files of a registered version, which are used only while they match the registered hash."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ class RegisteredFiles(NamedTuple):
     folder: Path
     """A model folder; not to be changed."""
     digest: str
-    """Content hash of the folder. A version has it as a tag, but where somebody registered it by hand."""
+    """Content hash of the folder. A version has it as a tag, unless it was registered by hand."""
 
 
 def registered_files(version: registry.VersionInfo) -> RegisteredFiles:
-    """Fetch a version's files and hold them against the hash that it was registered with.
+    """Fetch a version's files and compare them with the hash that it was registered with.
 
-    Whoever is measured with other weights than its own is not measured, whatever was recorded of it before.
+    An evaluation of other weights than the registered ones would not measure the version, whatever is recorded about
+    it.
 
     Raises:
-        UserError: its files are gone, or are not what was registered.
+        UserError: its files are gone, or are not the registered ones.
     """
     folder = registry.fetch(version.uri)
     digest = content_of_files(folder).removeprefix("sha256:")

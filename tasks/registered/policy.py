@@ -1,4 +1,4 @@
-"""A policy as the evaluations take it: where its files lie, the hash that a cached result of it is known by."""
+"""A policy for the evaluations: its files, and the hash that identifies a cached result."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tasks.tracking import registry
 
 
 class PolicyFiles(NamedTuple):
-    """What an evaluation asks of a policy."""
+    """Inputs of an evaluation for a policy."""
 
     folder: Path
     """A model folder; not to be changed."""
@@ -27,20 +27,20 @@ def registered_policy(version: registry.VersionInfo) -> PolicyFiles:
     """Fetch a version's files.
 
     Raises:
-        UserError: they are gone, or are not what was registered.
+        UserError: they are gone, or are not the registered ones.
     """
     folder, digest = registered_files(version)
     return PolicyFiles(folder, digest, version.model_id)
 
 
 def given_policy(path: str) -> PolicyFiles:
-    """A model folder that a recipe names; it is none of the tracking store's."""
+    """Return a model folder that a recipe names; it is not in the tracking store."""
     folder = Path(path).expanduser()
     return PolicyFiles(folder, content_of_files(folder), "")
 
 
 def named_version(named: str) -> registry.VersionInfo | None:
-    """What the registry knows of a policy's version, NAME/VERSION; None: it is the path of a model folder.
+    """Return the registered policy version NAME/VERSION; None if `named` is the path of a model folder.
 
     Raises:
         UserError: it is neither.
@@ -54,7 +54,7 @@ def named_version(named: str) -> registry.VersionInfo | None:
 
 
 def named_policy(named: str) -> tuple[PolicyFiles, registry.VersionInfo | None]:
-    """The files of a version, NAME/VERSION, with what the registry knows of it; or of a model folder.
+    """Return the files of a version, NAME/VERSION, with its registry entry; or of a model folder.
 
     Raises:
         UserError: it is neither.
@@ -64,5 +64,5 @@ def named_policy(named: str) -> tuple[PolicyFiles, registry.VersionInfo | None]:
 
 
 def made_policy(made: StepResult) -> PolicyFiles:
-    """The policy of a warm start or a fine-tuning."""
+    """Return the policy of a warm start or a fine-tuning."""
     return PolicyFiles(Path(made.folder) / "policy", made.digest, made.links["model_id"])

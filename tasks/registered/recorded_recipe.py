@@ -1,4 +1,4 @@
-"""A recipe as it stands on a run, written and read again: what it said, and how it was asked for."""
+"""A recipe as it is logged to a run, written and read again: its contents, and the file and overrides that made it."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ WHOLE, ASKED = "recipe/whole.json", "recipe/asked.json"
 
 
 def log_asked(run_id: str, described: Mapping[str, Any], root: Path, file: Path, overrides: Sequence[str]) -> None:
-    """Leave a recipe on a run.
+    """Log a recipe to a run.
 
     Args:
         run_id: the flow's run.
         described: the recipe with every default.
-        root: the repository; a file in it is named as any clone names it.
-        file: where it was read.
+        root: the repository; a file in it is named by its path in any clone.
+        file: the file that it was read from.
         overrides: `key.path=value` each.
     """
     inside, clone = file.resolve(), root.resolve()
@@ -36,10 +36,10 @@ def log_asked(run_id: str, described: Mapping[str, Any], root: Path, file: Path,
 
 
 def asked_of(said: Recorded) -> tuple[str, list[str]]:
-    """How the recipe of a version or run was asked for: its file, and overrides, `key.path=value` each.
+    """Return the file of the recipe of a version or run, and its overrides, `key.path=value` each.
 
     Raises:
-        UserError: that is not on record.
+        UserError: they are not recorded.
     """
     try:
         asked = json.loads(read_text(said.run, ASKED))
@@ -49,12 +49,12 @@ def asked_of(said: Recorded) -> tuple[str, list[str]]:
 
 
 def read_asked(said: Recorded) -> tuple[Recipe, Path]:
-    """The recipe of a version or run, from its file in the working directory and the overrides on record; the file.
+    """Read the recipe of a version or run from its file and the recorded overrides; return it with the file.
 
-    A base that was the champion is the version that this was then.
+    A base that was the champion is replaced by the version that was champion then.
 
     Raises:
-        UserError: how it was asked for is not on record, or it cannot be read.
+        UserError: file and overrides are not recorded, or the recipe cannot be read.
     """
     file, overrides = asked_of(said)
     recipe = load_recipe(file, overrides)

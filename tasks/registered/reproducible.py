@@ -1,4 +1,4 @@
-"""Whether a registered version can be made again here, and what that takes: code, recipe, data, precision.
+"""Check whether a registered version can be made again here, and provide its needs: code, recipe, data, precision.
 
 Nothing here writes to the registry.
 """
@@ -24,7 +24,7 @@ from tasks.tracking.recorded import Recorded
 
 
 def require_reproducible(said: Recorded, root: Path) -> None:
-    """Make sure that what is checked out is what a version was made with, whole.
+    """Check that the checkout is exactly the code that a version was made with.
 
     Raises:
         UserError: its run has not finished, its code was in no commit, another commit is checked out, or the work tree
@@ -53,7 +53,7 @@ def require_reproducible(said: Recorded, root: Path) -> None:
 
 
 def require_recipe(said: Recorded, recipe: Recipe, file: Path, root: Path) -> None:
-    """Make sure that the commit holds the code that runs, a recipe's file and those of a person's own that it names.
+    """Check that the commit contains the running code, the recipe's file and the user's files that it names.
 
     Raises:
         UserError: it does not.
@@ -63,10 +63,10 @@ def require_recipe(said: Recorded, recipe: Recipe, file: Path, root: Path) -> No
 
 
 def require_exact(said: Recorded, recipe: Recipe) -> None:
-    """Make sure that a recipe's training ends with the same bits each time.
+    """Check that a recipe's training ends with the same bits each time.
 
     Raises:
-        UserError: completions are learned from as they come.
+        UserError: completions are learned from in the order of their arrival.
     """
     if recipe.schedule is not None and recipe.schedule.staleness >= 2:
         raise UserError(
@@ -76,19 +76,20 @@ def require_exact(said: Recorded, recipe: Recipe) -> None:
 
 
 def require_data(said: Recorded, recipe: Recipe, root: Path) -> str:
-    """Have the data that a version learned from in the work tree, and its held-out sets, pulled by DVC where they are
-    not. Returns the hash of what it learned from.
+    """Provide the data that a version learned from, and its held-out sets, in the work tree; DVC pulls missing ones.
+
+    Returns the hash of the data that it learned from.
 
     Raises:
         UserError: the commit pins other data, or neither this clone nor the remote has them.
     """
-    for held_out in held_out_recipes(recipe).values():  # what stands in them was not learned from
+    for held_out in held_out_recipes(recipe).values():  # the held-out rows were not learned from
         _require(said, held_out.data, "held out", root)
     return _require(said, recipe.data, "prepared", root)
 
 
 def _require(said: Recorded, settings: DataSettings, context: str, root: Path) -> str:
-    """One data set of those, which the version's run has on record in a context."""
+    """Provide one of these data sets, which the version's run has recorded in a context."""
     name = settings.name
     wanted = next((link.digest for link in said.data if (link.name, link.context) == (name, context)), "")
     if not wanted:
@@ -99,7 +100,7 @@ def _require(said: Recorded, settings: DataSettings, context: str, root: Path) -
         raise UserError(f"{missing}: commit {said.commit[:8]} pins version {pinned[:8]}")
     try:
         pull(root, name, report=_unsaid)
-    except UserError as error:  # the remote may be away, or empty: what is here, or what code makes, is as good
+    except UserError as error:  # the remote may be unreachable or empty: local data, or made by code, are equivalent
         if name not in BUILT_IN and not (root / prepared_folder(name)).is_dir():
             raise UserError(f"{missing}: {error}") from None
     try:
@@ -112,9 +113,9 @@ def _require(said: Recorded, settings: DataSettings, context: str, root: Path) -
 
 
 def recorded_precisions(said: Recorded) -> dict[str, Precision]:
-    """Shape of a model -> the precision in which the steps of a version's run learned; it may have been measured then.
+    """Return shape of a model -> the precision in which the version's run trained; it may have been measured then.
 
-    A step that took an earlier result has it on the run that made that.
+    For a step that reused an earlier result, it is recorded on the run that made the result.
     """
     steps = summaries.run_summary("", said.trained_in).steps
     facts: list[Mapping[str, str]] = []
@@ -129,4 +130,4 @@ def recorded_precisions(said: Recorded) -> dict[str, Precision]:
 
 
 def _unsaid(line: str) -> None:
-    """What DVC prints is no part of the answer."""
+    """Ignore a line that DVC prints: it is not part of the answer."""

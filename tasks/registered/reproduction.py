@@ -1,4 +1,4 @@
-"""What differs between a version that was made again and the one that is on record."""
+"""Compare a version that was made again with the recorded one."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from tasks.tracking import audit, registry, runs, tags
 from tasks.tracking.recorded import Recorded, read_text
 
 EVALUATED = "eval/"
-"""Prefix of the metrics that are compared: those that no clock decides."""
+"""Prefix of the metrics that are compared: those that do not depend on time."""
 TOLERANCE = 1e-6
-"""By how much a metric may differ at most, absolute."""
+"""Largest allowed difference of a metric, absolute."""
 
 
 @dataclass(frozen=True)
@@ -29,14 +29,14 @@ class MetricGap:
 
     name: str
     before: float | None
-    """On record; None where it is not there."""
+    """Recorded value; None if it is missing."""
     after: float | None
-    """Made again."""
+    """Value when made again; None if it is missing."""
 
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What numbers hang on beside code, recipe and data; empty where it is not on record."""
+    """Packages and machine, on which numbers depend in addition to code, recipe and data; empty if not recorded."""
 
     packages_then: Mapping[str, str]
     machine_then: Mapping[str, str]
@@ -55,13 +55,13 @@ class Surroundings:
 
     @property
     def deciding(self) -> tuple[Setting, ...]:
-        """What of the machine differs and decides bits."""
+        """Facts of the machine that differ and can change bits."""
         return tuple(entry for entry in self.machine if entry.name in BITS or entry.name.startswith("$"))
 
 
 @dataclass(frozen=True)
 class Reproduction:
-    """What a version made again is beside the one on record."""
+    """Comparison of a version that was made again with the recorded one."""
 
     version: str
     commit: str
@@ -69,15 +69,15 @@ class Reproduction:
     """DVC's hash of the prepared data."""
     tensors: int
     recorded_sha256: str
-    """Over the tensors of the version, by name, type, shape and bytes."""
+    """Hash over the tensors of the version, by name, type, shape and bytes."""
     made_sha256: str
     gaps: tuple[TensorGap, ...]
     """Tensors that differ, the greatest gap first."""
     files: tuple[str, ...]
-    """Other files of the model folder that differ, or that one of the two has not."""
+    """Other files of the model folder that differ, or that only one of the two has."""
     metrics: tuple[MetricGap, ...]
     compared: int
-    """Metrics that were compared."""
+    """Number of metrics that were compared."""
     tolerance: float
     recipe: tuple[Setting, ...]
     packages: tuple[Setting, ...]
@@ -93,7 +93,7 @@ class Reproduction:
 
     @property
     def identical(self) -> bool:
-        """Whether the weights and the files beside them are the same to the bit, and the metrics within tolerance."""
+        """Whether the weights and the files next to them are bitwise equal, and the metrics within tolerance."""
         return not (self.gaps or self.files or self.metrics)
 
 
@@ -107,17 +107,17 @@ def reproduction(
     around: Surroundings,
     tolerance: float,
 ) -> Reproduction:
-    """Hold what was made again against the version.
+    """Compare what was made again with the version.
 
     Args:
-        said: what is on record.
+        said: the record of the version.
         recipe: as it was read again.
         data: hash of the prepared data.
         original: the version's model folder.
-        made: the one that was made.
+        made: the folder that was made again.
         measured: metrics of its evaluation.
         around: packages and machine, then and now.
-        tolerance: by how much a metric may differ.
+        tolerance: largest allowed difference of a metric.
     """
     old_hashes, new_hashes = tensor_hashes(original), tensor_hashes(made)
     gaps = tensor_gaps(original, made) if old_hashes != new_hashes else []
@@ -157,7 +157,7 @@ def reproduction(
 
 
 def surroundings_of(said: Recorded, root: Path) -> Surroundings:
-    """Packages and machine of the run that made a version, and those of here."""
+    """Return packages and machine of the run that made a version, and those of this process."""
     return Surroundings(
         packages_then=read_packages(read_text(said.trained_in, PACKAGES)),
         machine_then=read_machine(read_text(said.trained_in, MACHINE)),
@@ -171,7 +171,7 @@ def _evaluated(metrics: Mapping[str, float]) -> dict[str, float]:
 
 
 def _other_files(folder: Path) -> dict[str, str]:
-    """Path below a model folder -> hash, of all but the weights."""
+    """Return path below a model folder -> hash, of all files but the weights."""
     return {
         file.relative_to(folder).as_posix(): sha256_of(file)
         for file in sorted(folder.rglob("*"))
@@ -180,10 +180,10 @@ def _other_files(folder: Path) -> dict[str, str]:
 
 
 def note(said: Recorded, made: Reproduction) -> str:
-    """Write on the version, and on its page, whether it came out the same. Returns the sentence.
+    """Write on the version, and on its page, whether it came out the same. Return the sentence.
 
     Raises:
-        UserError: the registry does not let this user write.
+        UserError: the registry does not allow this user to write.
     """
     assert said.version is not None, "only versions are made again"
     at = clock.now().strftime("%Y-%m-%d %H:%M UTC")

@@ -1,4 +1,4 @@
-"""A reward model as the evaluations take it: fitted in this run, or the version that a policy learned from."""
+"""A reward model for the evaluations: fitted in this run, or the version that a policy learned from."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LOG = logging.getLogger("rewardflow.reward_model")
 
 
 class RewardModelFiles(NamedTuple):
-    """What an evaluation asks of a reward model."""
+    """Inputs of an evaluation for a reward model."""
 
     folder: Path
     """A model folder; not to be changed."""
@@ -27,7 +27,7 @@ class RewardModelFiles(NamedTuple):
 
 
 def made_reward_model(made: StepResult | None) -> RewardModelFiles | None:
-    """The reward model of a run; None where it fitted none."""
+    """Return the reward model of a run; None if it fitted none."""
     if made is None:
         return None
     return RewardModelFiles(Path(made.folder) / "reward_model", made.digest, made.links["model_id"])
@@ -37,7 +37,7 @@ def registered_reward_model(named: str) -> RewardModelFiles:
     """Fetch the files of a version, NAME/VERSION.
 
     Raises:
-        UserError: there is no such version, or its files are gone or are not what was registered.
+        UserError: the version does not exist, or its files are gone or are not the registered ones.
     """
     name, _, number = named.rpartition("/")
     if not name or not number.isdecimal():
@@ -48,8 +48,10 @@ def registered_reward_model(named: str) -> RewardModelFiles:
 
 
 def reward_model_of(policy: registry.VersionInfo, recipe: Recipe) -> tuple[str, RewardModelFiles | None]:
-    """The reward model that a policy learned from: NAME/VERSION and its files, nothing where it is not to be had or
-    the recipe says no longer how one reads."""
+    """Return NAME/VERSION and files of the reward model that a policy learned from.
+
+    The result is empty if the model is not available or the recipe no longer defines how to read one.
+    """
     named = registry.facts_of(policy).get(tags.REWARD_MODEL_VERSION, "")
     if not named or recipe.reward_model is None:
         return "", None

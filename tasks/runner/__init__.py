@@ -1,1 +1,1 @@
-"""What runs a step: its key, its cached result, its time limit, retries and interrupts."""
+"""The execution of a step: its key, its cached result, its time limit, retries and interrupts."""

@@ -1,7 +1,7 @@
-"""How steps are cached: by their content key, in the state folder, and by nothing else.
+"""The caching of steps: by their content key, in the state folder, and by nothing else.
 
-Prefect's own results and keys are left out: they know nothing of whether the files that a result names are still
-what they were, or whose they are.
+Prefect's own results and keys are not used: they do not check whether the files that a result names are unchanged, or
+which step they belong to.
 """
 
 from __future__ import annotations
@@ -21,6 +21,6 @@ cached_by_key: dict[str, Any] = {"cache_policy": NO_CACHE, "persist_result": Fal
 
 @task(name="reuse", **cached_by_key | {"task_run_name": "{context.name}: reused"})
 def reuse(context: StepContext[Any], result: StepResult) -> State[None]:
-    """Stand in Prefect, and in MLflow, for a step whose earlier result is taken."""
+    """Record the reuse of an earlier result as a step in Prefect and in MLflow."""
     record_reuse(context, result)
     return Completed(name="Cached", message=f"Its outputs are what MLflow run {result.run_id} made: {result.headline}")

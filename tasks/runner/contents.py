@@ -1,4 +1,4 @@
-"""What a key holds of a step's inputs: settings as plain data, what was made and what lies on the disk by its hash."""
+"""The content of a step's inputs in its key: settings as plain data, made outputs and files by their hash."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ from models.recipe.sections import Sections
 from models.recipe_paths import paths_of, used_by_content
 
 SETTLED = 2_000_000_000
-"""Age from which the time of a file's last change can be trusted to tell changes apart, ns."""
+"""Age from which the time of a file's last change reliably identifies its content, ns."""
 
 
 @runtime_checkable
 class HasDigest(Protocol):
-    """Something that was made and is known by the hash of its content."""
+    """An output that is identified by the hash of its content."""
 
     @property
     def digest(self) -> str: ...
 
 
 def content_of(value: Any) -> Any:
-    """`value` as a key holds it: plain data, equal where a step would make the same of it.
+    """Return `value` as a key contains it: plain data, equal if a step would compute the same from it.
 
     Raises:
-        UserError: the masks of a subnetwork are not there.
-        TypeError: nothing says what its content is. A path is none: files and folders change under the same one.
+        UserError: the masks of a subnetwork are missing.
+        TypeError: the content of `value` is not defined. A path has none: files and folders change under the same path.
     """
     if value is None or isinstance(value, bool | int | float | str):
         return value
@@ -52,7 +52,7 @@ def content_of(value: Any) -> Any:
         return [content_of(entry) for entry in value]
     if isinstance(value, Sections):
         return content_of(vars(value))
-    if isinstance(value, HeldOutSettings):  # a verdict is given what was answered to its files, as evaluations
+    if isinstance(value, HeldOutSettings):  # a verdict receives the answers to its files as evaluations
         return content_of(value.model_dump(exclude={"path"}))
     if isinstance(value, BaseModel):
         return content_of(dict(value))
@@ -62,7 +62,7 @@ def content_of(value: Any) -> Any:
 
 
 def _named_files(settings: Any) -> dict[str, Any]:
-    """Setting -> hash of the file or folder that it names on this machine; a base that is none is a hub id."""
+    """Map each setting to the hash of the file or folder that it names here; a base that is neither is a hub id."""
     if isinstance(settings, PolicySettings) and settings.base is not None:
         folder = given_folder(settings.base)
         return {"base": content_of_files(folder)} if folder is not None else {}
@@ -83,8 +83,10 @@ def _named_files(settings: Any) -> dict[str, Any]:
 
 
 def _used(named: str | Sequence[str]) -> str | list[str]:
-    """A path, or the words of a command, with what lies there in its place. A folder that a command names is none of
-    its files: it may be where everything lies."""
+    """Return the content of a path, or the words of a command with each file replaced by its content.
+
+    A folder in a command is not replaced: it may contain everything.
+    """
     if not isinstance(named, str):
         return [content_of_files(Path(word)) if Path(word).is_file() else word for word in named]
     place = Path(named).expanduser()
@@ -92,24 +94,28 @@ def _used(named: str | Sequence[str]) -> str | list[str]:
 
 
 def content_of_files(place: Path, *, weights: bool = True) -> str:
-    """Hash of a file or of all files of a folder, read once as long as their stamps stay: base models are large.
+    """Return the hash of a file or of all files of a folder, computed once while their stamps do not change.
+
+    Base models are large, so the hash is cached.
 
     Args:
         place: file or folder.
-        weights: whether a folder's weights count; False: a hash of all else, such as the tokenizer.
+        weights: whether a folder's weights count; False: a hash of all other files, such as the tokenizer.
     """
     if not weights and place.is_dir():
         return f"sha256:{hash_folder(place, weights=False)}"
     files = [place] if place.is_file() else sorted(file for file in place.rglob("*") if file.is_file())
     stamps = tuple((str(file), *_stamp(file)) for file in files)
-    # A file written just now may be written again within one tick of the file system's clock, and show no new stamp.
+    # A file written just now may be written again within one tick of the file system's clock, without a new stamp.
     young = max((max(times) for *_, times in stamps), default=0) > time.time_ns() - SETTLED
     return _hashed.__wrapped__(place, stamps) if young else _hashed(place, stamps)
 
 
 def _stamp(file: Path) -> tuple[int, int, tuple[int, int]]:
-    """What tells a file from another under its name: a copy that keeps the time of its last change has another inode,
-    or was changed in place and has another time of that."""
+    """Return the stamp that distinguishes a file from another of the same name: size, inode and times.
+
+    A copy that keeps the time of the last change has another inode; a file that was changed in place has another ctime.
+    """
     there = file.stat()
     return there.st_size, there.st_ino, (there.st_mtime_ns, there.st_ctime_ns)
 

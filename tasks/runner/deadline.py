@@ -1,8 +1,8 @@
-"""A step that takes too long is ended: by an exception where Python runs, by the process's end where it does not.
+"""A time limit for a step: an exception ends Python code, and killing the process ends native code.
 
-The alarm of the kernel reaches the main thread at its next line of Python. Native code that hangs has none: then a
-second thread says so and kills the process, as an operator would; the next run ends its MLflow run and goes on from
-the newest checkpoint.
+The alarm of the kernel reaches the main thread at its next line of Python. Native code that blocks never reaches one:
+then a second thread logs it and kills the process, as an operator would. The next run ends the killed MLflow run and
+resumes from the newest checkpoint.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ GRACE = 60.0
 
 
 class TookTooLong(UserError):
-    """A step was ended by its time-out."""
+    """A step was ended by its time limit."""
 
 
 @contextmanager
 def deadline(step: str, seconds: float | None, grace: float = GRACE) -> Iterator[None]:
-    """End what is inside after `seconds`. Outside the main thread nothing is watched: no alarm reaches it.
+    """End the block after `seconds`. Outside the main thread no limit applies: no alarm reaches it.
 
     Args:
-        step: name of a step, for the line that is said.
-        seconds: None: it may take for ever.
-        grace: seconds after which the process is killed where the exception ended nothing.
+        step: name of a step, for the error message.
+        seconds: time limit; None: unlimited.
+        grace: seconds after which the process is killed if the exception did not end the block.
 
     Raises:
-        TookTooLong: it took longer.
+        TookTooLong: the block took longer.
     """
     if seconds is None or threading.current_thread() is not threading.main_thread():
         yield

@@ -1,10 +1,10 @@
-"""Ctrl-C and SIGTERM that stick: what swallows the first KeyboardInterrupt meets it again at the next step or round.
+"""Ctrl-C and SIGTERM that persist: a swallowed KeyboardInterrupt is raised again at the next step or round.
 
 A KeyboardInterrupt is raised wherever the main thread happens to be, and libraries lose some: a `finally` that raises
-over it, an `except` that takes everything, a thread's join. So the handler also remembers, and `raise_again()` stands
-where work begins. Where Python itself drops an exception (a finaliser, a callback of a weak reference: an import runs
-thousands), the interrupt is raised again a moment later instead of being printed. A second signal, or one that comes
-when the work is over, leaves at once.
+over it, an `except` that catches everything, a thread's join. So the handler also records the signal, and
+`raise_again()` is called where work begins. If Python itself drops the exception (a finaliser, a callback of a weak
+reference: an import runs thousands), the interrupt is raised again a moment later instead of being printed. A second
+signal, or one that arrives when the work is over, ends the process at once.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from types import FrameType
 
 TOGETHER = 1.0
-"""Seconds within which two signals are one wish: a terminal and a program above may both hand on one Ctrl-C."""
+"""Seconds within which two signals count as one: a terminal and a parent process may both forward one Ctrl-C."""
 
 MOMENT = 0.01
-"""Seconds until an interrupt that Python dropped comes again: a finaliser takes far less."""
+"""Seconds until an interrupt that Python dropped is raised again: a finaliser takes far less."""
 
 WORDS = {
     signal.SIGINT: "interrupted; the same command goes on from the last checkpoint",
@@ -32,15 +32,15 @@ WORDS = {
 
 @dataclass
 class _Asked:
-    """What this process was asked."""
+    """Requests to stop that this process has received."""
 
     number: signal.Signals | None = None
     at: float = 0.0
     installed: bool = False
     dropped: bool = False
-    """The interrupt was raised where Python drops exceptions: the next signal comes from here and raises it again."""
+    """The interrupt was raised where Python drops exceptions: the next signal is this module's and raises it again."""
     over: bool = False
-    """The work is done or was stopped: what is left to do must not be broken by an exception."""
+    """The work is done or was stopped: the remaining clean-up must not be interrupted by an exception."""
 
 
 _asked = _Asked()
@@ -49,7 +49,7 @@ _report_unraisable = sys.unraisablehook
 
 
 def install() -> None:
-    """Take SIGINT and SIGTERM from here on, forgetting earlier ones. Only the main thread can; elsewhere: nothing."""
+    """Install the handlers of SIGINT and SIGTERM and forget earlier signals. Do nothing outside the main thread."""
     global _asked
     if threading.current_thread() is threading.main_thread():
         _asked = _Asked(installed=True)
@@ -59,34 +59,34 @@ def install() -> None:
 
 
 def keep() -> None:
-    """Take the signals back where a library took them since `install`, which must have been called in this process."""
+    """Restore the handlers if a library replaced them since `install`, which must have been called in this process."""
     if _asked.installed and threading.current_thread() is threading.main_thread():
         for number in WORDS:
             signal.signal(number, _on_signal)
 
 
 def asked() -> signal.Signals | None:
-    """The signal that asked this process to stop; None where none did."""
+    """Return the signal that requested this process to stop; None if there was none."""
     return _asked.number
 
 
 def raise_again() -> None:
-    """Raise the interrupt that was asked for, wherever the first one went.
+    """Raise the requested interrupt, even if an earlier KeyboardInterrupt was lost.
 
     Raises:
-        KeyboardInterrupt: Ctrl-C or SIGTERM came.
+        KeyboardInterrupt: Ctrl-C or SIGTERM was received.
     """
     if _asked.number is not None:
         raise KeyboardInterrupt
 
 
 def work_is_over() -> None:
-    """From here on a signal ends the process at once, with its line and status, instead of raising."""
+    """Make later signals end the process at once, with their message and exit status, instead of raising."""
     _asked.over = True
 
 
 def status(number: signal.Signals) -> int:
-    """Exit status of a process that `number` ended, as shells have it."""
+    """Return the exit status of a process that `number` ended, as shells define it."""
     return 128 + int(number)
 
 

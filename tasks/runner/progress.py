@@ -1,4 +1,4 @@
-"""Progress bars for a person at a terminal; a line now and then where the output goes to a file."""
+"""Progress bars for a person at a terminal; occasional lines if the output goes to a file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Advance = Callable[[int, dict[str, float]], None]
 
 @contextmanager
 def progress(title: str, total: int, shown: tuple[str, ...], every_seconds: float = 20.0) -> Iterator[Advance]:
-    """A bar of `total` steps. It yields a function of the steps done and the metrics, of which `shown` are shown."""
+    """Show a bar of `total` steps. Yield a function of the steps done and the metrics; it displays those in `shown`."""
     bar = _bar(title, total)
     last = time.monotonic()
 
@@ -39,7 +39,7 @@ def progress(title: str, total: int, shown: tuple[str, ...], every_seconds: floa
 
 @contextmanager
 def stages(title: str, names: Sequence[str]) -> Iterator[Callable[[str], None]]:
-    """A bar of named stages, for work that says nothing in between. It yields what is called as each begins."""
+    """Show a bar of named stages, for work without other progress. Yield a function to call as each stage begins."""
     bar = _bar(title, len(names))
 
     def begin(name: str) -> None:
@@ -56,7 +56,7 @@ def stages(title: str, names: Sequence[str]) -> Iterator[Callable[[str], None]]:
 
 @contextmanager
 def bytes_shown(title: str, total: int) -> Iterator[Callable[[int], object]]:
-    """A bar of so many bytes; what is given is called with those that were just done."""
+    """Show a bar of `total` bytes. Yield a function to call with the number of bytes just done."""
     bar = _bar(title, total, unit="B", unit_scale=True)
     try:
         yield bar.update

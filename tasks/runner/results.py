@@ -1,9 +1,9 @@
-"""A step's result on the disk, and the rule by which it is taken again: only where its outputs are what it says.
+"""A step's result on the disk, and the rule for its reuse: only if its outputs are exactly those recorded.
 
-`result.json` is written last. It names every file beside it with its size and SHA-256 and carries a hash of itself,
-so a file that was changed, cut short, removed or added is noticed, and so is a result that was edited. A link to a
-folder counts as a file that was added: no step makes one, and what it holds is noticed by nobody. No path in a result
-reaches outside its folder: a state folder may be moved or copied.
+`result.json` is written last. It lists every output file with its size and SHA-256 and contains a hash of itself, so a
+file that was changed, cut short, removed or added is detected, and so is a result that was edited. A link to a folder
+counts as an added file: no step makes one, and its contents would not be checked. No path in a result points outside
+its folder: a state folder may be moved or copied.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from models.file_hash import sha256_of
 
 RESULT = "result.json"
 CHECKPOINTS = "checkpoints"
-"""Folder beside the outputs that a step goes on from; it is no output, and gone when the step is done."""
+"""Folder of the checkpoints that a step resumes from; it is not an output, and is deleted when the step is done."""
 MADE_FROM_OUTPUTS = re.compile(r"\..+\.rows")
-"""Names of folders beside the outputs that are made from them while they are used, and are none (`row_table`)."""
+"""Names of folders that are derived from the outputs while they are used, and are not outputs (`row_table`)."""
 EARLIER = ".result.earlier"
-"""File beside a result that was made anew: the MLflow runs that had made it before, one a line, newest first. What
-they led to may be a champion, and the outputs are kept for it (tasks/state/prune.py)."""
+"""File next to a result that was made again: the MLflow runs that had made it before, one a line, newest first. A
+champion may have come from them, and the outputs are kept for it (tasks/state/prune.py)."""
 
 
 class NotAsMade(Exception):
-    """A result that must not be taken; the text says why."""
+    """A result that must not be reused; the text gives the reason."""
 
 
 def write_result(folder: Path, facts: Mapping[str, Any]) -> None:
-    """Write `facts` as the result of what lies in `folder`: whole or not at all.
+    """Write `facts` as the result of the outputs in `folder`, atomically.
 
     Args:
         folder: the outputs, all of them written.
@@ -48,10 +48,10 @@ def write_result(folder: Path, facts: Mapping[str, Any]) -> None:
 
 
 def read_result(folder: Path) -> dict[str, Any] | None:
-    """The facts that `write_result` wrote; None where there is no result.
+    """Return the facts that `write_result` wrote; None if there is none.
 
     Raises:
-        NotAsMade: the result is broken, or what lies beside it is not what was there when it was written.
+        NotAsMade: the result is broken, or the outputs differ from those that it lists.
     """
     try:
         content = json.loads((folder / RESULT).read_bytes())
@@ -67,7 +67,7 @@ def read_result(folder: Path) -> dict[str, Any] | None:
     there = _outputs(folder)
     for name in sorted(said.keys() ^ there.keys()):
         raise NotAsMade(f"{name} {'is missing' if name in said else 'was added'}")
-    for name, file in there.items():  # sizes first: a file that was cut short costs no reading of all the others
+    for name, file in there.items():  # sizes first: a file that was cut short is found without reading all the others
         if file.stat().st_size != said[name][0]:
             raise NotAsMade(f"{name} has {file.stat().st_size:,} bytes, not {said[name][0]:,}")
     for name, file in there.items():
@@ -78,14 +78,14 @@ def read_result(folder: Path) -> dict[str, Any] | None:
 
 
 def clear_result(folder: Path) -> None:
-    """Remove a result that is made anew, with its outputs; what a step that was stopped left stays as it is.
+    """Remove a result that is to be made again, with its outputs; files left by a step that was stopped are kept.
 
-    The runs that had made it stay known (`runs_of`).
+    The runs that had made it are still recorded (`runs_of`).
     """
     if (folder / RESULT).is_file():
         earlier = runs_of(folder)
         aside = folder.with_name(f".{folder.name}.{os.getpid()}.gone")
-        os.replace(folder, aside)  # at once: a kill in between leaves no half of it
+        os.replace(folder, aside)  # atomic: a kill in between leaves no half of it
         if earlier:
             with needs_space(folder):
                 folder.mkdir()
@@ -94,9 +94,9 @@ def clear_result(folder: Path) -> None:
 
 
 def runs_of(folder: Path) -> list[str]:
-    """MLflow runs that made what lies in `folder`, the last one first, whether or not it is still what they made.
+    """Return the MLflow runs that made the contents of `folder`, the last one first, whether or not they changed since.
 
-    Those before the last one count from its result on; without a result, there may be earlier ones all the same.
+    Runs before the last one are recorded from its result onwards; without a result, there may still be earlier ones.
     """
     try:
         facts = json.loads((folder / RESULT).read_bytes())
@@ -111,7 +111,7 @@ def runs_of(folder: Path) -> list[str]:
 
 
 def _outputs(folder: Path) -> dict[str, Path]:
-    """Path below `folder`, in POSIX form -> file, of all that a step made there."""
+    """Return path below `folder`, in POSIX form -> file, of all outputs of a step."""
     digests = {}
     for file in sorted(folder.rglob("*")):
         inside = file.relative_to(folder)

@@ -1,4 +1,4 @@
-"""What every step has in common: a key made of all that it depends on, a folder for what it makes, a run, a result.
+"""The common part of every step: a key made of all its dependencies, a folder for its outputs, a run, a result.
 
 A step's folder is `<state>/store/<step>/<key>/`. It is complete when it contains `result.json`
 (tasks/runner/results.py), which is the only cache there is; a killed step leaves its checkpoints there and resumes from
@@ -45,7 +45,7 @@ PACKAGES = (
     *("math-verify", "latex2sympy2_extended", "sympy", "mpmath", "z3-solver", "sacrebleu", "bm25s"),
     *("mcp", "reasoning-gym", "textworld", "textarena"),
 )
-"""Packages whose version changes what a step computes: tensors, rows, what is right, what an episode hears."""
+"""Packages whose version changes a step's result: tensors, rows, verification, an episode's observations."""
 
 
 Read = TypeVar("Read", bound=Sections | None, covariant=True)
@@ -53,34 +53,34 @@ Read = TypeVar("Read", bound=Sections | None, covariant=True)
 
 @dataclass(frozen=True)
 class StepContext(Generic[Read]):
-    """What a step is handed beside the results of other steps, whose digests its key holds too."""
+    """Inputs of a step other than the results of other steps, whose digests are also part of its key."""
 
     step: str
     key: str
     """See `content_key`."""
     recipe: Read
-    """The sections of the recipe that the key holds."""
+    """The sections of the recipe that are part of the key."""
     home: Path
     """The state folder."""
     run: str
     """MLflow run of the flow."""
     name: str = ""
-    """What its own run is called; the step's name where it is left out."""
+    """Name of its own run; default: the step's name."""
     limit: float | None = None
-    """Seconds that it may take; None: any."""
+    """Time limit, seconds; None: unlimited."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", self.name or self.step)
 
     @property
     def folder(self) -> Path:
-        """Where its outputs lie."""
+        """Folder of its outputs."""
         return step_folder(self.home, self.step, self.key)
 
 
 @dataclass(frozen=True)
 class Made:
-    """What the work of a step hands back."""
+    """Return value of the work of a step."""
 
     digest: str
     headline: str
@@ -89,61 +89,61 @@ class Made:
     measured: Measured | None = None
     """The model and the data that the metrics are about."""
     tokens: Cost = field(default_factory=Cost)
-    """Tokens that it took."""
+    """Tokens that were used."""
 
 
 class StepResult(BaseModel):
-    """What a step leaves for the next ones and for the page: plain data, kept beside the outputs."""
+    """Result of a step for later steps and for the page: plain data, stored next to the outputs."""
 
     model_config = ConfigDict(frozen=True)
 
     step: str
     key: str
     digest: str
-    """Content hash of what the step made."""
+    """Content hash of the step's outputs."""
     headline: str
-    """The number that says how it went."""
+    """The main number of the result."""
     metrics: dict[str, float]
     run_id: str
     """MLflow run that recorded it."""
     seconds: float
-    """That making it took; taking it, where it was reused."""
+    """Wall time of the step, seconds; of the reuse, if an earlier result was reused."""
     links: dict[str, str] = {}
     """Names of things in MLflow: model ids, registered versions."""
     cost: Cost = Cost()
-    """That making it took."""
-    # What follows is of the flow that has it, and not written down.
+    """Cost of making the result."""
+    # The following fields belong to the current flow and are not written to the disk.
     folder: str
-    """Where the outputs lie."""
+    """Folder of the outputs."""
     name: str = ""
-    """What the step's run is called."""
+    """Name of the step's run."""
     reused: bool = False
-    """Whether an earlier result was taken."""
+    """Whether an earlier result was reused."""
 
 
 OF_THE_FLOW = {"folder", "name", "reused"}
 
 
 def step_folder(home: Path, step: str, key: str) -> Path:
-    """Folder of the outputs of `step` under `key`."""
+    """Return the folder of the outputs of `step` under `key`."""
     return home / "store" / step / key[:24]
 
 
 def token_folder(home: Path) -> Path:
-    """Folder of encoded texts (models.text.token_cache), which the steps share; it may be deleted at any time."""
+    """Return the folder of encoded texts (models.text.token_cache), for all steps; it may be deleted at any time."""
     return home / "store" / "tokens"
 
 
 def reference_folder(home: Path) -> Path:
-    """Folder of log-probs under references (models.learner.reference_cache); it may be deleted at any time."""
+    """Return the folder of reference log-probs (models.learner.reference_cache); it may be deleted at any time."""
     return home / "store" / "reference"
 
 
 def earlier_result(context: StepContext[Any]) -> StepResult | None:
-    """The result of an earlier run of the step; None where there is none that may be taken.
+    """Return the result of an earlier run of the step; None if there is none that may be reused.
 
-    It is taken where its outputs are, to the byte, what it says, and the tracking store in use knows the run and the
-    model that it names. Why one is not taken is logged.
+    It is reused if its outputs are byte for byte those recorded, and the tracking store in use knows the run and the
+    model that it names. The reason for a rejection is logged.
     """
     try:
         facts = read_result(context.folder)
@@ -162,14 +162,14 @@ def earlier_result(context: StepContext[Any]) -> StepResult | None:
 
 
 def content_key(step: str, *inputs: Any) -> str:
-    """Key of a step: its inputs (results of other steps, sections of the recipe) and the code that runs it."""
+    """Return the key of a step: its inputs (results of steps, sections of the recipe) and the code that runs it."""
     text = json.dumps([step, source_hash(), content_of(inputs)], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 @lru_cache(maxsize=1)
 def source_hash() -> str:
-    """Hash of the source of models/ and tasks/ and of the versions of the packages that compute."""
+    """Return the hash of the source of models/ and tasks/ and of the versions of the packages that compute."""
     total = hashlib.sha256()
     root = Path(__file__).resolve().parents[2]
     for file in sorted(
@@ -185,13 +185,13 @@ def source_hash() -> str:
 
 
 def run_step(context: StepContext[Any], work: Callable[[Path, str], Made]) -> StepResult:
-    """Do the work of a step inside a child run of its own and record the result beside its outputs.
+    """Run the work of a step inside its own child run and record the result next to its outputs.
 
-    Outputs of an earlier run that was complete are removed first; checkpoints of one that was stopped are there.
+    Outputs of an earlier complete run are removed first; checkpoints of a stopped run are kept.
 
     Args:
         context: the step's.
-        work: given the step's folder and its run id.
+        work: called with the step's folder and its run id.
     """
     folder = context.folder
     clear_result(folder)
@@ -223,7 +223,7 @@ def run_step(context: StepContext[Any], work: Callable[[Path, str], Made]) -> St
         records.log_metrics(run_id, {"seconds": result.seconds} | result.cost.metrics())
         write_result(folder, result.model_dump(mode="json", exclude=OF_THE_FLOW))
     except BaseException as error:
-        with suppress(UserError):  # a server that is away must not hide what stopped the step
+        with suppress(UserError):  # an unreachable server must not hide the error that stopped the step
             runs.close_run(run_id, runs.status_after(error))
         raise
     runs.close_run(run_id)
@@ -231,11 +231,11 @@ def run_step(context: StepContext[Any], work: Callable[[Path, str], Made]) -> St
 
 
 def record_reuse(context: StepContext[Any], result: StepResult) -> None:
-    """A child run for a step whose earlier result was taken: the tag names the run that it comes from.
+    """Open a child run for a step whose earlier result was reused; its tag names the original run.
 
-    It has that run's metrics too, so that a comparison of flow runs shows the numbers of every step.
+    It also has that run's metrics, so that a comparison of flow runs shows the numbers of every step.
     """
-    (context.folder / RESULT).touch()  # what was used is kept as what was made (tasks/state/prune.py)
+    (context.folder / RESULT).touch()  # a result counts as made when it was last used (tasks/state/prune.py)
     run_id = runs.open_step_run(context.run, context.step, {tags.REUSED: result.run_id}, context.name)
     records.log_metrics(run_id, result.metrics)
     runs.close_run(run_id)

@@ -1,4 +1,4 @@
-"""Which failures are worth another try: those that nobody caused by what they wrote."""
+"""Select the failures worth retrying: those that were not caused by a user's input."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from models.errors import UserError
 
 
 def is_unexpected(task: Any, task_run: Any, state: Any) -> bool:
-    """For Prefect's `retry_condition_fn`: a UserError would fail again the same way, anything else may pass."""
+    """Return whether a failure is not a UserError, which would recur: for Prefect's `retry_condition_fn`."""
     try:
         state.result()
     except UserError:
@@ -25,4 +25,4 @@ tried_again: dict[str, Any] = {
     "retry_delay_seconds": exponential_backoff(backoff_factor=2),
     "retry_condition_fn": is_unexpected,
 }
-"""Options of a task that needs the network and may be done twice."""
+"""Options of a task that needs the network and can be repeated safely."""

@@ -1,1 +1,1 @@
-"""The state folder: backup, removal of what is not needed, upload, and what killed runs left."""
+"""The state folder: backup, removal of unneeded files, upload, and clean-up after killed runs."""

@@ -1,12 +1,12 @@
-"""A state folder as one file, made while runs go on, and put back into an empty folder, checked to the last byte.
+"""Backup of a state folder as one file, made while runs continue, and its restore into an empty folder, fully checked.
 
-The hashes in the file find damage. Who can write the file can change them too: against that stands the SHA-256 of the
-file itself, kept elsewhere.
+The hashes in the file detect damage. A person who can write the file can change them too: the SHA-256 of the file
+itself, stored elsewhere, protects against that.
 
-A tar file: `state/` holds what the folder holds, the databases of SQLite as they stood at one moment each;
-`MANIFEST.json`, the last of it, has a SHA-256 of every file. Databases are read before all else: what they point to was
-written before them. Locks, places in the queue and records of processes are of this machine and this moment, and stay
-here.
+A tar file: `state/` has the contents of the folder, with each SQLite database as a consistent snapshot;
+`MANIFEST.json`, the last member, has a SHA-256 of every file. Databases are read before all other files: the files they
+refer to were written before them. Locks, places in the queue and records of processes belong to this machine and
+moment, and are not stored.
 """
 
 from __future__ import annotations
@@ -38,43 +38,43 @@ STATE = "state"
 MANIFEST = "MANIFEST.json"
 FORMAT = 1
 PACKAGES = ("rewardflow", "mlflow", "prefect")
-"""Whose versions stand in the manifest: their databases change with them."""
+"""Packages whose versions are in the manifest: their databases change with them."""
 OF_THE_MOMENT = {"servers.json", "queue", "services", "run.lock", SERVING}
-"""What of a state folder is not kept; services have a part of their own (flows/services/dump.py)."""
+"""Contents of a state folder that are not stored; services have a part of their own (flows/services/dump.py)."""
 _SQLITE = b"SQLite format 3\0"
 _CHUNK = 2**20
 
 
 @dataclass(frozen=True)
 class Contents:
-    """What a backup holds."""
+    """Contents of a backup."""
 
     made: str
-    """When, UTC."""
+    """Time of the backup, UTC."""
     packages: dict[str, str]
     files: dict[str, tuple[int, str]]
-    """Bytes and SHA-256 of each, by its name in the tar file."""
+    """Bytes and SHA-256 of each file, by its name in the tar file."""
 
     @property
     def bytes(self) -> int:
-        """Of all files."""
+        """Total size of all files."""
         return sum(size for size, _ in self.files.values())
 
     def holds(self, part: str) -> bool:
-        """Whether there is anything below `part`."""
+        """Return whether there is anything below `part`."""
         return any(name.startswith(f"{part}/") for name in self.files)
 
 
 def write_backup(file: Path, home: Path, parts: dict[str, Path] | None = None) -> Contents:
-    """Write `file`, for its owner's eyes alone, in place of nothing.
+    """Write `file`, readable only by its owner; never replace an existing one.
 
     Args:
-        file: made whole or not at all.
-        home: the state folder; runs may go on in it.
+        file: written atomically.
+        home: the state folder; runs may continue in it.
         parts: further folders by their name in the file.
 
     Raises:
-        UserError: the file is there or in the state folder, the folder is not there, or the disk is full.
+        UserError: the file exists or would be in the state folder, the folder does not exist, or the disk is full.
     """
     if file.exists():
         raise UserError(f"{file} exists; a backup is never written over another")
@@ -99,15 +99,15 @@ def write_backup(file: Path, home: Path, parts: dict[str, Path] | None = None) -
 
 
 def read_backup(file: Path, home: Path, parts: dict[str, Path] | None = None) -> Contents:
-    """Put what `file` holds into `home`, which is not there or empty, and the parts into their folders, likewise.
+    """Restore `file` into `home`, which must be missing or empty, and the parts into their folders, likewise.
 
     Args:
         file: as `write_backup` wrote it.
-        home: made whole or not at all.
-        parts: where further parts go, by their name; those of the file that are not named here are left out.
+        home: written atomically.
+        parts: target folders of further parts, by their name; parts of the file that are not named here are left out.
 
     Raises:
-        UserError: a folder holds something, or the file is none of ours, damaged, or would write outside of the folder.
+        UserError: a folder is not empty, or the file is not a backup, is damaged, or would write outside of the folder.
     """
     targets = {STATE: home, **(parts or {})}
     for target in targets.values():
@@ -132,10 +132,10 @@ def read_backup(file: Path, home: Path, parts: dict[str, Path] | None = None) ->
 
 
 def require_hash(file: Path, sha256: str) -> None:
-    """Make sure that a backup is the one whose SHA-256 was noted when it was made.
+    """Check that a backup is the one whose SHA-256 was noted when it was made.
 
     Raises:
-        UserError: it is another, is not there, or what was noted is no SHA-256.
+        UserError: it is another file, does not exist, or the noted value is not a SHA-256.
     """
     wanted = sha256.strip().lower()
     if not re.fullmatch("[0-9a-f]{64}", wanted):
@@ -147,10 +147,10 @@ def require_hash(file: Path, sha256: str) -> None:
 
 
 def manifest(file: Path) -> Contents:
-    """What a backup says that it holds.
+    """Read the manifest of a backup.
 
     Raises:
-        UserError: it is none of ours, or cut off.
+        UserError: it is not a backup, or is cut off.
     """
     with _opened(file) as tar:
         try:
@@ -170,7 +170,7 @@ def manifest(file: Path) -> Contents:
 
 
 def other_packages(contents: Contents) -> list[str]:
-    """A line for each package whose version here is another one than a backup was made with."""
+    """Return a line for each package whose version here differs from the backup's."""
     here = _packages()
     return [
         f"{name} was {before} and is {here[name]} now: its database is migrated at its first start"
@@ -180,7 +180,7 @@ def other_packages(contents: Contents) -> list[str]:
 
 
 def _of_state(home: Path, copies: Path) -> Iterator[tuple[str, Path]]:
-    """Names and paths of what is kept of a state folder, databases first, as copies of one moment."""
+    """Yield names and paths of the stored files of a state folder: first its databases, as consistent snapshots."""
     rest = []
     for number, path in enumerate(_files(home)):
         inside = path.relative_to(home)
@@ -201,18 +201,18 @@ def _of_state(home: Path, copies: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _forget_receivers(copy: sqlite3.Connection) -> None:
-    """Take the addresses of receivers out of a copy of Prefect's database, which has the key to them too.
+    """Delete the addresses of receivers from a copy of Prefect's database, which contains their key too.
 
-    `rewardflow schedule` and `rewardflow automations` write them anew.
+    `rewardflow schedule` and `rewardflow automations` write them again.
     """
     if copy.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'block_document'").fetchone():
         copy.execute("DELETE FROM block_document WHERE name GLOB ?", (f"{BLOCK}-[0-9]*",))
         copy.commit()
-        copy.execute("VACUUM")  # what was deleted, now or before, stays in the file else
+        copy.execute("VACUUM")  # otherwise deleted rows, of now or before, remain in the file
 
 
 def _of(journal: Path) -> str:
-    """Name of the database that a journal of SQLite stands beside."""
+    """Return the name of the database that a journal of SQLite belongs to."""
     return journal.name.rpartition("-")[0]
 
 
@@ -225,7 +225,7 @@ def _is_database(path: Path) -> bool:
 
 
 def _files(folder: Path) -> list[Path]:
-    """Plain files below a folder, without links and what is just being written."""
+    """Return the plain files below a folder, without links and files that are being written."""
     return [
         path
         for path in sorted(folder.rglob("*"))
@@ -244,7 +244,7 @@ def _size(sources: list[tuple[str, Path]]) -> int:
 
 
 class _Hashing:
-    """A file that is read once, its hash, and the bytes that are shown."""
+    """A file that is read once, with its hash and the progress of its bytes."""
 
     def __init__(self, handle: IO[bytes], show: Any) -> None:
         self._handle, self._show = handle, show
@@ -259,7 +259,7 @@ class _Hashing:
 
 
 def _add(tar: tarfile.TarFile, name: str, path: Path, show: Any) -> tuple[int, str] | None:
-    """Bytes and hash of what was added; None where it went meanwhile, as checkpoints and caches do."""
+    """Add a file; return its bytes and hash, or None if it was deleted since, as checkpoints and caches are."""
     try:
         handle = path.open("rb")
     except FileNotFoundError:
@@ -297,7 +297,7 @@ def _opened(file: Path) -> Iterator[tarfile.TarFile]:
 
 
 def _require_plain(file: Path, member: tarfile.TarInfo) -> None:
-    """Refuse what is no plain file, or would leave the folder."""
+    """Refuse members that are not plain files, or would leave the folder."""
     path = PurePosixPath(member.name)
     if not member.isfile() or path.is_absolute() or ".." in path.parts:
         raise UserError(f"{file}: {member.name} is no plain file inside the folder; nothing was restored")

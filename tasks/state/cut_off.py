@@ -1,7 +1,7 @@
-"""A training that was cut off: what it was of, so that one that cannot go on with it says so, and never in silence.
+"""A training that was cut off: its inputs, so that a training that cannot resume it reports so instead of ignoring it.
 
 A killed training resumes by itself if nothing changed, as its key is the same (tasks/runner/step.py). If data, code or
-recipe changed, the key is another, and it starts again; the checkpoints stay for a caller who reverts the change.
+recipe changed, the key is another, and it starts again; the checkpoints are kept for a caller who reverts the change.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tasks.runner.results import CHECKPOINTS
 from tasks.runner.step import source_hash
 
 SHOWN = 3
-"""Settings that are named in the sentence."""
+"""Number of settings that are named in the sentence."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Unfinished:
     run: str
     """Its MLflow run."""
     folder: str
-    """Of its step, below the state folder: checkpoints lie there."""
+    """Folder of its step, below the state folder, with its checkpoints."""
     data: str
     """Digest of the data version."""
     code: str
@@ -37,12 +37,12 @@ class Unfinished:
     """Every setting, as text."""
 
     def rounds(self, home: Path) -> int:
-        """Rounds that its newest checkpoint holds; 0 without any."""
+        """Return the number of rounds in its newest checkpoint; 0 without any."""
         names = [path.name for path in (home / self.folder / CHECKPOINTS).glob("round_*")]
         return max((int(name.removeprefix("round_")) for name in names if name[6:].isdigit()), default=0)
 
     def changed_to(self, other: Unfinished) -> list[str]:
-        """What `other` has otherwise, in words."""
+        """Describe the differences of `other`, in words."""
         words = []
         if self.data != other.data:
             words.append(f"the data were {self.data[:8]} and are {other.data[:8]}")
@@ -54,12 +54,12 @@ class Unfinished:
 
 
 def begun(run: str, data: DataVersion, recipe: Mapping[str, str]) -> Unfinished:
-    """A training that begins now; its folder is not known before its inputs are made."""
+    """Return a training that begins now; its folder is unknown until its inputs are made."""
     return Unfinished(run, "", data.digest, source_hash(), recipe)
 
 
 def note(home: Path, name: str, training: Unfinished, folder: Path) -> None:
-    """Keep which training of the recipe `name` has begun; `finished` forgets it."""
+    """Record that a training of the recipe `name` has begun; `finished` deletes the record."""
     place = _place(home, name)
     place.parent.mkdir(exist_ok=True)
     whole = asdict(training) | {"folder": folder.relative_to(home).as_posix()}
@@ -67,14 +67,14 @@ def note(home: Path, name: str, training: Unfinished, folder: Path) -> None:
 
 
 def finished(home: Path, name: str) -> None:
-    """No training of the recipe `name` is unfinished any more."""
+    """Delete the record of the recipe `name`: its training is finished."""
     _place(home, name).unlink(missing_ok=True)
 
 
 def unfinished(home: Path, name: str) -> Unfinished | None:
-    """The training of the recipe `name` that was cut off behind a checkpoint; None where there is none to go on with.
+    """Return the training of the recipe `name` that was cut off after a checkpoint; None if there is none to resume.
 
-    A note that cannot be read is none: it is for a sentence alone.
+    A note that cannot be read is ignored: it is only used for a sentence.
     """
     try:
         training = Unfinished(**json.loads(_place(home, name).read_bytes()))
@@ -84,7 +84,7 @@ def unfinished(home: Path, name: str) -> Unfinished | None:
 
 
 def awaited_folders(home: Path) -> set[Path]:
-    """Step folders whose checkpoints the next run of a recipe can resume from: those that a note names."""
+    """Return the step folders whose checkpoints the next run of a recipe can resume from: those that a note names."""
     folders = set()
     for file in (home / "unfinished").glob("*.json"):
         try:

@@ -1,8 +1,8 @@
-"""Leases of slots on a Prefect server that killed processes left: the next one gives them back, in place of waiting.
+"""Leases of slots on a Prefect server that killed processes left: the next process releases them instead of waiting.
 
-Prefect frees the slot of a process that is gone when its lease runs out, after a minute. Who holds a slot keeps a file
-locked that names the lease; the kernel lets go of the lock the moment that the process ends, however it does. So a
-file whose lock is free names a lease that nobody holds.
+Prefect frees the slot of a process that is gone when its lease expires, after a minute. The holder of a slot keeps a
+file locked that names the lease; the kernel releases the lock as soon as the process ends, in any way. So a file whose
+lock is free names a lease without a holder.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from pathlib import Path
 from uuid import UUID
 
 FORGOTTEN = 86_400.0
-"""Seconds after which a file of another server is deleted: that lease ran out long ago."""
+"""Seconds after which a file of another server is deleted: that lease expired long ago."""
 
 
 @contextmanager
 def kept(lease: UUID, server: str, folder: Path | None) -> Iterator[None]:
-    """Name a lease as this process's own for as long as it lives, or until the end of the block.
+    """Record a lease as held by this process for as long as it lives, or until the end of the block.
 
     Args:
-        lease: that the server gave.
+        lease: the server's lease.
         server: its address.
-        folder: see `folder_of_user`; None: nothing is kept.
+        folder: see `folder_of_user`; None: nothing is recorded.
     """
     if folder is None:
         yield
@@ -45,12 +45,12 @@ def kept(lease: UUID, server: str, folder: Path | None) -> Iterator[None]:
 
 
 def give_back(server: str, folder: Path | None, release: Callable[[UUID], object]) -> int:
-    """Release what killed processes of this user hold on a server. Returns how many leases that were.
+    """Release the leases that killed processes of this user hold on a server. Return their number.
 
     Args:
         server: its address.
         folder: see `folder_of_user`.
-        release: tells the server; one that it does not know any more is no error there.
+        release: releases a lease on the server; a lease that the server no longer knows must not be an error.
     """
     released = 0
     for path in sorted(folder.glob("*.json")) if folder is not None else []:
@@ -59,7 +59,7 @@ def give_back(server: str, folder: Path | None, release: Callable[[UUID], object
             try:
                 noted = json.loads(file.read())
                 lease, of = UUID(noted["lease"]), str(noted["server"])
-            except (ValueError, KeyError, TypeError):  # killed before it was written whole
+            except (ValueError, KeyError, TypeError):  # killed before it was complete
                 path.unlink(missing_ok=True)
                 continue
             if of == server:
@@ -72,7 +72,7 @@ def give_back(server: str, folder: Path | None, release: Callable[[UUID], object
 
 
 def folder_of_user() -> Path | None:
-    """This user's folder of named leases on this host, closed to others; None where somebody else took its name."""
+    """Return this user's private folder of recorded leases on this host; None if another user has taken its name."""
     folder = Path(tempfile.gettempdir()) / f"rewardflow-leases-{os.getuid()}"
     with suppress(FileExistsError):
         folder.mkdir(mode=0o700)

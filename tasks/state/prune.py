@@ -1,9 +1,9 @@
-"""What the state folder holds that nothing needs any more, and its removal.
+"""Find and remove the contents of the state folder that are not needed any more.
 
-A step's outputs stay where a registered version came from them (by itself or through a result that was reused), where
-they were made or last used within the retention time, where the next run of a recipe can resume from them, and where
-their run is not in the tracking store in use, which therefore cannot know who needs them. So does a model that
-was logged. What a champion, of today or before, came from always stays. Runs and registered versions are never touched.
+A step's outputs are kept if a registered version came from them (directly or through a result that was reused), if they
+were made or last used within the retention time, if the next run of a recipe can resume from them, or if their run is
+not in the tracking store in use, which therefore does not know which runs need them. The same holds for a logged model.
+Outputs behind a champion, of today or before, are always kept. Runs and registered versions are never deleted.
 """
 
 from __future__ import annotations
@@ -26,33 +26,33 @@ from tasks.tracking import needs, registry
 from tasks.tracking.needs import Need, Unregistered
 
 NO_STEPS = ("tokens", "reference", "precision")
-"""Folders of the store that are no step's."""
+"""Folders of the store that do not belong to a step."""
 
 
 @dataclass(frozen=True)
 class Held:
-    """Something on the disk, and whether it goes."""
+    """An item on the disk, and whether it is to be removed."""
 
     what: str
     """Path below the state folder, or the name of a model."""
     place: Path | None
-    """Where it lies; None for a model on a server."""
+    """Its path; None for a model on a server."""
     bytes: int
     used: datetime
-    """When it was last written or taken."""
+    """Time of the last write or use."""
     why: str
-    """Why it stays, or why it may go."""
+    """Reason to keep or to remove it."""
     goes: bool
     model: Unregistered | None = None
 
 
 def plan(home: Path, keep_days: float, refused: bool = False) -> list[Held]:
-    """All that gc looks at in the state folder `home`, and what is to become of it.
+    """List everything that gc considers in the state folder `home`, and whether it is to be removed.
 
     Args:
-        keep_days: what was used within so many days stays.
-        refused: the outputs behind versions that have no alias and never were champion may go too, when they are old;
-            the versions themselves stay in the registry, with their weights.
+        keep_days: items used within this number of days are kept.
+        refused: also remove old outputs behind versions that have no alias and never were champion;
+            the versions themselves are kept in the registry, with their weights.
     """
     cutoff = datetime.now(tz=UTC) - timedelta(days=keep_days)
     needed = needs.needed_runs()
@@ -73,8 +73,10 @@ def plan(home: Path, keep_days: float, refused: bool = False) -> list[Held]:
 
 
 def remove(home: Path, held: Sequence[Held]) -> int:
-    """Remove what goes, but for what is served since. Returns the bytes that were freed; call it while no run uses the
-    state folder."""
+    """Remove the planned items, except those that are being served by now. Return the number of bytes freed.
+
+    Call it while no run uses the state folder.
+    """
     freed = 0
     for entry in held:
         if not entry.goes:
@@ -87,7 +89,7 @@ def remove(home: Path, held: Sequence[Held]) -> int:
 
 
 def _free(home: Path, entry: Held) -> AbstractContextManager[bool]:
-    """Whether nobody serves from it; nobody begins to meanwhile."""
+    """Return a context that yields whether no process serves from it; none can begin to during the block."""
     if entry.place is None or entry.place.parent != home / SERVING:
         return nullcontext(True)
     return unused(entry.place)
@@ -97,7 +99,7 @@ def _remove(entry: Held) -> None:
     if entry.model is not None:
         needs.delete_model(entry.model)
     elif entry.place is not None and entry.place.is_dir():
-        (entry.place / RESULT).unlink(missing_ok=True)  # first: what is left of a removal that was killed is no result
+        (entry.place / RESULT).unlink(missing_ok=True)  # first: a partly removed folder has no result
         shutil.rmtree(entry.place)
     elif entry.place is not None:
         entry.place.unlink()
@@ -159,14 +161,14 @@ def _plain(home: Path, entry: Path, cutoff: datetime | None, why: str) -> Held:
 
 
 def _served(home: Path, entry: Path, cutoff: datetime) -> Held:
-    """Something below `serving/`."""
+    """Plan the removal of an item below `serving/`."""
     said = _plain(home, entry, cutoff, "exported again when it is served")
     with unused(entry) as free:
         return said if free else replace(said, goes=False, why="it is being served")
 
 
 def _base(home: Path, entry: Path, cutoff: datetime) -> Held:
-    """A converted base model: one of the catalogue stays, one of a GGUF file is converted again from that file."""
+    """Plan the removal of a converted base model: one of the catalogue is kept, one of a GGUF file may go."""
     if entry_with(entry.name) is None:
         return _plain(home, entry, cutoff, "converted again from its GGUF file when it is needed")
     return replace(_plain(home, entry, cutoff, ""), goes=False, why="added with `rewardflow base add`")
@@ -183,7 +185,7 @@ def _step_folders(home: Path) -> list[Path]:
 
 
 def _leftovers(home: Path) -> list[Path]:
-    """What lies under a name that a removal, the logging of a model or a write gives on the way."""
+    """Return files with the temporary names of a removal, of the logging of a model or of a write."""
     return sorted([*home.glob("store/*/.*.gone"), *home.glob("logging-*"), *leftovers(home, deep=False),
                    *leftovers(home / BASES, deep=False)])  # fmt: skip
 
@@ -193,7 +195,7 @@ def _entries(folder: Path) -> list[Path]:
 
 
 def _size(place: Path) -> int:
-    """Bytes on the disk; a file with several names counts for a part at each of them."""
+    """Return the bytes on the disk; a file with several links counts in part at each of them."""
     files = (file.lstat() for file in (place, *place.rglob("*")) if not file.is_dir() and file.exists())
     return sum(file.st_size // file.st_nlink for file in files)
 

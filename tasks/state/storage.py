@@ -1,8 +1,8 @@
-"""Folders to S3 and a check that a bucket can be used: the one place that imports boto3.
+"""Upload of folders to S3 and a check that a bucket can be used: the only module that imports boto3.
 
-Works with AWS and with servers that speak its protocol (give their `endpoint`). The network is retried with growing
-pauses by botocore. Credentials come from where boto3 looks for them (environment, profile, instance); no message of
-this module holds one.
+It works with AWS and with servers that speak its protocol (pass their `endpoint`). The network is retried with growing
+pauses by botocore. Credentials come from boto3's usual sources (environment, profile, instance); no message of this
+module contains one.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ from models.errors import UserError
 ATTEMPTS = 5
 """Tries of each request, the first included; botocore waits up to 20 s between them, doubling from about one."""
 LONGEST_LINK = 7 * 24 * 3600
-"""Seconds; what the protocol allows."""
+"""Longest validity of a link that the protocol allows, seconds."""
 TIMEOUT = 20
 """Seconds to wait for a connection, and for an answer on it."""
 
 
 @dataclass(frozen=True)
 class Keys:
-    """Credentials of an S3 server, where they are not those that boto3 looks for."""
+    """Credentials of an S3 server, if they are not those that boto3 finds."""
 
     access: str
     secret: str = field(repr=False)
 
 
 def upload_folder(folder: Path, uri: str, endpoint: str | None = None) -> list[str]:
-    """Uploads every file of a folder, and returns the addresses, sorted, each `s3://bucket/prefix/path`.
+    """Upload every file of a folder, and return the addresses, sorted, each `s3://bucket/prefix/path`.
 
     Args:
         folder: local folder; its own name is not part of the addresses.
         uri: `s3://bucket` or `s3://bucket/prefix`.
-        endpoint: address of a server other than AWS; otherwise AWS_ENDPOINT_URL decides.
+        endpoint: address of a server other than AWS; default: AWS_ENDPOINT_URL.
 
     Raises:
-        UserError: no such folder, a malformed address, or a server that refuses or cannot be reached.
+        UserError: the folder does not exist, the address is malformed, or the server refuses or cannot be reached.
     """
     if not folder.is_dir():
         raise UserError(f"{folder}: no such folder")
@@ -59,20 +59,20 @@ def upload_folder(folder: Path, uri: str, endpoint: str | None = None) -> list[s
 
 
 def signed_links(uri: str, seconds: int, endpoint: str | None = None) -> dict[str, str]:
-    """Links by which anybody can read the files below an address for a while, without keys of their own.
+    """Create links by which anyone can read the files below an address for a while, without keys of their own.
 
-    They are as good as a key to these files: show them, and write them nowhere.
+    The links are as sensitive as a key to these files: show them, but do not store them.
 
     Args:
         uri: `s3://bucket/prefix`.
-        seconds: that they are good for; LONGEST_LINK at most.
+        seconds: validity of the links; LONGEST_LINK at most.
         endpoint: as in `upload_folder`.
 
     Returns:
         Path below the prefix -> link, sorted.
 
     Raises:
-        UserError: what is wrong, in one line; there is no file.
+        UserError: the server's error, in one line; or the prefix has no files.
     """
     bucket, prefix = split_uri(uri)
     if not 0 < seconds <= LONGEST_LINK:
@@ -94,10 +94,10 @@ def signed_links(uri: str, seconds: int, endpoint: str | None = None) -> dict[st
 
 
 def make_bucket(uri: str, endpoint: str | None = None, keys: Keys | None = None) -> bool:
-    """Makes the bucket of an address where it is missing. Returns whether it was.
+    """Create the bucket of an address if it is missing. Return whether it was.
 
     Raises:
-        UserError: what is wrong, in one line.
+        UserError: the server's error, in one line.
     """
     from botocore.exceptions import ClientError
 
@@ -118,13 +118,13 @@ def make_bucket(uri: str, endpoint: str | None = None, keys: Keys | None = None)
 
 
 def health(uri: str, endpoint: str | None = None, keys: Keys | None = None) -> float:
-    """Proves that the bucket can be read, written and cleaned: puts a small object, reads it back, removes it.
+    """Check that the bucket can be read, written and cleaned: put a small object, read it back, remove it.
 
     Returns:
-        Seconds that the round took.
+        Seconds that the check took.
 
     Raises:
-        UserError: what is wrong, in one line: no such bucket, access denied, no credentials, no connection.
+        UserError: the problem, in one line: no such bucket, access denied, no credentials, no connection.
     """
     bucket, prefix = split_uri(uri)
     key = "/".join(filter(None, [prefix, f".rewardflow-health-{uuid.uuid4().hex}"]))
@@ -143,10 +143,10 @@ def health(uri: str, endpoint: str | None = None, keys: Keys | None = None) -> f
 
 
 def split_uri(uri: str) -> tuple[str, str]:
-    """Bucket and prefix of an `s3://` address, the prefix without slashes at its ends.
+    """Return bucket and prefix of an `s3://` address, the prefix without slashes at its ends.
 
     Raises:
-        UserError: not such an address. It is not repeated where it holds a user or password.
+        UserError: it is not such an address. The message does not repeat an address with a user or password.
     """
     parts = urlsplit(uri)
     if "@" in parts.netloc:
@@ -167,7 +167,7 @@ def _client(endpoint: str | None, keys: Keys | None = None) -> Any:
         # Servers other than AWS often refuse the newer checksums.
         request_checksum_calculation="when_required",
         response_checksum_validation="when_required",
-        signature_version="s3v4",  # older signatures of links are taken by few servers
+        signature_version="s3v4",  # few servers accept older signatures of links
     )
     given = (keys.access, keys.secret) if keys else (None, None)
     session = boto3.session.Session(*given)
@@ -175,7 +175,7 @@ def _client(endpoint: str | None, keys: Keys | None = None) -> Any:
 
 
 def _region() -> str | None:
-    """A region where none is set anywhere: servers other than AWS ignore it, but a request must be signed with one."""
+    """Return the configured or a default region: only AWS uses it, but a request must be signed with one."""
     import boto3
 
     return boto3.session.Session().region_name or os.environ.get("AWS_REGION") or "us-east-1"
@@ -183,7 +183,7 @@ def _region() -> str | None:
 
 @contextmanager
 def _one_line(uri: str) -> Iterator[None]:
-    """Turns what boto3 raises into a UserError that names the address and the reason, and holds nothing secret."""
+    """Convert exceptions of boto3 to a UserError with the address and the reason, without secrets."""
     from boto3.exceptions import Boto3Error
     from botocore.exceptions import BotoCoreError, ClientError, EndpointConnectionError, NoCredentialsError
 
@@ -201,12 +201,12 @@ def _one_line(uri: str) -> Iterator[None]:
         raise UserError(f"{uri}: {reason}") from error
     except BotoCoreError as error:
         raise UserError(f"{uri}: {type(error).__name__}") from error
-    except ValueError as error:  # what boto3 says of an endpoint or a bucket name that is none
+    except ValueError as error:  # boto3's error about an invalid endpoint or bucket name
         raise UserError(f"{uri}: the endpoint or the bucket's name is not valid") from error
 
 
 def _code(response: Any) -> str:
-    """The server's reason, in words where it is one of the common ones."""
+    """Return the server's reason, in words for the common ones."""
     code = str(response.get("Error", {}).get("Code", "unknown error"))
     words = {"404": "no such bucket", "NoSuchBucket": "no such bucket", "403": "access denied"}
     return words.get(code, f"the server refuses ({code})")

@@ -1,7 +1,7 @@
 """Step 6: measure one policy on held-out problems: the same prompts for every policy, so that they pair.
 
-What is measured on the validation split is shown; what is measured on the gate's is kept in the step's folder for the
-verdict alone: no number and no sample of it goes to a run.
+Measurements on the validation split are shown. Measurements on the gate split are kept in the step's folder for the
+verdict alone: no number and no sample of them is logged to a run.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from tasks.tracking import records, registry
 
 
 class ShownSections(EvaluationSections):
-    """Of an evaluation on the validation split."""
+    """Sections for an evaluation on the validation split."""
 
     problems: int = of("evaluation.problems")
     summarised: int = of("drift.rows")
@@ -44,7 +44,7 @@ class ShownSections(EvaluationSections):
 
 
 class GateSections(EvaluationSections):
-    """Of an evaluation on the gate's problems."""
+    """Sections for an evaluation on the gate's problems."""
 
     problems: int = of("gate.problems")
     samples: int = of("gate.samples")
@@ -59,13 +59,14 @@ def evaluate_policy(
     rewarded: RewardModelFiles | None,
     warmed: StepResult | None = None,
 ) -> StepResult:
-    """Greedy and sampled completions of a split's problems, verified and scored, in `records.parquet`; on the
-    validation split also what the problems are like for this policy, in `inputs.json`.
+    """Write greedy and sampled completions of a split's problems, verified and scored, to `records.parquet`.
+
+    On the validation split, also write a summary of the problems for this policy to `inputs.json`.
 
     Args:
-        context: the step's; its name says whose evaluation it is, the result depends on the weights.
-        policy: what is measured.
-        warmed: the warm start, whose tokenizer is the run's and the reward model's; None: the policy's own is.
+        context: the step's; its name identifies the evaluated policy, the result depends on the weights.
+        policy: the policy to measure.
+        warmed: the warm start, whose tokenizer the run and the reward model use; None: the policy's own is used.
     """
     recipe = context.recipe
     split: Split = "gate" if isinstance(recipe, GateSections) else "validation"

@@ -1,4 +1,4 @@
-"""Measure one policy with a strategy of evaluation, beside what it answers by itself on the same problems."""
+"""Measure one policy with an evaluation strategy, compared with its plain answers to the same problems."""
 
 from __future__ import annotations
 
@@ -42,13 +42,15 @@ def evaluate_strategy(
     strategy: Strategy,
     partners: Sequence[PolicyFiles],
 ) -> StepResult:
-    """Greedy and sampled completions of the validation split's problems, each turn made by `strategy`, verified and
-    scored, in `records.parquet`; metrics, their difference to the policy's own, and what it took. Beside each of the
-    strategy's partners what is won with it and without, as the table `cross_play.json`.
+    """Write completions of the validation split's problems, with each turn made by `strategy`, to `records.parquet`.
+
+    The completions are greedy and sampled, verified and scored. Metrics, their difference to those of the plain policy
+    and the cost are logged. With each of the strategy's partners, the payoffs with the strategy and without it are
+    logged as the table `cross_play.json`.
 
     Args:
         context: the step's.
-        policy: what is measured.
+        policy: the policy to measure.
         validated: the data.
         rewarded: scores the answers.
         plain: the evaluation of the same policy without a strategy.
@@ -106,7 +108,7 @@ def evaluate_strategy(
 
 
 def _rows(matrix: CrossPlay) -> list[dict[str, object]]:
-    """Cells of a matrix with their intervals, a row each."""
+    """Return the cells of a matrix with their intervals, a row each."""
     cells = [(player, partner) for player in matrix.players for partner in matrix.partners]
     return [
         {"player": player, "partner": partner, "payoff": cell.estimate, "low": cell.low, "high": cell.high}

@@ -1,4 +1,4 @@
-"""Step 5: reinforcement learning. Opens everything, hands it to the loop, logs what the loop reports."""
+"""Step 5: reinforcement learning. Opens all inputs, passes them to the loop and logs the loop's reports."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ from tasks.tracking import records, registry, runs, tags
 from tasks.tracking.journal import Row, read_journal
 
 COLLAPSED = "collapsed"
-"""The link of a fine-tuning's result that says, in one sentence, that its policy collapsed; absent where none did."""
+"""Link of a fine-tuning's result: one sentence on how its policy collapsed; absent if it did not."""
 UNCHANGED = "unchanged"
-"""The link that says, in one sentence, that no round changed the policy, and why; absent where one did."""
+"""Link of a fine-tuning's result: one sentence on why no round changed the policy; absent if one did."""
 
 
 @task(name="fine_tune", **cached_by_key)
@@ -52,11 +52,11 @@ def fine_tune(
     rewarded: StepResult | None,
     frozen: Mapping[Role, PolicyFiles],
 ) -> StepResult:
-    """Run the recipe's loop from the warm start. The policy lies in `policy/` of the step's folder.
+    """Run the recipe's loop from the warm start. The policy is written to `policy/` of the step's folder.
 
     `frozen` are the models that it is distilled from, and its judge, by role.
 
-    A killed run left checkpoints in the same folder; this one goes on from the newest.
+    If a killed run left checkpoints in the same folder, this one resumes from the newest.
     """
     recipe, home = context.recipe, context.home
     settings = recipe.schedule
@@ -117,18 +117,18 @@ def fine_tune(
 
     with engine_place():
         result = run_step(context, work)
-    # Only now: a run that is killed before its result is written goes on from the last checkpoint.
+    # Checkpoints are deleted only now: a run that is killed before its result is written resumes from the last one.
     shutil.rmtree(Path(result.folder) / CHECKPOINTS, ignore_errors=True)
     return result
 
 
 def why_not_learned(tuned: StepResult) -> str:
-    """Why the policy of a fine-tuning did not learn, collapsed or unchanged, in one sentence; empty where it did."""
+    """Return why the policy of a fine-tuning collapsed or did not change, in one sentence; empty if it learned."""
     return tuned.links.get(COLLAPSED, "") or tuned.links.get(UNCHANGED, "")
 
 
 def curves_of(tuned: StepResult) -> list[Row]:
-    """The journal of all rounds of a fine-tuning."""
+    """Return the journal of all rounds of a fine-tuning."""
     return read_journal(Path(tuned.folder) / JOURNAL)
 
 
@@ -141,9 +141,9 @@ def log_inputs(
     warmed: StepResult,
     rewarded: StepResult | None,
 ) -> None:
-    """Record what the policy is made from: the rows that its rounds draw, warm start and reward model.
+    """Record the inputs of the policy: the rows that its rounds draw, warm start and reward model.
 
-    Where that depends on rewards (further draws, a curriculum) the rows are all that may be drawn.
+    If the rows depend on rewards (further draws, a curriculum), all rows that may be drawn are recorded.
     """
     count, rule = recipe.rollouts.prompts, settings.curriculum
     drawn = drawn_at_most(problems, rule, count, settings.rounds, recipe.seed, recipe.open_ended)
@@ -159,7 +159,7 @@ def log_inputs(
 def log_teachers(
     run_id: str, frozen: Mapping[Role, PolicyFiles], teacher: TeacherSettings | None, judge: JudgeSettings | None
 ) -> None:
-    """Record whom the policy learns from: models of the tracking store as inputs, any folder by its content."""
+    """Record the models that the policy learns from: the tracking store's as inputs, any folder by its content."""
     if known := [files.model_id for files in frozen.values() if files.model_id]:
         registry.log_model_inputs(run_id, known)
     values = {tags.FROZEN[role]: files.digest for role, files in frozen.items()}
@@ -172,11 +172,11 @@ def log_teachers(
 
 
 def log_times(run_id: str, curves: Sequence[Row], outside: float) -> dict[str, float]:
-    """Record where the time went, as a table, a figure and the run's description. Returns its main numbers.
+    """Record the time by part as a table, a figure and the run's description. Return its main numbers.
 
     Args:
-        curves: the journal of all rounds, those before an interruption too.
-        outside: seconds of this process that no round took.
+        curves: the journal of all rounds, including those before an interruption.
+        outside: seconds of this process outside the rounds.
     """
     lines = timing.time_lines(curves, outside)
     records.log_table(run_id, timing.TABLE, timing.table_rows(lines))

@@ -1,4 +1,4 @@
-"""Step 4b: a process reward model on labelled steps, and the gate that it must pass before any RL."""
+"""Step 4b: a process reward model on labelled steps, and the minimum accuracy that it must reach before any RL."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 def process_model(
     context: StepContext[RewardModelSections], validated: StepResult, warmed: StepResult, labelled: StepResult
 ) -> StepResult:
-    """Fit, judge on held-out steps, register. The model lies in `reward_model/` of the step's folder.
+    """Fit, evaluate on held-out steps, register. The model is written to `reward_model/` of the step's folder.
 
     Raises:
         UserError: its held-out accuracy is below the recipe's `reward_model.least_accuracy`.
@@ -96,7 +96,7 @@ def process_model(
 
 
 def _fitted(fit: ProcessFit, log: MetricLog, home: Path, run_id: str) -> tuple[PreTrainedModel, list[Tensor]]:
-    """The fitted model, and the value of each step of the held-out solutions."""
+    """Return the fitted model, and the value of each step of the held-out solutions."""
     with progress("process reward model", fit.settings.updates(max(1, len(fit.solutions))), ("loss",)) as advance:
 
         def report(step: int, metrics: dict[str, float]) -> None:

@@ -1,4 +1,4 @@
-"""Step 4: a Bradley-Terry reward model on the preference pairs, and the gate that it must pass before any RL."""
+"""Step 4: a Bradley-Terry reward model on preference pairs, and the minimum accuracy that it needs before any RL."""
 
 from __future__ import annotations
 
@@ -59,16 +59,16 @@ if TYPE_CHECKING:
 
 
 FIRST_JUDGE = 1000
-"""Seeds of reward models that judge pairs lie so far above the recipe's: no member of an ensemble has one of them."""
+"""Offset from the recipe's seed to the seeds of judging reward models: no member of an ensemble has one of them."""
 
 
 PAIRED: tuple[Kind, str, str] = ("preferences", "prompt", "chosen")
 BARE: tuple[Kind, str] = ("demonstrations", "completion")
-"""Of which rows and columns a text is made as the model meets it."""
+"""Rows and columns from which an example text for the model is built."""
 
 
 class RewardModelSections(Sections):
-    """What the reward model depends on, beside the rows and the policy that it begins as."""
+    """Dependencies of the reward model other than the rows and the policy that it is initialised from."""
 
     name: str
     data_name: str = of("data.name")
@@ -85,8 +85,9 @@ class RewardModelSections(Sections):
 def reward_model(
     context: StepContext[RewardModelSections], validated: StepResult, warmed: StepResult, made: StepResult | None = None
 ) -> StepResult:
-    """Fit, judge on held-out pairs, register. The model lies in `reward_model/` of the step's folder. The pairs are
-    those that a jury has `made`, or those of the data.
+    """Fit, evaluate on held-out pairs, register. The model is written to `reward_model/` of the step's folder.
+
+    The pairs are those that a jury has `made`, or those of the data.
 
     Raises:
         UserError: its held-out accuracy is below the recipe's `reward_model.least_accuracy`.
@@ -181,7 +182,7 @@ def _what_to_fit(
     folder: Path,
     run_id: str,
 ) -> tuple[RewardFit, list[str], Used]:
-    """The fit, the flaw of each held-out pair, and what the store knows of these."""
+    """Return the fit, the flaw of each held-out pair, and the store's record of the held-out pairs."""
     principles = section.principles or {}
     prefixes = codec.inside(list(principles))
     longest = int(model.config.max_position_embeddings) - max(map(len, prefixes), default=0)
@@ -216,7 +217,7 @@ def _what_to_fit(
 def _judged(
     fit: RewardFit, settings: StrengthSettings, log: MetricLog, home: Path, run_id: str
 ) -> tuple[RewardFit, float]:
-    """The fit on pairs that several reward models have judged, and the share of them that was turned round."""
+    """Return the fit on pairs that several reward models have judged, and the share of pairs that were reversed."""
     margins = []
     for number in range(settings.members):
         seed = fit.seed + FIRST_JUDGE + number
@@ -229,7 +230,7 @@ def _judged(
 
 
 def _goal(model: PreTrainedModel, fit: RewardFit, home: Path, run_id: str) -> Tensor:
-    """What the chosen completions of the pairs come to, of some of them where there are many."""
+    """Return the goal of the chosen completions of the pairs, computed from the first `LEARNED_FROM` pairs."""
     pairs = fit.pairs[:LEARNED_FROM]
     good = Sequences([pair.prompt for pair in pairs], [pair.chosen for pair in pairs])
     autocast = learner_autocast(fit.precision, on_device(model), home, run_id)
@@ -239,7 +240,7 @@ def _goal(model: PreTrainedModel, fit: RewardFit, home: Path, run_id: str) -> Te
 def _of_groups(
     fit: RewardFit, settings: GroupSettings, log: MetricLog, home: Path, run_id: str
 ) -> tuple[list[PairsAt], tuple[float, ...]]:
-    """The pairs of each group of annotators, and the share of the annotators that are in it, both [groups]."""
+    """Return the pairs of each group of annotators, and the share of the annotators in it, both [groups]."""
     longest = _updates(fit)
 
     def margins(parts: Sequence[Sequence[Pair]], first: int) -> Tensor:
@@ -256,19 +257,19 @@ def _of_groups(
 
 
 def _updates(fit: RewardFit) -> int:
-    """Updates of a fit to all pairs."""
+    """Return the number of updates of a fit to all pairs."""
     return fit.settings.updates(len(fit.pairs))
 
 
 def _members(section: RewardModelSection) -> int:
-    """How many reward models are fitted to be kept."""
+    """Return how many reward models are fitted and kept."""
     if section.groups is not None:
         return section.groups.count
     return section.ensemble.members if section.ensemble is not None else 1
 
 
 def _ensemble(section: RewardModelSection, scores: Sequence[tuple[Tensor, Tensor]]) -> Ensemble | None:
-    """How the members are read, from what each says of the held-out pairs; None: there is one."""
+    """Return the rule that combines the members, from their scores of the held-out pairs; None: there is only one."""
     asked = section.ensemble
     if section.groups is not None:
         return Ensemble("worst_group", 0.0, levels_of(scores))
@@ -285,12 +286,12 @@ def _fitted(
     role: Literal["train", "judge"] = "train",
     longest: int | None = None,
 ) -> tuple[PreTrainedModel, tuple[Tensor, Tensor]]:
-    """The fitted model, and the scores of the chosen and of the rejected completions of the held-out pairs.
+    """Fit a model and return it with the scores of the chosen and of the rejected completions of the held-out pairs.
 
     Args:
-        number: of the member, from 0; its updates are logged behind those of the members before it.
-        role: train, or judge where it only judges the pairs; what its metrics are called by.
-        longest: updates of the longest of the fits that are logged one behind the other; None: each has as many.
+        number: index of the member, from 0; its updates are logged after those of the members before it.
+        role: train, or judge if it only judges the pairs; part of its metrics' names.
+        longest: updates of the longest of the fits that are logged one after the other; None: all have the same number.
     """
     total = _updates(fit)
     name = " ".join(filter(None, ("reward model", role if role == "judge" else "", str(number + 1) if number else "")))
@@ -316,15 +317,15 @@ def _fitted(
 def register(
     recipe: RewardModelSections, model_id: str, digest: str, accuracy: str, parent_run: str, of: str = "pair"
 ) -> str:
-    """Register the reward model; equal weights are registered once. Returns NAME/VERSION.
+    """Register the reward model; equal weights are registered once. Return NAME/VERSION.
 
     Args:
-        recipe: names it.
+        recipe: determines its name.
         model_id: its LoggedModel.
         digest: content hash of its folder.
-        accuracy: on what was held out.
-        parent_run: the flow's.
-        of: what the accuracy is about: pairs of completions, or of steps.
+        accuracy: held-out accuracy.
+        parent_run: the flow's run.
+        of: unit of the accuracy: pairs of completions, or steps.
     """
     name = f"{recipe.name}-reward-model"
     known = registry.find_by_tag(name, tags.WEIGHTS_SHA256, digest)

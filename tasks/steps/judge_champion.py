@@ -21,16 +21,16 @@ from tasks.tracking.verdict_text import hand_text
 
 @dataclass(frozen=True)
 class Measured:
-    """What the gate holds against one another."""
+    """The evaluations that the gate compares."""
 
     champion: OnGate
     """The version that was set by hand."""
     before: OnGate
     """The champion before."""
     anchor: OnGate | str
-    """The anchor, or why there is no other."""
+    """The anchor, or why it is not a separate version."""
     weights: str
-    """Digests of both policies: a look at the same two goes on where it was cut off."""
+    """Digests of both policies: an interrupted look at the same two is continued."""
 
 
 @task(name="judge_champion", task_run_name="{context.name}", cache_policy=NO_CACHE, **tried_again)
@@ -40,7 +40,7 @@ def judge_champion(
     """Compare a champion that was set by hand with the one before, as if it were a candidate. No alias is changed.
 
     Args:
-        waiting: which version, and the champion before.
+        waiting: the version, and the champion before.
         measured: the evaluations, or why there are none, in one sentence.
     """
     recipe, parent_run = context.recipe, context.run
@@ -63,7 +63,7 @@ def judge_champion(
 
 
 def _record(name: str, waiting: Waiting, judgement: HandJudgement, parent_run: str) -> HandJudgement:
-    """Write it on the version and on the run; only then does nothing wait any more."""
+    """Write the judgement on the version and on the run; only then remove the version from the waiting state."""
     text = hand_text(judgement)
     get_run_logger().warning(f"{name}: the champion was set by hand; {text}")
     runs.set_tags(parent_run, {tags.CHAMPION_JUDGED: text})

@@ -1,4 +1,4 @@
-"""Step 4a, where a jury makes the preferences: completions of the policy, paired where the jurors agree."""
+"""Step 4a, if a jury makes the preferences: completions of the policy, paired where the jurors agree."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tasks.tracking import records, registry
 
 
 class JurySections(LabellingSections):
-    """What the pairs depend on, beside the rows and the policy that draws."""
+    """Dependencies of the pairs other than the rows and the policy that draws."""
 
     pairs: JurySettings = of("reward_model.pairs")
 
@@ -41,14 +41,16 @@ def label_pairs(
     warmed: StepResult,
     judges: Mapping[Role, PolicyFiles],
 ) -> StepResult:
-    """Draw, ask the jury, keep what it agrees on: `preferences_train.parquet` and `preferences_validation.parquet` of
-    the step's folder, as a prepared data set has them.
+    """Draw completions, ask the jury, and write the pairs on which it agrees.
+
+    They are written to `preferences_train.parquet` and `preferences_validation.parquet` of the step's folder, in the
+    format of a prepared data set.
 
     Args:
         context: the step's.
-        validated: the data, whose problems are asked.
+        validated: the data with the problems.
         warmed: the policy that draws.
-        judges: the model that judges, where it lies on this machine; else nothing.
+        judges: the model that judges, if it is on this machine; else empty.
 
     Raises:
         UserError: the jury agrees on no pair of a split.
@@ -94,7 +96,7 @@ def label_pairs(
 def draw_and_ask(
     recipe: JurySections, there: Drawing, split: Split, problems: Sequence[Problem]
 ) -> tuple[Verdicts, int]:
-    """What the jury makes of completions of `problems` of a split, and how many tokens these have."""
+    """Return the jury's verdicts on completions of `problems` of a split, and the completions' number of tokens."""
     asked = recipe.pairs
     sampling = Sampling(
         max_tokens=recipe.longest_drawn, temperature=asked.temperature, samples=asked.samples, log_probs=False
@@ -106,7 +108,7 @@ def draw_and_ask(
 
 
 def rows_of(verdicts: Verdicts) -> list[Row]:
-    """The pairs as rows of preferences."""
+    """Convert the pairs to rows of preferences."""
     return [
         {
             "id": f"pair {number}",
@@ -123,8 +125,11 @@ def rows_of(verdicts: Verdicts) -> list[Row]:
 
 
 def counts(verdicts: Verdicts, problems: Sequence[Problem]) -> dict[str, float]:
-    """Pairs asked about, what became of them, how many are kept and of what share of the problems; and of the kept ones
-    the share in which the better and the worse solve the problem."""
+    """Count the pairs that the jury was asked about, by outcome, and those kept.
+
+    Also return the share of problems with a kept pair, and the shares of kept pairs in which the better and the worse
+    completion solve the problem.
+    """
     kept = verdicts.pairs
     return {
         "asked": float(verdicts.asked),

@@ -1,4 +1,4 @@
-"""Step 4a, where the reward model is one of steps: solutions of the policy, and what each of their steps is worth."""
+"""Step 4a, if the reward model scores steps: solutions of the policy, with a label for each of their steps."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tasks.tracking import records, registry
 
 
 class LabelSections(LabellingSections):
-    """What the labels depend on, beside the rows and the policy that draws."""
+    """Dependencies of the labels other than the rows and the policy that draws."""
 
     process: ProcessSettings = of("reward_model.process")
 
@@ -46,13 +46,13 @@ def label_steps(
     warmed: StepResult,
     judges: Mapping[Role, PolicyFiles],
 ) -> StepResult:
-    """Draw, go on, label. What came of it lies in `train.jsonl` and `validation.jsonl` of the step's folder.
+    """Draw solutions and label their steps. Write them to `train.jsonl` and `validation.jsonl` of the step's folder.
 
     Args:
         context: the step's.
         validated: the data.
         warmed: the policy that draws.
-        judges: the model that judges, where the labels ask and it lies on this machine; else nothing.
+        judges: the model that judges, if the labels need one and it is on this machine; else empty.
     """
     recipe = context.recipe
     asked = recipe.process
@@ -92,8 +92,10 @@ def draw_and_label(
     problems: Sequence[Problem],
     judge: GenerativeJudge | None = None,
 ) -> list[Solution]:
-    """Solutions of `problems` of a split, by the policy that `engine` runs, with a label a step; `judge` is asked where
-    the labels need one."""
+    """Return solutions of `problems` of a split by the policy that `engine` runs, with one label a step.
+
+    `judge` is used if the labels need one.
+    """
     asked = recipe.process
     sampling = Sampling(
         max_tokens=recipe.longest_drawn, temperature=asked.temperature, samples=asked.samples, log_probs=False
@@ -105,11 +107,12 @@ def draw_and_label(
 
 
 def right_solutions(data: Path, split: Split, labels: Labels) -> Mapping[str, str]:
-    """A right solution of each prompt for which the data hold one, where the labeller asks: a demonstration that states
-    its answer, or else the better answer of a preference.
+    """Return a right solution of each prompt for which the data contain one, if the labeller needs them.
+
+    A solution is a demonstration that states its answer, or else the better answer of a preference.
 
     Raises:
-        UserError: the labeller asks, and there are none.
+        UserError: the labeller needs right solutions, and the data contain none.
     """
     if not labels.needs_references:
         return {}
@@ -122,7 +125,7 @@ def right_solutions(data: Path, split: Split, labels: Labels) -> Mapping[str, st
 
 
 def known_solutions(data: Path, split: Split) -> Mapping[str, str]:
-    """A right solution of each prompt for which the data hold one, as `right_solutions` takes them."""
+    """Return a right solution of each prompt for which the data contain one, as described in `right_solutions`."""
     right: dict[str, str] = {}
     there = available(data)
     if split in there.get("preferences", ()):
@@ -140,7 +143,7 @@ def known_solutions(data: Path, split: Split) -> Mapping[str, str]:
 
 
 def counts(solutions: list[Solution]) -> dict[str, float]:
-    """Solutions, their steps, those that have a label, its mean, and the share of solutions that are right."""
+    """Return the numbers of solutions, steps and labelled steps, the mean label, and the share of right solutions."""
     known = [label for each in solutions for label in each.labels if label == label]
     return {
         "solutions": float(len(solutions)),

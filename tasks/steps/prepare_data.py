@@ -27,7 +27,7 @@ _LOG = logging.getLogger("rewardflow.data")
     **tried_again,
 )
 def prepare_data(context: StepContext[DataSections], root: Path) -> tuple[StepResult, versions.DataVersion]:
-    """Run the data stages of the repository `root`. The result counts as reused where DVC found all up to date."""
+    """Run the data stages of the repository `root`. The result counts as reused if DVC found all stages up to date."""
     recipe = context.recipe
     log = get_run_logger()
     lines: list[str] = []
@@ -57,10 +57,10 @@ def prepare_data(context: StepContext[DataSections], root: Path) -> tuple[StepRe
 
 
 def push_data(version: versions.DataVersion, root: Path, home: Path) -> None:
-    """Copy raw and prepared data to the DVC remote, where this version of them does not lie there already.
+    """Copy raw and prepared data to the DVC remote, unless this version of them is already there.
 
-    What a model is trained on must outlive this machine, so it is pushed before the training begins. A remote folder
-    that was emptied since is noticed.
+    A model's training data must outlive this machine, so they are pushed before the training begins. A remote folder
+    that was emptied since is detected.
 
     Raises:
         UserError: the remote cannot be written to.
@@ -79,11 +79,11 @@ def push_data(version: versions.DataVersion, root: Path, home: Path) -> None:
 
 
 def log_data(run_id: str, version: versions.DataVersion, role: str = "", held_out: bool = False) -> dict[str, int]:
-    """Log raw and prepared data as inputs of a run. Returns the rows of each prepared file.
+    """Log raw and prepared data as inputs of a run. Return the rows of each prepared file.
 
     Args:
-        role: context of the prepared files; that of each one's split where it is left out.
-        held_out: whether nothing is learned from them, raw or prepared.
+        role: context of the prepared files; default: that of each file's split.
+        held_out: whether no model learns from the data, raw or prepared.
     """
     rows: dict[str, int] = read_manifest(version.folder)["rows"]
     raw, whole = ("held out", "held out") if held_out else ("raw", "prepared")

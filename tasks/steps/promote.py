@@ -1,4 +1,4 @@
-"""Step 7: register the candidate, hold it against champion or base, promote it or say why not. Never cached."""
+"""Step 7: register the candidate, compare it with champion or base, promote it or record the reason. Never cached."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from tasks.tracking.verdict_text import baseline_text, improvement_text, reason_
 
 @dataclass(frozen=True)
 class Promotion:
-    """What became of a candidate."""
+    """Outcome for a candidate."""
 
     result: StepResult
     version: int
     verdict: VerdictRecord
-    """Of this run, or of an earlier one where the weights were judged before."""
+    """Verdict of this run, or of an earlier one if the weights were judged before."""
     is_champion: bool
-    """Whether the version is the champion now."""
+    """Whether the version is now the champion."""
 
     @property
     def reused(self) -> bool:
@@ -41,7 +41,7 @@ class Promotion:
 
     @property
     def decision(self) -> Decision:
-        """The gate's decision, or a person's where one ruled on the candidate."""
+        """The gate's decision, or a person's if one ruled on the candidate."""
         return self.verdict.decision
 
     @property
@@ -51,28 +51,28 @@ class Promotion:
 
 
 class PromotionSections(JudgementSections):
-    """What a promotion depends on, beside the evaluations."""
+    """Dependencies of a promotion other than the evaluations."""
 
     approval: bool
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """What is held against the champion, and all that is known of it."""
+    """The candidate that is compared with the champion, and all facts about it."""
 
     trained: StepResult
     rewarded: StepResult | None
     gate: Mapping[str, OnGate]
-    """Role -> evaluations for the verdict: candidate, champion or, for the first version, base, and anchor where
-    there is another one."""
+    """Role -> evaluations for the verdict: candidate, champion (for the first version, base), and anchor if it is
+    another version."""
     shown: StepResult
     """Evaluation of the trained policy on the validation split, which the version's page names."""
     judged_against: registry.VersionInfo | None
     """The champion in the registry, None for the first version ever."""
     no_anchor: str
-    """Why there is no other anchor, where there is none."""
+    """Why the anchor is not a separate version; used in that case."""
     unpinned: str = ""
-    """Why no commit holds code and data of this run, "" where one does."""
+    """Why no commit contains code and data of this run; "" if one does."""
 
 
 @task(
@@ -82,14 +82,14 @@ class Candidate:
     **tried_again,
 )
 def promote(context: StepContext[PromotionSections], candidate: Candidate) -> Promotion:
-    """Register the trained policy as candidate and, where the gate holds, as champion."""
+    """Register the trained policy as candidate and, if the gate passes it, as champion."""
     recipe, parent_run = context.recipe, context.run
     trained, rewarded, gate, shown = candidate.trained, candidate.rewarded, candidate.gate, candidate.shown
     before, unpinned = candidate.judged_against, candidate.unpinned
     name = policy_name(recipe)
     known = _registered(name, trained.digest, before)
     if known is not None and not unpinned and registry.facts_of(known).get(tags.UNPINNED):
-        # The same weights, of code and data that a commit holds now.
+        # The same weights, now with code and data that a commit contains.
         origin = _origin(trained, rewarded, shown, parent_run)
         registry.annotate(name, known.version, origin | {tags.UNPINNED: ""})
     held_back = "" if recipe.promote_unpinned else unpinned
@@ -141,12 +141,12 @@ def promote(context: StepContext[PromotionSections], candidate: Candidate) -> Pr
 
 
 def policy_name(recipe: Recipe | JudgementSections) -> str:
-    """Registered name of the recipe's policies."""
+    """Return the registered name of the recipe's policies."""
     return f"{recipe.name}-policy"
 
 
 def _registered(name: str, digest: str, champion: registry.VersionInfo | None) -> registry.VersionInfo | None:
-    """The version with these weights, the champion before all others; None where there is none yet."""
+    """Return the version with these weights, preferring the champion; None if there is none yet."""
     known = registry.find_by_tag(name, tags.WEIGHTS_SHA256, digest)
     is_champion = [version for version in known if champion is not None and version.version == champion.version]
     return next(iter(is_champion + known), None)
@@ -155,8 +155,11 @@ def _registered(name: str, digest: str, champion: registry.VersionInfo | None) -
 def _verdict_stands(
     known: registry.VersionInfo, champion: registry.VersionInfo | None, approval: bool, unpinned: str
 ) -> bool:
-    """Whether the verdict on a version is the last word: it once was champion, or what spoke against it still does, and
-    where it waits for a person, the champion that it was judged against still is."""
+    """Return whether the verdict on a version is final.
+
+    It is final if the version was champion once, or if the reason against it still holds and, for a version that waits
+    for a person, the champion that it was judged against is still champion.
+    """
     if decided(known) is None:
         return False
     if tags.PROMOTED_AT in known.tags or (champion is not None and champion.version == known.version):
@@ -207,7 +210,7 @@ def _shown_origin(
     candidate: StepResult,
     parent_run: str,
 ) -> dict[str, str]:
-    """Return what the version's page names as its origin."""
+    """Return the origin of the version as its page shows it."""
     inherited = runs.inherited_tags(parent_run)
     return {
         "held-out problems": candidate.headline,

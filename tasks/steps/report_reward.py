@@ -1,4 +1,4 @@
-"""Whether a reward model can be trusted, on held-out pairs and on what policies say, before one learns from it."""
+"""Check on held-out pairs and policies' samples whether a reward model can be trusted before a policy uses it."""
 
 from __future__ import annotations
 
@@ -50,20 +50,20 @@ from tasks.steps.validate_data import clean_folder
 from tasks.tracking import records, registry
 
 MOST_TOKENS = 1 << 20
-"""Of a pair, where the reward model says nothing of its own limit."""
+"""Longest pair in tokens, if the reward model does not state its own limit."""
 _AGAINST = "against"
-"""Link of the step's result: what speaks against the reward model, a line each."""
+"""Link of the step's result: the findings against the reward model, a line each."""
 
 
 class ReportSections(EvaluationSections):
-    """What a report depends on, beside rows, policies and reward models."""
+    """Dependencies of a report other than rows, policies and reward models."""
 
     samples: int = of("reward_model.report.samples")
     asked: ReportSettings = of("reward_model.report")
     judge: JudgeSettings | None
-    """Who compares, where the report asks."""
+    """The judge that compares answers, if the report uses one."""
     judge_seed: int = of("seed")
-    """Of what it draws."""
+    """Seed of the judge's draws."""
     parallel: bool = of("reward_model.parallel")
     gap: GapSettings | None = of("reward_model.gap")
 
@@ -77,15 +77,15 @@ def reward_report(
     beside: Sequence[tuple[str, RewardModelFiles]],
     judges: Mapping[Role, PolicyFiles],
 ) -> StepResult:
-    """Pairs, samples of each policy, biases, a suffix: as metrics, two figures and a page of the step's run.
+    """Report on pairs, policies' samples, biases and a suffix: as metrics, two figures and a page of the step's run.
 
     Args:
         context: the step's.
         validated: the data.
         rewarded: the reward model.
-        policies: by name, whose completions it scores; the first is the policy that is to be trained.
+        policies: policies by name, whose completions it scores; the first is the policy that is to be trained.
         beside: other reward models by name, with which it should agree.
-        judges: the model that judges, where the report asks and it lies on this machine; else nothing.
+        judges: the model that judges, if the report uses one and it is on this machine; else empty.
     """
     recipe = context.recipe
 
@@ -152,15 +152,15 @@ def reward_report(
 
 
 def distrusted(reported: StepResult) -> list[str]:
-    """What a report says against the reward model, by what the recipe asks; empty: nothing."""
+    """Return a report's findings against the reward model, by the recipe's limits; empty if there are none."""
     return reported.links[_AGAINST].splitlines()
 
 
 def require_trust(reported: StepResult) -> None:
-    """Refuse to train on a reward model against which its report speaks.
+    """Refuse to train on a reward model that failed its report.
 
     Raises:
-        UserError: it does.
+        UserError: the report has findings against it.
     """
     if against := distrusted(reported):
         reasons = "; ".join(against)
@@ -177,7 +177,7 @@ def _headline(measured: Measured, first: str) -> str:
 
 
 def _pairs(data: Path, tokens: RunTokens, score: Scorer, longest: int, recipe: ReportSections) -> PairReport | None:
-    """What held-out pairs say; None where there are none."""
+    """Return the report on held-out pairs; None if there are none."""
     pairs, flaws = read_pairs(data, tokens.run, "validation", longest, recipe.parallel, recipe.gap)
     if not pairs:
         return None
@@ -186,8 +186,10 @@ def _pairs(data: Path, tokens: RunTokens, score: Scorer, longest: int, recipe: R
 
 
 def _first_errors(score: StepScorer, said: Sequences, problems: Sequence[Problem], data: Path) -> FirstErrors | None:
-    """How often the first wrong step of samples is named, held against right solutions of the data; None where these
-    hold none. `said`: as many samples of each problem."""
+    """Return how often the first wrong step of samples is identified, compared with right solutions of the data.
+
+    The result is None if the data contain no such solutions. `said` has the same number of samples of each problem.
+    """
     references = known_solutions(data, "validation")
     prompts = [problem.prompt for problem in problems for _ in range(len(said) // len(problems))]
     some = [place for place, ids in enumerate(said.completions) if ids and prompts[place] in references]
@@ -200,7 +202,7 @@ def _first_errors(score: StepScorer, said: Sequences, problems: Sequence[Problem
 
 
 class _Said:
-    """Samples of a policy as the reward model reads them."""
+    """Samples of a policy in the reward model's tokens."""
 
     def __init__(self, codec: RunTokens, prompts: list[list[int]], records: Sequence[PromptRecord]) -> None:
         self._tokens = codec
@@ -214,11 +216,11 @@ class _Said:
         return cls(tokens, tokens.run.prompts(*texts_of(problems)), records)
 
     def sequences(self, change: Callable[[str], str] = str) -> Sequences:
-        """The samples, each changed; left out: as they are."""
+        """Return the samples, each changed by `change`; by default unchanged."""
         return Sequences(self._prompts, self._tokens.run.completions([change(sample.text) for sample in self._samples]))
 
     def fitting(self, change: Callable[[str], str], longest: int) -> tuple[Sequences, NDArray[np.float64]]:
-        """The changed samples that `longest` tokens hold, with their scores as they were."""
+        """Return the changed samples of at most `longest` tokens, with their scores before the change."""
         changed = self.sequences(change)
         fits = [place for place, tokens in enumerate(changed.lengths) if tokens <= longest]
         return changed.take(fits), self.scores[fits]
@@ -232,8 +234,10 @@ def _suffix(
     asked: ReportSettings,
     longest: int,
 ) -> tuple[Suffix | None, str]:
-    """The suffix that raises wrong answers most, and its text; None where no prompt has a right and a wrong sample, or
-    none that leaves it room within `longest` tokens."""
+    """Search for the suffix that raises the scores of wrong answers most; return it and its text.
+
+    The result is None if no prompt has a right and a wrong sample that leave room for it within `longest` tokens.
+    """
     codec = tokens.run
     prompts, wrong, right = [], [], []
     for ids, record in zip(codec.prompts(*texts_of(problems)), records, strict=True):

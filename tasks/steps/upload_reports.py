@@ -1,4 +1,4 @@
-"""Where the recipe names an S3 address: the validation report and the description, for those without MLflow."""
+"""Upload the validation report and the description to the recipe's S3 address, for people without MLflow."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tasks.tracking import runs, summaries, tags
     **tried_again,
 )
 def upload_reports(address: str, experiment: str, run_id: str, validated: StepResult) -> list[str]:
-    """Upload Data Docs and description below `address`/EXPERIMENT/RUN. Returns the addresses of the files.
+    """Upload Data Docs and description below `address`/EXPERIMENT/RUN. Return the addresses of the files.
 
     Raises:
         UserError: the bucket cannot be reached or written.

@@ -1,4 +1,4 @@
-"""Step 2: hold the prepared data against its expectation suites; set failing rows aside or stop."""
+"""Step 2: check the prepared data against its expectation suites; quarantine failing rows or stop."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tasks.tracking import records, runs, tags
 
 
 class ValidationSections(Sections):
-    """What decides which rows pass: the expectations, and in whose tokens their lengths are counted."""
+    """Settings that decide which rows pass: the expectations, and the tokenizer that counts lengths."""
 
     validation: ValidationSettings
     policy: ReadingSettings = of("reading_policy")
@@ -44,16 +44,16 @@ def validate_data(
     held_out: Sequence[DataVersion] = (),
     trained_on: DataVersion | None = None,
 ) -> StepResult:
-    """Validate every file of the prepared data. The clean rows lie in `clean/` of the step's folder.
+    """Validate every file of the prepared data. The clean rows are written to `clean/` of the step's folder.
 
     Args:
         context: the step's.
-        version: what is validated.
+        version: the data to validate.
         held_out: other data sets, all of whose prompts are held out from the training.
-        trained_on: data that the policy's tokenizer is fitted to where it has no base; None: these.
+        trained_on: data that the policy's tokenizer is fitted to if it has no base; None: `version`.
 
     Raises:
-        UserError: more rows fail than the recipe lets pass; names file, column, count and three row ids.
+        UserError: more rows fail than the recipe allows; the message names file, column, count and three row ids.
     """
 
     recipe = context.recipe
@@ -106,8 +106,11 @@ def validate_data(
 def token_counters(
     folder: Path, policy: ReadingSettings, form: PromptForm
 ) -> tuple[Callable[[Sequence[str]], list[int]], Callable[[Sequence[str]], list[int]]]:
-    """How the tokens of a text and those of a prompt are counted: by the base's tokenizer, or by one that is trained on
-    these rows. A prompt counts with what the recipe writes around it, where it writes anything."""
+    """Return functions that count the tokens of texts and of prompts.
+
+    They use the base's tokenizer, or one that is trained on these rows. A prompt is counted with the system prompt and
+    template that the recipe adds, if any.
+    """
     if policy.base is not None:
         from models.policy.build import open_tokenizer
 
@@ -125,7 +128,7 @@ def token_counters(
 
 
 def example_of(data: Path, kind: Kind, *columns: str) -> str:
-    """A text as a model meets it, from the first row of the training split; empty where the data have no such rows."""
+    """Return a text as the model reads it, from the first row of the training split; empty without such rows."""
     if "train" not in available(data).get(kind, ()):
         return ""
     (first,) = next(table_pieces(data, kind, "train")).slice(0, 1).to_pylist()
@@ -133,5 +136,5 @@ def example_of(data: Path, kind: Kind, *columns: str) -> str:
 
 
 def clean_folder(validated: StepResult) -> Path:
-    """Where the rows that passed lie."""
+    """Return the folder of the rows that passed."""
     return Path(validated.folder) / "clean"

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 class WarmStartSections(Sections):
-    """What the start depends on, beside the rows."""
+    """Dependencies of the warm start other than the rows."""
 
     data_name: str = of("data.name")
     data_template: str | None = of("data.template")
@@ -54,16 +54,16 @@ class WarmStartSections(Sections):
     policy: PolicySettings = of("starting_policy")
     warm_start: SupervisedSettings | None
     role: Role | None = of("rollouts.episodes.role")
-    """Who an environment is in a chat template; None: a demonstration is one turn."""
+    """Role of an environment in a chat template; None: a demonstration is one turn."""
     adviser: Feedback | None = of("rollouts.adviser")
-    """Who says what of a demonstration that is wrong, where the warm start tells that."""
+    """Feedback on wrong demonstrations, if the warm start uses it."""
     verifier: Reward | None = of("shown_verifier")
-    """Decides which demonstrations are right, where that is asked; None: the problems' answers do."""
+    """Decides which demonstrations are right, if this is needed; None: the problems' answers decide."""
 
 
 @task(name="warm_start", **cached_by_key)
 def warm_start(context: StepContext[WarmStartSections], validated: StepResult) -> StepResult:
-    """Build or open the policy and fine-tune it on the clean demonstrations; it lies in `policy/` of the folder."""
+    """Build or open the policy and fine-tune it on the clean demonstrations; write it to `policy/` of the folder."""
     recipe, home = context.recipe, context.home
 
     def work(folder: Path, run_id: str) -> Made:
@@ -99,7 +99,7 @@ def warm_start(context: StepContext[WarmStartSections], validated: StepResult) -
 
 
 def begin(policy: PolicySettings, data: Path, seed: int) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """The model before any fine-tuning, without adapters."""
+    """Return the model before any fine-tuning, without adapters, and its tokenizer."""
     if policy.base is not None:
         return open_policy(policy.base, trust_remote_code=policy.trust_remote_code)
     trained = fitted_tokenizer(data, policy.tokenizer)
@@ -107,9 +107,9 @@ def begin(policy: PolicySettings, data: Path, seed: int) -> tuple[PreTrainedMode
 
 
 def adapter_of(policy: PolicySettings) -> LoraSettings | None:
-    """What learns in place of the model's own weights.
+    """Return the adapters that are trained instead of the model's own weights; None if the weights are trained.
 
-    Where the recipe asks for adapters a given model is fine-tuned by them. A new one is fitted whole, as adapters on
+    If the recipe has adapters, a given model is fine-tuned through them. A new model is trained fully, as adapters on
     random weights learn next to nothing; its adapters begin with the loop.
     """
     return policy.lora if policy.base is not None else None
@@ -126,7 +126,7 @@ def _fine_tune(
     folder: Path,
     run_id: str,
 ) -> tuple[PreTrainedModel, dict[str, float]]:
-    """The model after it, and what was measured."""
+    """Fine-tune the model; return it with its metrics."""
     longest = int(model.config.max_position_embeddings)
     train = demonstrations(data, codec, "train", longest, settings, recipe.role, recipe.verifier, recipe.adviser)
     if not len(train):

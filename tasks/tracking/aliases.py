@@ -1,12 +1,12 @@
-"""Promotion: which version is `champion`, which was (`previous`), which waits (`candidate`), which stays (`anchor`).
+"""Promotion: which version is `champion`, was champion before (`previous`), waits (`candidate`), or is the `anchor`.
 
-The anchor is the first champion unless a person names another: guards are held against it too, so that losses within
-their margins do not add up over many promotions.
+The anchor is the first champion unless a person names another version. Guards are also compared with the anchor, so
+that losses within their margins do not add up over many promotions.
 
-An alias keeps no history, so every change also stands in tags: on the versions it concerned, and as a list of
-champions on the registered model. Changes are made one at a time under a lock in the registry. A promotion may
-say what it was judged against: if the champion changed meanwhile, it is refused instead of replacing a model that
-it was never compared with.
+An alias keeps no history, so every change is also recorded in tags: on the versions concerned, and as a list of
+champions on the registered model. Changes are made one at a time under a lock in the registry. A promotion may state
+the champion that it was judged against. If the champion has changed since, the promotion is refused, so that it does
+not replace a model that it was never compared with.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from tasks.tracking.verdict_text import verdict_text
 
 
 class Unchecked:
-    """Stands for "whatever the champion is now"."""
+    """Sentinel for "whatever the champion is now"."""
 
 
 UNCHECKED = Unchecked()
 
 NOBODY = "unknown"
-"""Who did what was done outside Rewardflow."""
+"""Author of what was done outside Rewardflow."""
 SET_BY_HAND = "set outside Rewardflow; when and by whom is unknown"
-"""Why such a version is champion, as far as anybody can say."""
+"""Recorded reason for a champion that was set outside Rewardflow."""
 
 _LONGEST_HISTORY = 4000
 """Characters of the history tag: about 40 champions."""
 
 
 def set_candidate(name: str, version: int) -> VersionInfo:
-    """Give `candidate` to a version."""
+    """Set the alias `candidate` on a version."""
     with store.exclusive("registry"):
         info = registry.version_info(name, version)
         _set_alias(info, CANDIDATE)
@@ -55,20 +55,20 @@ def promote(
     verdict: str = "",
     judged_against: VersionInfo | int | Unchecked | None = UNCHECKED,
 ) -> VersionInfo:
-    """Make a version the champion; the old champion becomes `previous`. Of a version that is champion: nothing.
+    """Make a version the champion; the old champion becomes `previous`. Do nothing if the version is already champion.
 
-    What was done to the aliases outside Rewardflow is recorded first.
+    Changes of the aliases that were made outside Rewardflow are recorded first.
 
     Args:
         name: registered model.
         version: the new champion.
-        why: for the record, e.g. "gate" or "by hand".
-        by: who wants it; who runs this process, where it is left out.
-        verdict: what the gate said, where that does not stand on the version yet.
-        judged_against: the champion that the version was compared with, None where there was none.
+        why: reason for the record, e.g. "gate" or "by hand".
+        by: the person who requests it; default: the user who runs this process.
+        verdict: the gate's verdict, if it is not yet recorded on the version.
+        judged_against: the champion that the version was compared with, None if there was none.
 
     Raises:
-        UserError: there is no such version, or the champion is not the one that it was compared with.
+        UserError: the version does not exist, or the champion is not the one that it was compared with.
     """
     notice(name)
     with lock.held(name) as lease:
@@ -87,14 +87,14 @@ def promote(
 
 
 def set_anchor(name: str, version: int, *, by: str = "", why: str = "by hand") -> VersionInfo:
-    """Name the version that every candidate's guards are held against beside the champion.
+    """Set the anchor: the version that every candidate's guards are compared with in addition to the champion.
 
     Args:
-        by: who wants it; who runs this process, where it is left out.
-        why: for the record.
+        by: the person who requests it; default: the user who runs this process.
+        why: reason for the record.
 
     Raises:
-        UserError: there is no such version.
+        UserError: the version does not exist.
     """
     with lock.held(name) as lease:
         info, before = registry.version_info(name, version), registry.by_alias(name, ANCHOR)
@@ -106,16 +106,16 @@ def set_anchor(name: str, version: int, *, by: str = "", why: str = "by hand") -
 
 
 def rollback(name: str, *, by: str = "", why: str = "") -> VersionInfo:
-    """Swap champion and previous; a second rollback swaps them back. Returns the new champion.
+    """Swap champion and previous and return the new champion; a second rollback swaps them back.
 
-    Of a champion that was set outside Rewardflow, `previous` is the one in whose place it was set.
+    For a champion that was set outside Rewardflow, `previous` is the champion that it replaced.
 
     Args:
-        by: who wants it; who runs this process, where it is left out.
-        why: for the record.
+        by: the person who requests it; default: the user who runs this process.
+        why: reason for the record.
 
     Raises:
-        UserError: there is no previous champion.
+        UserError: the model has no champion or no previous champion.
     """
     notice(name)
     with lock.held(name) as lease:
@@ -129,14 +129,14 @@ def rollback(name: str, *, by: str = "", why: str = "") -> VersionInfo:
 
 
 def notice(name: str) -> str:
-    """See whether somebody changed champion or anchor outside Rewardflow since the last time; record it.
+    """Detect and record changes of champion or anchor that were made outside Rewardflow since the last check.
 
-    In MLflow's UI and API anybody may set or delete the aliases. What `champion` says holds: the version that has it is
-    the one against which candidates are judged, and the one before becomes `previous`. It waits for the gate's word
-    on it (tasks.tracking.by_hand). An anchor that was deleted is restored (tasks.tracking.anchor).
+    Anyone can set or delete the aliases in MLflow's UI and API. The alias `champion` is accepted: candidates are judged
+    against the version that has it, and the champion before becomes `previous`. The new champion waits for the gate's
+    judgement (tasks.tracking.by_hand). A deleted anchor is restored (tasks.tracking.anchor).
 
     Returns:
-        What was done, in one sentence; empty where nothing was.
+        What was done, in one sentence; empty if nothing was done.
     """
     if not _changed(name) and not anchor.changed(name, _champions(name)):
         return ""
@@ -185,29 +185,29 @@ def _changed(name: str) -> bool:
 
 
 def _recorded(name: str) -> int | None:
-    """Return the champion that Rewardflow knows of, by its own history."""
+    """Return the champion in Rewardflow's own history."""
     newest = next(iter(_changes(name)), None)
     return newest.version if newest is not None else None
 
 
 def _last_champion(name: str) -> int | None:
-    """Return the newest version that was champion by that history, whether or not there has been one since."""
+    """Return the newest version that was champion in the history, whether or not it still is."""
     return next(reversed(_champions(name)), None)
 
 
 def _champions(name: str) -> list[int]:
-    """Return all versions that were champion by that history, the first one first."""
+    """Return all versions that were champion in the history, oldest first."""
     return [change.version for change in reversed(_changes(name)) if change.version is not None]
 
 
 @dataclass(frozen=True)
 class ChampionChange:
-    """A change of the champion, as the history has it."""
+    """A change of the champion in the history."""
 
     at: str
     """UTC."""
     version: int | None
-    """The new champion; None where the alias was deleted."""
+    """The new champion; None if the alias was deleted."""
     why: str
 
     def __str__(self) -> str:
@@ -244,7 +244,8 @@ def _crown(
     now = clock.stamp()
     before = old.version if old is not None else None
     promoting = json.dumps({"version": new.version, "by": by, "why": why, "before": before, "gate": verdict})
-    # Killed between these two, the old champion is also its own `previous`, and rollback says that there is none.
+    # If the process is killed between these two writes, the old champion is also its own `previous`, and a rollback
+    # reports that there is none.
     if old is not None:
         _set_alias(old, PREVIOUS, lease)
     lease.write(store.client().set_registered_model_tag, new.name, tags.PROMOTING, promoting)
@@ -265,7 +266,7 @@ def _crown(
 
 
 def _remember(name: str, version: int | None, why: str, at: str = "") -> None:
-    """Add a change to the history; the oldest are left out where the tag would become too long."""
+    """Add a change to the history; drop the oldest entries if the tag would become too long."""
     changes = [ChampionChange(at or clock.stamp(), version, why), *_changes(name)]
     lines = [json.dumps(asdict(change), ensure_ascii=False) for change in changes]
     while len("\n".join(lines)) > _LONGEST_HISTORY:
@@ -280,7 +281,7 @@ def _forget_promotion(name: str) -> None:
 
 
 def _set_alias(info: VersionInfo, alias: str, lease: lock.Lease | None = None) -> None:
-    """Give `alias` to a version; with `lease`, only while that is held, at every try."""
+    """Set `alias` on a version; with `lease`, confirm at every try that the lock is still held."""
     call = store.patiently if lease is None else lease.write
     call(store.client().set_registered_model_alias, info.name, alias, str(info.version))
 

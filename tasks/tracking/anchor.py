@@ -1,8 +1,8 @@
-"""The anchor that was deleted outside Rewardflow is restored: without it, losses within the margins would add up.
+"""Restore an anchor that was deleted outside Rewardflow: without it, losses within the margins would add up.
 
-The alias `anchor` keeps no memory, so the version that has it also stands in a tag of the registered model. An alias
-that a person moved to another version holds. One that is gone goes back to that version; where the version itself was
-deleted, to the oldest champion that is left.
+An alias keeps no history, so the version that has `anchor` is also recorded in a tag of the registered model. If a
+person moved the alias to another version, that version is accepted. A deleted alias is set again on the recorded
+version or, if that version was deleted, on the oldest champion that is left.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from tasks.tracking.registry import ANCHOR
 
 
 def remember(name: str, version: int) -> None:
-    """Write down which version has the alias."""
+    """Record which version has the alias."""
     registry.set_model_tag(name, tags.ANCHORED, str(version))
 
 
 def changed(name: str, champions: Sequence[int]) -> bool:
-    """Whether the alias is not where Rewardflow last knew it.
+    """Return whether the alias differs from Rewardflow's record.
 
     Args:
-        champions: versions that were champion, the first one first.
+        champions: versions that were champion, oldest first.
     """
     there, noted = registry.by_alias(name, ANCHOR), _noted(name)
     if there is None:
@@ -33,10 +33,10 @@ def changed(name: str, champions: Sequence[int]) -> bool:
 
 
 def notice(name: str, champions: Sequence[int], lease: lock.Lease) -> str:
-    """Take over an anchor that a person named, restore one that is gone. To be called under the promotion lock.
+    """Record an anchor that a person set, restore one that was deleted. The caller must hold the promotion lock.
 
     Returns:
-        What was done, in one sentence; empty where nothing was that a person need know.
+        What was done, in one sentence; empty if there is nothing to report.
     """
     if not changed(name, champions):
         return ""
@@ -64,7 +64,7 @@ def _noted(name: str) -> int | None:
 
 
 def _first_left(name: str, versions: Sequence[int]) -> int | None:
-    """The first of these versions that was not deleted."""
+    """Return the first of these versions that was not deleted, None if all were."""
     for version in versions:
         with suppress(UserError):
             return registry.version_info(name, version).version

@@ -1,9 +1,10 @@
-"""An append-only log of who changed what a model's champion is, when and why: `rewardflow audit`.
+"""An append-only log of the changes of a model's champion: person, time and reason; shown by `rewardflow audit`.
 
-It stands in the registry, where every machine that promotes reads it: the registered model `NAME-audit` has a tag for
-each entry, numbered from 1. An entry holds the hash of the one before; the model notes that of the newest, and the
-version that an entry is about notes its own: an entry that was changed, taken out or put in later breaks the chain, one
-that was cut off the end is missed by model and version. Entries are written under the promotion lock.
+The log is stored in the registry, where every machine that promotes can read it: the registered model `NAME-audit` has
+a tag for each entry, numbered from 1. Each entry contains the hash of the entry before. The model records the hash of
+the newest entry, and each version records the hash of its own. An entry that was changed, removed or inserted later
+therefore breaks the chain, and one that was cut off at the end is missed by model and version. Entries are written
+under the promotion lock.
 """
 
 from __future__ import annotations
@@ -25,42 +26,42 @@ from tasks.tracking.verdict_text import verdict_text
 
 SUFFIX = "-audit"
 LONGEST = 2000
-"""Characters of a reason: what a tag of every store has room for, beside the rest of the entry."""
+"""Longest reason, characters: it fits into a tag of every store together with the rest of the entry."""
 
 Deed = Literal["judged", "promoted", "rejected", "anchored", "noticed"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """What was done, by whom and why."""
+    """One action: what was done, by which person and why."""
 
     number: int
     at: str
     """UTC."""
     did: Deed
-    """judged: the gate held it back; noticed: it was done outside Rewardflow, when and by whom is unknown."""
+    """judged: the gate rejected it; noticed: done outside Rewardflow by an unknown person at an unknown time."""
     version: int | None
-    """That it was done to; None: no version is champion."""
+    """The version concerned; None: no version is champion."""
     before: int | None
-    """The champion, or for `anchored` the anchor, that it replaced."""
+    """The champion (or, for `anchored`, the anchor) that it replaced."""
     by: str
     why: str
     gate: str
-    """What the gate had said of the version."""
+    """The gate's verdict on the version."""
     previous: str
-    """Hash of the entry before; empty for the first."""
+    """Hash of the previous entry; empty for the first."""
     sha256: str = ""
-    """Of all the other fields."""
+    """Hash of all other fields."""
 
     def hashed(self) -> Entry:
-        """The same with its hash."""
+        """Return a copy with its hash filled in."""
         fields = asdict(replace(self, sha256=""))
         written = json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         return replace(self, sha256=hashlib.sha256(written.encode()).hexdigest())
 
 
 def person() -> str:
-    """Who runs this process, as far as the machine knows."""
+    """Return the user and host of this process, as far as the machine knows them."""
     try:
         return f"{getpass.getuser()} on {socket.gethostname()}"
     except (KeyError, OSError):  # a container may have no name for its user
@@ -78,14 +79,16 @@ def append(
     before: int | None = None,
     gate: str = "",
 ) -> Entry:
-    """Write an entry about a version of `name`, and its hash on the model and that version; on the one before, where
-    none came after it. One that is the last already stays so: who was killed between two steps does all again.
+    """Append an entry about a version of `name`, and record its hash on the model and that version.
+
+    If no version is champion, the hash is recorded on the champion before. An entry equal to the last one is not
+    appended again, so a process that was killed between two steps can repeat all of them.
 
     Args:
-        gate: what the gate said of the version, where that does not stand on it yet.
+        gate: the gate's verdict on the version, if it is not yet recorded on the version.
 
     Raises:
-        UserError: the promotion lock was taken by another.
+        UserError: another process has taken the promotion lock.
     """
     there = entries(name)
     last = there[-1] if there else None
@@ -119,10 +122,10 @@ def append(
 
 
 def entries(name: str) -> list[Entry]:
-    """The log of a model, the oldest entry first, as it stands: `broken` says whether it is whole.
+    """Return the log of a model as stored, oldest entry first; `broken` checks whether it is complete.
 
     Raises:
-        UserError: an entry that is none.
+        UserError: an entry cannot be parsed.
     """
     read = []
     for key, written in sorted(registry.model_tags(_log(name)).items()):
@@ -136,7 +139,7 @@ def entries(name: str) -> list[Entry]:
 
 
 def broken(name: str) -> list[str]:
-    """What was changed in the log of a model by others than Rewardflow, a sentence each; empty where it is whole."""
+    """Return the changes of a model's log made outside Rewardflow, one sentence each; empty if it is intact."""
     log = entries(name)
     noted = {
         f"the last about version {info.version}": registry.facts_of(info).get(tags.AUDITED, "")
@@ -147,27 +150,27 @@ def broken(name: str) -> list[str]:
     missed: dict[int, str] = {}
     for which, said in noted.items():
         number, _, sha256 = said.partition(" ")
-        if sha256 and known.get(int(number)) != sha256:  # none stands in what an earlier Rewardflow wrote
+        if sha256 and known.get(int(number)) != sha256:  # an earlier Rewardflow wrote no hash
             how = "reads otherwise" if int(number) in known else "is gone"
             missed.setdefault(int(number), f"entry {number}, {which}, {how}")
     return [*_breaks(log), *missed.values()]
 
 
 def line(entry: Entry) -> str:
-    """An entry as a person reads it."""
+    """Format an entry for a person."""
     what = "no version" if entry.version is None else f"version {entry.version}"
     instead = f", before it version {entry.before}" if entry.before is not None else ""
     return f"{entry.number:>4}  {entry.at}  {entry.did} {what}{instead}, by {entry.by}: {entry.why}"
 
 
 def _verdict_of(info: registry.VersionInfo | None) -> str:
-    """Return the verdict on a version in one sentence; empty where it has not been judged."""
+    """Return the verdict on a version in one sentence; empty if it has not been judged."""
     record = read_verdict(info) if info is not None and decided(info) is not None else None
     return verdict_text(record) if record is not None else ""
 
 
 def _breaks(log: Sequence[Entry]) -> list[str]:
-    """Entries that are not what was written, or not where."""
+    """Return the entries that were changed or moved, one sentence each."""
     said: list[str] = []
     previous = ""
     for place, entry in enumerate(log, 1):

@@ -1,7 +1,7 @@
-"""A champion that was set outside Rewardflow and waits for the gate: which version, and whose place it took.
+"""A champion that was set outside Rewardflow and waits for the gate: its version, and the champion that it replaced.
 
-One tag of the registered model, so that whichever machine runs next judges it. It is set before the change counts as
-noticed and goes when the verdict is recorded: a run that is killed in between leaves it to the next.
+It is one tag of the registered model, so that any machine that runs next judges it. The tag is set before the change is
+recorded as noticed and deleted when the verdict is recorded. If a run is killed in between, the next run continues.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from tasks.tracking import registry, store, tags
 
 @dataclass(frozen=True)
 class Waiting:
-    """A version that a person made champion, and that the gate has not held against the champion before."""
+    """A version that a person made champion and that the gate has not yet compared with the champion before."""
 
     version: int
     against: int | None
-    """The champion before; None where none is known."""
+    """The champion before; None if unknown."""
 
 
 def waiting(name: str) -> Waiting | None:
-    """What waits for the gate; None where nothing was set by hand since the last verdict."""
+    """Return the version that waits for the gate; None if no champion was set by hand since the last verdict."""
     noted = registry.model_tags(name).get(tags.WAITS_FOR_GATE, "")
     return Waiting(**json.loads(noted)) if noted else None
 
 
 def wait_for_gate(name: str, version: int, before: int | None) -> None:
-    """Note that `version` was made champion by hand in place of `before`.
+    """Record that `version` was made champion by hand instead of `before`.
 
-    Where `before` was set by hand itself and waits, the version is held against the champion before that: nothing
-    that was never judged becomes the measure. A return to that champion leaves nothing to judge.
+    If `before` itself was set by hand and still waits, `version` is compared with the champion before that: a version
+    that was never judged does not become the baseline. A return to that champion leaves nothing to judge.
     """
     there = waiting(name)
     against = there.against if there is not None and there.version == before else before
@@ -42,7 +42,7 @@ def wait_for_gate(name: str, version: int, before: int | None) -> None:
 
 
 def settled(name: str, which: Waiting | None = None) -> None:
-    """Nothing waits any more; with `which`, only where that still is what waits."""
+    """Delete the record of the waiting version; with `which`, only if it still is the one that waits."""
     there = waiting(name)
     if there is not None and which in (None, there):
         store.patiently(store.client().delete_registered_model_tag, name, tags.WAITS_FOR_GATE)

@@ -1,7 +1,7 @@
-"""Which registered models learned from a version of the data, by queries to MLflow alone.
+"""Find the registered models that learned from a version of the data, by queries to MLflow alone.
 
-A model learned from data that its run or its flow's run read, and from all that the version learned from that it was
-trained on from. Data that were read to validate or to judge by are told apart.
+A model learned from the data that its run or its flow's run read, and from all data behind the version that it was
+trained on from. Data that were only read for validation or judgement are listed separately.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from mlflow.entities import Run
 
 LEARNED_FROM = ("raw", "prepared", "training")
-"""Contexts of data that a model learned from; in any other it was measured on them."""
+"""Contexts of data that a model learned from; in any other context it was only measured on them."""
 LEAST = 6
-"""Digits of a hash that a data version is known by."""
+"""Minimum number of digits of a hash that identify a version of the data."""
 
 
 @dataclass(frozen=True)
@@ -33,21 +33,21 @@ class Use:
 
     version: VersionInfo
     learned: bool
-    """Whether it learned from them; otherwise they were what it was measured on."""
+    """Whether it learned from the data; otherwise it was only measured on them."""
     data: tuple[str, ...]
-    """What of the data, such as "arithmetic/problems_train (training)"."""
+    """The parts of the data that were used, such as "arithmetic/problems_train (training)"."""
     through: str = ""
-    """NAME/VERSION that it was trained on from, which used the data; empty where it did so itself."""
+    """NAME/VERSION that it was trained on from and that used the data; empty if the version used the data itself."""
 
 
 def uses_of(wanted: str) -> list[Use]:
-    """The versions that used a version of the data, by model, newest first.
+    """Return the versions that used a version of the data, by model, newest first.
 
     Args:
         wanted: hash of raw or prepared data or of one of their files, or its beginning; or a commit that pins them.
 
     Raises:
-        UserError: it is no hash, or no run read such data.
+        UserError: `wanted` is not a hash, or no run read such data.
     """
     begins = wanted.removesuffix(".dir").lower()
     if not re.fullmatch(f"[0-9a-f]{{{LEAST},40}}", begins):
@@ -73,13 +73,13 @@ def uses_of(wanted: str) -> list[Use]:
 
 
 def begun_on(experiment: str, digest: str) -> bool:
-    """Whether a training of this experiment has begun on prepared data of this hash, however it ended."""
+    """Return whether a training of this experiment has begun on prepared data of this hash, however it ended."""
     read = _runs(f"dataset.digest = '{digest}'", [store.experiment_id(experiment)])
     return any(link.context == "training" for run in read for link in summaries.data_of(run))
 
 
 def render(wanted: str, uses: Iterable[Use]) -> str:
-    """One line a version for a terminal."""
+    """Format the uses for a terminal, one line a version."""
     lines: dict[bool, list[str]] = defaultdict(list)
     for use in uses:
         aliases = f" [{', '.join(sorted(use.version.aliases))}]" if use.version.aliases else ""
@@ -93,7 +93,7 @@ def render(wanted: str, uses: Iterable[Use]) -> str:
 
 
 def _follow(uses: dict[str, Use], known: Iterable[VersionInfo]) -> None:
-    """Add the versions that were trained on from one that learned from the data, and those of these."""
+    """Add the versions that were trained on from one that learned from the data, and those trained on from these."""
     flows: dict[str, list[VersionInfo]] = defaultdict(list)
     for version in known:
         flows[version.tags.get(tags.RUN, "")].append(version)
@@ -109,7 +109,7 @@ def _follow(uses: dict[str, Use], known: Iterable[VersionInfo]) -> None:
 
 
 def _made_by(version: VersionInfo) -> list[str]:
-    """The runs that made a version: its step's, and its flow's."""
+    """Return the runs that made a version: the run of its step and the run of its flow."""
     flow = version.tags.get(tags.RUN, "")
     if not flow and (run := run_or_none(version.run_id)) is not None:
         flow = run.data.tags.get(PARENT_TAG, "")
@@ -117,14 +117,14 @@ def _made_by(version: VersionInfo) -> list[str]:
 
 
 def _read(run: Run, begins: str) -> list[tuple[str, str]]:
-    """Name and context of what of the data a run read: all where the run is known by its commit."""
+    """Return name and context of the parts of the data that a run read: all if the run is found by its commit."""
     links = summaries.data_of(run)
     fitting = [link for link in links if link.digest.startswith(begins)]
     return [(link.name, link.context) for link in fitting or links]
 
 
 def _runs(query: str, experiments: Sequence[str] = ()) -> list[Run]:
-    """The runs that a query meets, in these experiments or in all."""
+    """Return the runs that match a query, in these experiments or in all."""
     experiments = experiments or [
         entry.experiment_id for entry in store.all_pages(store.client().search_experiments, max_results=1000)
     ]

@@ -31,13 +31,13 @@ _REPRODUCED = "\n\n### Trained again\n\n"
 
 
 def decision_of(facts: Mapping[str, str]) -> Any:
-    """Return the decision in the sentence of an earlier release; None where there is no such sentence."""
+    """Return the decision in the sentence of an earlier release; None without such a sentence."""
     decision = facts.get(VERDICT, "").partition(": ")[0]
     return decision if decision in _DECISIONS else None
 
 
 def convert(facts: Mapping[str, str]) -> dict[str, Any] | None:
-    """Return the fields of a `VerdictRecord` from the facts of an earlier release; None where there is no verdict."""
+    """Return the fields of a `VerdictRecord` from the facts of an earlier release; None without a verdict."""
     decision = decision_of(facts)
     if decision is None:
         return None
@@ -70,7 +70,7 @@ def page_below_headline(page: str, facts: Mapping[str, str]) -> str:
 
 
 def run_page_below_verdict(page: str) -> str:
-    """Return the page of a run of an earlier release without its verdict: from the first section on."""
+    """Return the page of a run of an earlier release without its verdict: everything from the first section onwards."""
     _, heading, rest = page.partition("\n\n### ")
     return f"### {rest}" if heading else ""
 

@@ -1,7 +1,7 @@
 """The local journal of a run's metrics: one JSON line a call, appended before anything is sent.
 
-It is the truth about the curves: what a tracking server missed, and what a run killed by SIGKILL had logged,
-is read back from here. A line torn by a kill is passed over.
+It is the authoritative record of the curves: values that a tracking server missed, and values that a run had logged
+before SIGKILL, are read from here. A line that was cut off by a kill is skipped.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from models.errors import UserError
 
 @dataclass(frozen=True)
 class Row:
-    """What was logged in one call."""
+    """The metrics logged in one call."""
 
     step: int
     timestamp: int
@@ -27,10 +27,10 @@ class Row:
 
 
 def read_journal(path: Path) -> list[Row]:
-    """All rows of a journal in the order of writing; none where the file is missing.
+    """Return all rows of a journal in the order of writing; none if the file is missing.
 
     Raises:
-        UserError: a line that is not the last is no row; names the line.
+        UserError: a line before the last cannot be parsed; the message names the line.
     """
     if not path.is_file():
         return []
@@ -43,17 +43,17 @@ def read_journal(path: Path) -> list[Row]:
             entry = json.loads(line)
             rows.append(Row(int(entry["step"]), int(entry["timestamp"]), dict(entry["metrics"])))
         except (ValueError, KeyError, TypeError):
-            if number == len(lines):  # no newline behind it: its writer was killed inside the write
+            if number == len(lines):  # no newline at the end: its writer was killed during the write
                 break
             raise UserError(f"{path}, line {number}: not a row of a metric journal") from None
     return rows
 
 
 def write_journal(path: Path, rows: Iterable[Row]) -> None:
-    """Replace the journal by `rows`, whole or not at all."""
+    """Replace the journal by `rows`, atomically."""
     write_file(path, "".join(map(line_of, rows)))
 
 
 def line_of(row: Row) -> str:
-    """The line that stands for `row`."""
+    """Return the journal line of `row`."""
     return json.dumps({"step": row.step, "timestamp": row.timestamp, "metrics": row.metrics}) + "\n"

@@ -1,4 +1,4 @@
-"""Where a model version comes from, from the hash of the raw data to its aliases, by queries to MLflow alone.
+"""The origin of a model version, from the hash of the raw data to its aliases, by queries to MLflow alone.
 
     version -> its run -> data set inputs of that run and of its flow; LoggedModel inputs -> reward model version ->
     its run and data; facts of the version -> recipe, commit, evaluation run -> metrics, checks of the gate; aliases.
@@ -30,22 +30,22 @@ class Origin:
 
     version: VersionInfo
     facts: Mapping[str, str]
-    """All that was written down about the version: tags and record."""
+    """All recorded facts about the version: tags and record."""
     run_name: str
     data: tuple[DataLink, ...]
-    """What that run and its flow read, raw data first."""
+    """Data that the run and its flow read, raw data first."""
     models_read: tuple[str, ...]
-    """LoggedModels that the run read and that are no registered versions, such as the warm start: "name (id)"."""
+    """LoggedModels that the run read and that are not registered versions, such as the warm start: "name (id)"."""
 
 
 @dataclass(frozen=True)
 class Lineage:
-    """The chain behind one version. What a run did not record is None or empty, and shows as such."""
+    """The chain behind one version. Values that a run did not record are None or empty, and are shown as missing."""
 
     policy: Origin
     reward_model: Origin | None
     reward_model_read: bool
-    """Whether the policy's run really lists the reward model among its inputs, not only by name."""
+    """Whether the policy's run lists the reward model among its inputs, not only by name."""
     evaluation_run: str
     evaluation: Mapping[str, float]
     """Metrics of the evaluation run."""
@@ -54,7 +54,7 @@ class Lineage:
 
     @property
     def data(self) -> tuple[DataLink, ...]:
-        """All data behind policy and reward model, each once, raw data first."""
+        """The data behind policy and reward model, each once, raw data first."""
         both = [*self.policy.data, *(self.reward_model.data if self.reward_model else ())]
         return tuple(sorted(dict.fromkeys(both), key=lambda link: (link.context != "raw", link.context, link.name)))
 
@@ -63,7 +63,7 @@ def lineage(name: str, version: int) -> Lineage:
     """Build the chain behind version `version` of the registered model `name`.
 
     Raises:
-        UserError: there is no such version.
+        UserError: the version does not exist.
     """
     policy = registry.version_info(name, version)
     facts = registry.facts_of(policy)
@@ -84,7 +84,7 @@ def lineage(name: str, version: int) -> Lineage:
 
 
 def render(chain: Lineage, metrics_shown: int = 12) -> str:
-    """The chain as a tree for a terminal."""
+    """Format the chain as a tree for a terminal."""
     policy, known = chain.policy.version, chain.policy.facts
     raw = [link for link in chain.data if link.context == "raw"]
     prepared = [link for link in chain.data if link.context != "raw"]
@@ -168,7 +168,7 @@ def run_or_none(run_id: str) -> Run | None:
 
 
 def _data_behind(run: Run | None) -> tuple[DataLink, ...]:
-    """Data sets of a run, and of the flow's run above it."""
+    """Return the data sets of a run and of its parent, the flow's run."""
     if run is None:
         return ()
     above = run_or_none(run.data.tags.get(PARENT_TAG, ""))
@@ -177,7 +177,7 @@ def _data_behind(run: Run | None) -> tuple[DataLink, ...]:
 
 
 def _models_read(run: Run | None) -> dict[str, str]:
-    """LoggedModels that a run read: id -> what to call it."""
+    """Return the LoggedModels that a run read: id -> label."""
     versions = {}
     for entry in run.inputs.model_inputs if run and run.inputs else []:
         model = store.patiently(store.client().get_logged_model, entry.model_id)

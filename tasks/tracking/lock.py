@@ -1,10 +1,10 @@
-"""A lock in the registry itself, for promotions from several machines: MLflow's aliases know no compare-and-set.
+"""A lock in the registry itself, for promotions from several machines: MLflow's aliases have no compare-and-set.
 
-The lock of the model NAME is a registered model `NAME-promotion-lock`: to create a name that exists fails, whoever
-tries. Its tags say who holds it. A lock is not believed for ever: one whose holder is a dead process of this host, or
-whose beat has stood still for LEASE seconds of the waiter's own clock, is taken. It is taken by renaming it to a name
-made of its token; of two who try, the second fails, because that name is there, and so cannot take away the lock that
-the first has made meanwhile. A holder that was slow notices: it confirms its lock right before every write.
+The lock of the model NAME is a registered model `NAME-promotion-lock`: creating a name that exists fails for every
+process. Its tags name the holder. A lock expires and is taken over if its holder is a dead process of this host, or if
+its beat has not changed for LEASE seconds of the waiter's own clock. It is taken by renaming it to a name made of its
+token. If two processes try, the second fails, because that name exists, and so it cannot take away the lock that the
+first has created since. A slow holder notices the loss: it confirms its lock right before every write.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ from tasks.tracking import process, store, tags
 Arguments = ParamSpec("Arguments")
 
 LEASE = 60.0
-"""Seconds without a beat after which a lock is taken from its holder."""
+"""Seconds without a beat after which a lock may be taken from its holder."""
 PATIENCE = 600.0
-"""Seconds that a promotion waits for those of others."""
+"""Seconds that a promotion waits for other promotions."""
 PAUSE = 0.5
-"""Seconds between two looks at a lock that another holds."""
+"""Seconds between two checks of a lock that another process holds."""
 KEEP_TAKEN = 86_400.0
-"""Seconds for which the name of a lock that was taken stays in the way of those who saw it expire, too."""
+"""Seconds for which the name of a taken lock is kept, so that it is not taken a second time."""
 
 SUFFIX, TAKEN = "-promotion-lock", "-taken-"
 
 
 @dataclass
 class Lease:
-    """A lock that this process holds, or held."""
+    """A lock that this process holds or held."""
 
     name: str
     token: str
     beat: int = 0
 
     def confirm(self) -> None:
-        """Make sure that the lock is still held, and say so to those who wait.
+        """Check that the lock is still held, and update its beat for the processes that wait.
 
         Raises:
             UserError: this process was so slow that another took the lock.
@@ -50,8 +50,9 @@ class Lease:
         store.patiently(self._confirm)
 
     def write(self, call: Callable[Arguments, object], *args: Arguments.args, **kwargs: Arguments.kwargs) -> None:
-        """Call what writes, patiently, with the lock confirmed anew before every try: a server may be away for longer
-        than the lease.
+        """Call a writing function with `patiently`, and confirm the lock before every try.
+
+        A server may be unreachable for longer than the lease.
 
         Raises:
             UserError: as `confirm`.
@@ -64,7 +65,7 @@ class Lease:
         store.patiently(confirmed)
 
     def _confirm(self) -> None:
-        """One try: between reading whose the lock is and the beat nothing is waited for."""
+        """Confirm the lock in one try, without any wait between reading the token and writing the beat."""
         there = _tags(self.name)
         if there is None or there.get(tags.LOCK_TOKEN) != self.token:
             raise UserError(
@@ -76,12 +77,12 @@ class Lease:
 
 
 class Held(UserError):
-    """Others have the lock, and go on having it."""
+    """Another process held the lock for too long."""
 
 
 @contextmanager
 def held(model: str) -> Iterator[Lease]:
-    """Hold the lock of a registered model's aliases, against every process that uses the same registry.
+    """Hold the lock of a registered model's aliases against every process that uses the same registry.
 
     Raises:
         Held: others held it for longer than PATIENCE.
@@ -115,7 +116,10 @@ def _acquire(name: str) -> Lease:
 
 
 def _create(lease: Lease) -> bool:
-    """Whether the name was free. A create whose answer was lost is recognised by its token."""
+    """Try to create the lock and return whether the name was free.
+
+    A create whose answer was lost is recognised by its token.
+    """
     from mlflow import MlflowException
 
     own = {**process.mark(), tags.LOCK_TOKEN: lease.token, tags.LOCK_BEAT: "0"}
@@ -130,7 +134,7 @@ def _create(lease: Lease) -> bool:
 
 
 def _take(name: str, token: str) -> None:
-    """Put the lock with `token` out of the way. Where another was first, nothing happens."""
+    """Rename the lock with `token` out of the way. Do nothing if another process was first."""
     from mlflow import MlflowException
 
     with suppress(MlflowException):  # the name is there, or the lock was given back
@@ -138,7 +142,7 @@ def _take(name: str, token: str) -> None:
 
 
 def _release(lease: Lease) -> None:
-    """Give the lock back, unless it was taken; and remove the names of old ones that were."""
+    """Delete the lock, unless it was taken; also remove the old names of taken locks."""
     from mlflow import MlflowException
 
     with suppress(UserError, MlflowException):  # it expires by itself
@@ -152,12 +156,12 @@ def _release(lease: Lease) -> None:
 
 
 def _read(name: str) -> dict[str, str] | None:
-    """Tags of a lock; None where nobody holds it."""
+    """Return the tags of a lock; None if it is not held."""
     return store.patiently(_tags, name)
 
 
 def _tags(name: str) -> dict[str, str] | None:
-    """The same, in one try."""
+    """Return the same as `_read`, in one try."""
     from mlflow import MlflowException
 
     try:

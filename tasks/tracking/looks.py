@@ -1,9 +1,9 @@
 """Looks at a gate split, counted in the registry: every machine that judges spends the same error budget.
 
-One tag of the registered model a split, under its digest. A split that shares problems with one that was looked at, as
-after a few new rows, goes on with its looks; any other has no tag yet, and its budget is whole. A look is counted
-before it is taken: a run that is killed in between has spent it, unless the next holds the same weights against the
-same.
+Each split has one tag of the registered model, under its digest. A split that shares problems with one that was looked
+at, as after a few new rows, continues its count of looks. Any other split has no tag yet, and its budget is whole. A
+look is counted before it is taken, so a run that is killed in between has spent it, unless the next run compares the
+same weights with the same baseline.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from tasks.tracking import lock, registry, store, tags
 
 
 class Budgeted(Protocol):
-    """Settings that say what the next look may spend: models.evaluation.gate.GateSettings."""
+    """Settings that define what the next look may spend: models.evaluation.gate.GateSettings."""
 
     def next_look(self, looked: int = 0, spent: float = 0.0) -> Look: ...
 
 
 OUTGROWN = 0.9
-"""Share from which on this split's tag stands for the other's too: data that grow every night leave one tag."""
+"""Share of common problems from which this split's tag replaces the other's, so that growing data keep one tag."""
 SHARED = 0.1
-"""Share of problems in common from which on a split goes on with the looks of another."""
+"""Share of common problems from which a split continues the looks of another."""
 
 
 def take_look(name: str, gate_split: str, sketch: str, compared: str, settings: Budgeted) -> Look:
-    """Count a look at a gate split and say what it may spend.
+    """Count a look at a gate split and return what it may spend.
 
     Args:
-        name: registered model; made where it is missing.
+        name: registered model; created if it is missing.
         gate_split: digest of the split's problems.
-        sketch: of the same, by which a split that shares problems with this one is known (tasks/gate/gate_split.py).
-        compared: what is held against what. The same as last time: that look goes on.
+        sketch: sketch of the same problems, which identifies splits that share problems (tasks/gate/gate_split.py).
+        compared: what is compared with what. If it is the same as last time, that look is continued.
         settings: the recipe's gate.
     """
     key = tags.LOOKS + gate_split

@@ -1,8 +1,8 @@
-"""Curves that survive an outage: metrics are journalled, buffered, and sent in batches from a thread of their own.
+"""Curves that survive an outage: metrics are journalled, buffered, and sent in batches from a separate thread.
 
-The caller never waits for the tracking server. While it is away the buffer grows and sending is tried again with
-growing pauses; timestamps are taken when a value is logged, so that sending one twice changes nothing. `close`
-waits for the last ones up to a limit; what is left then still stands in the journal.
+The caller never waits for the tracking server. While the server is unreachable the buffer grows and sending is retried
+with growing pauses. Timestamps are taken when a value is logged, so that sending one twice changes nothing. `close`
+waits for the last values up to a limit; values that are still unsent remain in the journal.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("rewardflow.tracking")
 
 MOST_KEYS = 60
-"""Metric keys of one run: MLflow's run page crawls with about 100 charts."""
+"""Metric keys of one run: MLflow's run page becomes very slow with about 100 charts."""
 MOST_A_CALL = 1000
-"""Metrics that MLflow takes in one batch."""
+"""Metrics that MLflow accepts in one batch."""
 
 
 def clean_key(key: str) -> str:
-    """A key that MLflow takes: `pass@1` becomes `pass_at_1`, other refused characters `_`, doubled `/` one.
+    """Return a key that MLflow accepts: `pass@1` becomes `pass_at_1`, other refused characters `_`, doubled `/` one.
 
     Raises:
-        UserError: nothing is left of it.
+        UserError: nothing is left of the key.
     """
     kept = re.sub(r"[^\w\-. :/]", "_", key.replace("@", "_at_"), flags=re.ASCII)
     parts = [part for part in kept.split("/") if part.strip(". ")]
@@ -52,20 +52,20 @@ def clean_key(key: str) -> str:
 
 @dataclass(frozen=True)
 class Delivery:
-    """What became of the metrics of a run."""
+    """Result of sending the metrics of a run."""
 
     sent: int
     """Values that the tracking server has."""
     left: int
-    """Values that it did not take before the limit; they stand in the journal."""
+    """Values that the server did not accept before the limit; they are in the journal."""
     not_finite: int
     """Values that were NaN or infinite and were not logged."""
 
 
 class MetricLog:
-    """Log metrics of one run: `log(step, {"reward/mean": 0.3})`. Also callable, so that it can be handed to models/.
+    """Log metrics of one run: `log(step, {"reward/mean": 0.3})`. It is callable, so that it can be passed to models/.
 
-    Use it in a `with` statement; leaving it waits for the last values.
+    Use it in a `with` statement; the end of the block waits for the last values.
     """
 
     def __init__(
@@ -74,10 +74,10 @@ class MetricLog:
         """Start the sending thread.
 
         Args:
-            run_id: MLflow run that gets the values.
-            journal: JSONL file that gets them first; appended to where it exists (see `replay`).
-            every_seconds: longest time that a value waits for company, in seconds.
-            every_values: values that are sent at once without waiting.
+            run_id: MLflow run that receives the values.
+            journal: JSONL file that receives them first; appended to if it exists (see `replay`).
+            every_seconds: longest time that a value waits in the buffer, in seconds.
+            every_values: number of values that are sent at once without waiting.
         """
         self._run_id, self._journal = run_id, journal
         self._every_seconds, self._every_values = every_seconds, every_values
@@ -98,11 +98,11 @@ class MetricLog:
         self._thread.start()
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Log `metrics` at `step`; returns at once.
+        """Log `metrics` at `step` and return at once.
 
         Raises:
-            UserError: more than MOST_KEYS keys in this run, two keys that MLflow cannot tell apart, or the
-                tracking server refused earlier values for good (the run was deleted, access was lost).
+            UserError: the run has more than MOST_KEYS keys, two keys are equal in MLflow, or the
+                tracking server refused earlier values permanently (the run was deleted, access was lost).
         """
         finite = {key: float(value) for key, value in metrics.items() if math.isfinite(value)}
         row = Row(int(step), int(time.time() * 1000), finite)
@@ -120,9 +120,9 @@ class MetricLog:
     __call__ = log
 
     def replay(self, up_to_step: int) -> int:
-        """For a resumed run: log again what the journal holds up to and including `up_to_step`, with its timestamps.
+        """Log again the journal's rows up to and including `up_to_step`, with their timestamps, for a resumed run.
 
-        Later rows are dropped from the journal: the resumed run makes those steps again. Returns the rows logged.
+        Later rows are dropped from the journal: the resumed run repeats those steps. Returns the number of rows logged.
         """
         if self._journal is None or self._handle is None:
             raise ValueError("a metric log without a journal has nothing to replay")
@@ -137,7 +137,7 @@ class MetricLog:
         return len(rows)
 
     def flush(self, limit: float = 60.0) -> int:
-        """Send what waits, now; wait for it up to `limit` seconds. Returns how many values are still unsent."""
+        """Send the waiting values now, for up to `limit` seconds. Return how many values are still unsent."""
         until = time.monotonic() + limit
         with self._changed:
             self._hurry = True
@@ -148,7 +148,7 @@ class MetricLog:
             return len(self._waiting)
 
     def close(self, limit: float = store.PATIENCE) -> Delivery:
-        """Send the last values, waiting up to `limit` seconds for a server that is away; then end the thread."""
+        """Send the last values, waiting up to `limit` seconds for an unreachable server; then end the thread."""
         left = self.flush(limit)
         with self._changed:
             self._closed.set()
@@ -176,7 +176,7 @@ class MetricLog:
     ) -> None:
         if error is None:
             self.close()
-        else:  # the error on its way is the news; a server that is away must not hold it back for long
+        else:  # the first error matters more; an unreachable server must not delay it for long
             try:
                 self.close(limit=2.0 if interrupt.asked() or out_of_space(error) else 15.0)
             except UserError as also:
@@ -213,7 +213,7 @@ class MetricLog:
         self._changed.notify_all()
 
     def _next_batch(self) -> list[Metric]:
-        """Wait until values are due, then return them without taking them out; empty when the log is closed."""
+        """Wait until values are due, then return them without removing them; return none when the log is closed."""
         with self._changed:
             while not self._closed.is_set():
                 if not self._waiting:

@@ -1,7 +1,7 @@
-"""The files of a LoggedModel beside the weights: MLflow's own description with an example, and the record of a version.
+"""The files of a LoggedModel other than its weights: MLflow's description with an example, and the version's record.
 
-The record is one JSON file, `version.json`. It holds what is known of a model version beyond the few tags that a
-person reads (`tags.FOR_A_PERSON`); lineage and reproduction read it.
+The record is one JSON file, `version.json`. It holds the facts about a model version beyond the few tags that a person
+reads (`tags.FOR_A_PERSON`); lineage and reproduction read it.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ RECORD = "version.json"
 
 
 def write_model(folder: Path, target: Path, task: str, description: object, example: str) -> None:
-    """Write `folder` as an MLflow model of the transformers flavour, but for the weights, which `place_weights` adds.
+    """Write `folder` as an MLflow model of the transformers flavour without its weights; `place_weights` adds them.
 
     Args:
-        folder: a Hugging Face model folder; `model/` of the result has its other files.
-        target: is made.
-        task: of a transformers pipeline.
-        description: mlflow.models.Model to be completed; its signature is the task's.
-        example: a text that the model can be given; none is kept where it is empty.
+        folder: a Hugging Face model folder; `model/` of the result contains its other files.
+        target: folder to create.
+        task: task of a transformers pipeline.
+        description: mlflow.models.Model to complete; its signature is the task's.
+        example: an example input text for the model; if empty, none is stored.
     """
     import mlflow.transformers
     from huggingface_hub import ModelCard
@@ -67,7 +67,7 @@ def write_model(folder: Path, target: Path, task: str, description: object, exam
 
 
 def place_weights(folder: Path, model: Path) -> None:
-    """Add the weights of a model folder to the MLflow model that `write_model` made of it, without a copy if possible.
+    """Add the weights of a model folder to the MLflow model that `write_model` created, without a copy if possible.
 
     Args:
         folder: as in `write_model`.
@@ -82,7 +82,7 @@ def place_weights(folder: Path, model: Path) -> None:
 
 
 def _licence_text(source: Source | None) -> str:
-    """The licence of a model whose folder holds no text of one."""
+    """Return the licence text of a model whose folder contains none."""
     if source is None:
         return "No licence is on record for this model: its base model and its data decide.\n"
     stated = f"{source.licence}, as its GGUF file states" if source.licence else "not stated in its GGUF file"
@@ -90,7 +90,7 @@ def _licence_text(source: Source | None) -> str:
 
 
 def read_record(model_id: str) -> dict[str, str]:
-    """The record of the version that a LoggedModel was registered as; empty where there is none."""
+    """Return the record of the version that a LoggedModel was registered as; empty if there is none."""
     import mlflow
     from mlflow import MlflowException
 
@@ -110,7 +110,7 @@ def read_record(model_id: str) -> dict[str, str]:
 
 
 def add_to_record(model_id: str, facts: Mapping[str, str]) -> None:
-    """Write `facts` into the record; what stands there under the same names is replaced."""
+    """Add `facts` to the record; values already stored under the same names are replaced."""
     if not facts:
         return
     whole = {**read_record(model_id), **{key: str(value) for key, value in facts.items()}}

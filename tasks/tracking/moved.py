@@ -1,8 +1,9 @@
-"""A state folder that was moved or copied: the addresses in its embedded store follow it.
+"""Update the artifact addresses in the embedded store of a state folder that was moved or copied.
 
-MLflow writes down where each run's and each model's artifacts lie, as absolute addresses, and makes relative ones
-absolute. So a folder that is opened under another path than it was written under would read its older artifacts where
-it was, or, copied, write its new ones there. What lies in the folder itself is found by what the addresses end in.
+MLflow stores the addresses of each run's and each model's artifacts as absolute addresses, and makes relative ones
+absolute. A folder that is opened under another path than it was written under would therefore read its older artifacts
+from the old path or, if it was copied, write its new ones there. Artifacts in the folder itself are found by the end of
+their addresses.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from urllib.parse import quote, unquote, urlparse
 from models.errors import UserError
 
 ARTIFACTS = "mlartifacts"
-"""Folder of the artifacts, beside the database."""
+"""Folder of the artifacts, next to the database."""
 PATIENCE = 10.0
 """Seconds to wait for another process that writes to the database."""
 _ADDRESSES = (
@@ -29,10 +30,10 @@ _LOG = logging.getLogger("rewardflow.tracking")
 
 
 def follow(home: Path) -> int:
-    """Make the addresses in `home`'s database those of the folder as it lies now. Returns how many were changed.
+    """Change the addresses in `home`'s database to the folder's current path. Return how many were changed.
 
     Raises:
-        UserError: it was moved, and cannot be written to.
+        UserError: the folder was moved, and its database cannot be written to.
     """
     database = home / "mlflow.db"
     if not database.is_file():
@@ -53,11 +54,11 @@ def follow(home: Path) -> int:
 
 
 def _former_places(database: Path, home: Path) -> list[Path]:
-    """Other state folders under which experiments of this database were made, whose artifacts lie here."""
+    """Return the other state folders under which this database's experiments were made, if their artifacts are here."""
     try:
         with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True, timeout=PATIENCE)) as reading:
             made = reading.execute("SELECT name, artifact_location FROM experiments").fetchall()
-    except sqlite3.Error:  # no tables yet, or no database of MLflow's: it says so itself
+    except sqlite3.Error:  # no tables yet, or not a database of MLflow, which reports it itself
         return []
     places: list[Path] = []
     for name, location in made:

@@ -1,4 +1,4 @@
-"""What the registry needs: the runs behind every version, and the LoggedModels behind no version. Queries alone."""
+"""The needs of the registry: the runs behind every version, and the LoggedModels behind no version. Queries alone."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Need:
-    """Why a run's outputs are needed."""
+    """Reason why a run's outputs are needed."""
 
     why: str
     lasting: bool
-    """An alias or a champion, of today or before, came from it; else a version that only stands in the registry."""
+    """Whether an alias or a champion, of today or before, came from the run; otherwise only a version did."""
 
 
 @dataclass(frozen=True)
 class Unregistered:
-    """A LoggedModel that is no version of a registered model."""
+    """A LoggedModel that is not a version of a registered model."""
 
     model_id: str
     name: str
@@ -33,13 +33,13 @@ class Unregistered:
     location: str
     """Address of its artifacts."""
     made_here: bool
-    """Whether its run was surely made with the state folder in use: only that one knows whether its steps need it."""
+    """Whether its run was certainly made with the state folder in use, which alone knows whether its steps need it."""
 
 
 def needed_runs() -> dict[str, Need]:
-    """Run id -> why, of every run in the lineage of a registered version: the flow's, its steps', those reused.
+    """Map run id to reason for every run in the lineage of a registered version: the flow's, its steps', those reused.
 
-    Lasting needs come first where several versions need a run.
+    If several versions need a run, lasting needs take precedence.
     """
     needs: dict[str, Need] = {}
     for name in registry.model_names():
@@ -54,7 +54,7 @@ def needed_runs() -> dict[str, Need]:
 
 
 def unregistered_models() -> list[Unregistered]:
-    """The LoggedModels of Rewardflow's runs that are no version, oldest first."""
+    """Return the LoggedModels of Rewardflow's runs that are not registered versions, oldest first."""
     versions = {version.model_id for name in registry.model_names() for version in registry.versions(name)}
     experiments = [entry.experiment_id for entry in store.all_pages(store.client().search_experiments)]
     oldest = [{"field_name": "creation_timestamp", "ascending": True}]
@@ -74,7 +74,7 @@ def unregistered_models() -> list[Unregistered]:
 
 
 def is_ours(run_id: str) -> bool:
-    """Whether the store in use knows a run, and Rewardflow wrote it."""
+    """Return whether the store in use knows a run and Rewardflow wrote it."""
     return _own_run(run_id) is not None
 
 
@@ -84,7 +84,7 @@ def _own_run(run_id: str) -> Run | None:
 
 
 def delete_model(model: Unregistered) -> None:
-    """Delete a LoggedModel with its artifacts; its run and all that is told there stays."""
+    """Delete a LoggedModel with its artifacts; its run and everything recorded there is kept."""
     from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 
     store.patiently(store.client().delete_logged_model, model.model_id)
@@ -101,7 +101,7 @@ def _need(version: registry.VersionInfo) -> Need:
 
 
 def _family(flow_run: str) -> set[str]:
-    """A flow's run, its steps', and those whose results these took."""
+    """Return a flow's run, the runs of its steps, and the runs whose results these reused."""
     run = lineage.run_or_none(flow_run)
     if run is None:
         return set()

@@ -1,4 +1,4 @@
-"""Which process writes a run, and whether a recorded one still lives: how runs left RUNNING by SIGKILL are found."""
+"""Identify the process that writes a run, and check whether it is alive, to find runs left RUNNING by SIGKILL."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ import psutil
 from tasks.tracking import tags
 
 _CLOCK_SLACK = 2.0
-"""Seconds by which two readings of one process's start may differ (the boot time is read with rounding)."""
+"""Seconds by which two readings of one process's start may differ (the boot time is rounded)."""
 
 _OUTERMOST = "pid:[4026531836]"
-"""Linux's name of the process namespace that is no container's."""
+"""Linux's name of the process namespace outside all containers."""
 
 
 def mark() -> dict[str, str]:
-    """Tags that name this process."""
+    """Return the tags that identify this process."""
     return {
         tags.PID: str(os.getpid()),
         tags.HOST: socket.gethostname(),
@@ -32,7 +32,7 @@ def mark() -> dict[str, str]:
 
 @cache
 def place() -> str:
-    """Machine (a hash), boot and process namespace of this process; "-" for what the system does not tell."""
+    """Return machine (a hash), boot and process namespace of this process; "-" for each unknown value."""
     machine = _read("/etc/machine-id")
     hashed = hashlib.sha256(f"rewardflow {machine}".encode()).hexdigest()[:16] if machine else ""
     try:
@@ -43,10 +43,10 @@ def place() -> str:
 
 
 def surely_dead(marks: Mapping[str, str]) -> bool:
-    """Whether the process named by `marks` ran where this one runs and is gone.
+    """Return whether the process named by `marks` ran where this one runs and has ended.
 
-    Unknown marks, other hosts and other containers: False. Marks of earlier versions, without a place, are judged by
-    the host's name alone.
+    The result is False for unknown marks, other hosts and other containers. Marks of earlier versions, which have no
+    place, are judged by the host name alone.
     """
     try:
         pid, started = int(marks[tags.PID]), float(marks[tags.STARTED])
@@ -69,9 +69,9 @@ def surely_dead(marks: Mapping[str, str]) -> bool:
 
 
 def _before_a_restart(there: str) -> bool:
-    """Whether a place is this very machine before it was started again.
+    """Return whether a place is this same machine before its last boot.
 
-    Outside of containers alone: those of one image share the machine's id, wherever they run.
+    This is decided outside of containers only: containers of one image share the machine's id, wherever they run.
     """
     (machine, boot, namespace), here = (*there.split(), "-", "-", "-")[:3], place().split()
     return (

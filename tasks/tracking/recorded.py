@@ -1,7 +1,7 @@
-"""All that is on record of a model version or of a flow's run: what a comparison and a reproduction read.
+"""Everything recorded about a model version or a flow's run, as comparisons and reproductions read it.
 
-A version's weights may have been made in another run than the one that registered it, which took them as they were.
-What the machine was is told by the run that made them; recipe, code and data are those of the run that registered.
+A version's weights may have been made in another run than the one that registered it, which reused them unchanged. The
+machine is the one of the run that made them; recipe, code and data are those of the run that registered them.
 """
 
 from __future__ import annotations
@@ -25,63 +25,63 @@ if TYPE_CHECKING:
     from mlflow.entities import Run
 
 RECORDS = "evaluation/records.parquet"
-"""Artifact of an evaluation's run: what the policy answered."""
+"""Artifact of an evaluation's run: the policy's answers."""
 EVALUATED, FITTED = ("evaluate candidate", "evaluate champion"), "fine_tune"
-"""Names of the steps whose runs are read; of the evaluations, the first that there is."""
+"""Names of the steps whose runs are read; of the evaluations, the first that exists."""
 _ADDRESS = re.compile(r"(?:models:/)?(?P<name>[^/@]+)(?:/(?P<version>[1-9][0-9]*)|@(?P<alias>[^/@]+))")
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """What the tracking store knows of a version or a run."""
+    """The tracking store's facts about a version or a run."""
 
     label: str
-    """What to call it."""
+    """Display name."""
     version: VersionInfo | None
-    """None of a run that registered none, or that was asked for as a run."""
+    """None for a run that registered none, or that was requested as a run."""
     run: str
     """MLflow run of the flow that registered it."""
     status: str
-    """RUNNING, FINISHED, FAILED or KILLED: how that run ended."""
+    """Status of that run: RUNNING, FINISHED, FAILED or KILLED."""
     trained_in: str
     """MLflow run of the flow in which the weights were made; the same, unless they were taken from an earlier one."""
     facts: Mapping[str, str] = field(repr=False)
-    """Tags of the flow's run, and on top all that was written down about the version."""
+    """Tags of the flow's run, overridden by all recorded facts about the version."""
     params: Mapping[str, str] = field(repr=False)
     """The recipe, key by key."""
     data: tuple[DataLink, ...] = field(repr=False)
-    """What the flow read."""
+    """Data that the flow read."""
     evaluation: str
-    """MLflow run of the evaluation on problems that people may look at; empty where there was none."""
+    """MLflow run of the evaluation on problems that people may look at; empty if there was none."""
     metrics: Mapping[str, float] = field(repr=False)
-    """Of that evaluation."""
+    """Metrics of that evaluation."""
 
     @property
     def commit(self) -> str:
-        """The commit of the code, without a mark of changes."""
+        """Commit of the code, without the mark of uncommitted changes."""
         return self.facts.get(tags.GIT_COMMIT, "").removesuffix(DIRTY)
 
     @property
     def dirty(self) -> bool:
-        """Whether that commit does not hold the code as it was."""
+        """Whether the code differed from that commit."""
         return self.facts.get(tags.GIT_COMMIT, "").endswith(DIRTY)
 
     @property
     def prepared(self) -> dict[str, DataLink]:
-        """Path in the repository -> the prepared files that the flow read, Parquet alone."""
+        """The prepared Parquet files that the flow read, by their path in the repository."""
         return {link.source: link for link in self.data if link.source.endswith(".parquet")}
 
 
 def recorded(wanted: str, model: Callable[[], str]) -> Recorded:
-    """What is on record of `wanted`.
+    """Return everything recorded about `wanted`.
 
     Args:
         wanted: number of a version, an alias such as champion, NAME/VERSION, NAME@ALIAS, or a run, as
             `summaries.run_summary` takes it.
-        model: says which registered model is meant where `wanted` names none.
+        model: returns the registered model that is meant if `wanted` names none.
 
     Raises:
-        UserError: there is no such version, alias or run.
+        UserError: the version, alias or run does not exist.
     """
     version = _version(wanted, model)
     if version is not None:
@@ -97,7 +97,7 @@ def recorded(wanted: str, model: Callable[[], str]) -> Recorded:
 
 
 def of_version(version: VersionInfo) -> Recorded:
-    """What is on record of a version.
+    """Return everything recorded about a version.
 
     Raises:
         UserError: the run that registered it is gone.
@@ -113,7 +113,7 @@ def of_version(version: VersionInfo) -> Recorded:
 
 
 def of_run(run_id: str) -> Recorded:
-    """What is on record of a flow's run; a step that took an earlier result stands for the run that made it."""
+    """Return everything recorded about a flow's run; for a step with a reused result, about the run that made it."""
     summary = summaries.run_summary("", run_id)
     made = {step.name: step.tags.get(tags.REUSED, step.run_id) for step in summary.steps}
     fitted = run_or_none(made.get(FITTED, ""))
@@ -126,7 +126,7 @@ def of_run(run_id: str) -> Recorded:
 
 
 def read_text(run_id: str, path: str) -> str:
-    """A run's artifact as text; empty where the run or the artifact is gone, or was never there."""
+    """Read a run's artifact as text; empty if the run or the artifact does not exist."""
     with tempfile.TemporaryDirectory() as beside:
         file = records.fetch_artifact(run_id, path, Path(beside))
         return file.read_text(encoding="utf-8") if file is not None and file.is_file() else ""
@@ -151,7 +151,7 @@ def _recorded(
 
 
 def _version(wanted: str, model: Callable[[], str]) -> VersionInfo | None:
-    """The version that is meant; None where `wanted` can only be a run."""
+    """Return the version that is meant; None if `wanted` can only be a run."""
     if re.fullmatch("[1-9][0-9]{0,5}", wanted):
         return registry.version_info(model(), int(wanted))
     if parts := _ADDRESS.fullmatch(wanted):

@@ -1,4 +1,4 @@
-"""What is logged beside curves: data sets, sample tables, figures, files and the description that is read first."""
+"""Records other than curves: data sets, sample tables, figures, files and the description that is read first."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ NOTE = "mlflow.note.content"
 TABLES = "mlflow.loggedArtifacts"
 """MLflow's tag that names the artifacts which are tables."""
 REPORT = "report.md"
-"""Artifact with the whole description, where the tag holds only its beginning."""
+"""Artifact with the whole description if the tag holds only its beginning."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What a number was measured on: then it stands on the page of the model too, beside the data set."""
+    """Model and data set of a measurement, whose value is then also shown on the model's page."""
 
     model_id: str
     dataset: str
-    """Name of the data set, as `log_dataset` was given it."""
+    """Name of the data set, as passed to `log_dataset`."""
     digest: str
 
 
@@ -42,10 +42,10 @@ def log_dataset(
 
     Args:
         run_id: the run that read it.
-        name: of the data set, e.g. "arithmetic/problems_train".
-        digest: content hash, DVC's md5 (at most 36 characters, so ".dir" behind it fits).
+        name: name of the data set, e.g. "arithmetic/problems_train".
+        digest: content hash, DVC's md5 (at most 36 characters, so that ".dir" fits after it).
         source: path or address.
-        context: what for: "raw", "training", "reward model", "evaluation".
+        context: purpose: "raw", "training", "reward model", "evaluation".
         rows: number of rows.
         revision: DVC revision (git commit or tag).
 
@@ -71,10 +71,10 @@ def log_dataset(
 
 
 def log_metrics(run_id: str, metrics: Mapping[str, float], step: int = 0, measured: Measured | None = None) -> None:
-    """Log the final numbers of a run at once (curves: tasks.tracking.metrics). What is not finite is left out.
+    """Log the final metrics of a run at once (curves: tasks.tracking.metrics). Values that are not finite are left out.
 
     Args:
-        measured: the model and the data that the numbers are about, where they are about one model.
+        measured: the model and the data of the metrics, if they concern one model.
     """
     from mlflow.entities import Metric
 
@@ -93,7 +93,7 @@ def log_artifact(run_id: str, file: Path, folder: str = "") -> None:
 
 
 def log_artifacts(run_id: str, source: Path, folder: str = "") -> None:
-    """Log all that lies in `source` under `folder` of the run's artifacts."""
+    """Log the contents of `source` under `folder` of the run's artifacts."""
     store.patiently(store.client().log_artifacts, run_id, str(source), folder or None)
 
 
@@ -103,15 +103,15 @@ def log_text(run_id: str, path: str, text: str) -> None:
 
 
 def log_figure(run_id: str, path: str, figure: Figure) -> None:
-    """Log a figure as the PNG `path`, sharp enough for a large screen."""
+    """Log a figure as the PNG `path`, in a resolution for large screens."""
     store.patiently(store.client().log_figure, run_id, figure, path, save_kwargs={"dpi": 150, "bbox_inches": "tight"})
 
 
 def log_table(run_id: str, path: str, rows: Sequence[Mapping[str, Any]]) -> None:
     """Log rows as a table that MLflow's artifact viewer shows. One file a step, such as "samples/step_00040.json".
 
-    Logging the same path again replaces the table. Columns are those of the first row, then new ones as they come;
-    what a row lacks is empty. Values that are not finite become empty, as JSON has none.
+    Logging the same path again replaces the table. Columns are those of the first row, then new ones in order of
+    appearance. Missing values are empty, and so are values that are not finite, as JSON has none.
     """
     if PurePosixPath(path).suffix != ".json":
         raise ValueError(f"a table is a .json file, not {path!r}")
@@ -127,7 +127,7 @@ def log_table(run_id: str, path: str, rows: Sequence[Mapping[str, Any]]) -> None
 
 
 def read_table(run_id: str, path: str) -> list[dict[str, Any]]:
-    """The rows of a table that `log_table` wrote."""
+    """Return the rows of a table that `log_table` wrote."""
     import mlflow
 
     text = mlflow.artifacts.load_text(f"runs:/{run_id}/{path}")
@@ -136,7 +136,7 @@ def read_table(run_id: str, path: str) -> list[dict[str, Any]]:
 
 
 def fetch_artifact(run_id: str, path: str, folder: Path) -> Path | None:
-    """Download a run's artifact into `folder`; None where the run or the artifact is gone."""
+    """Download a run's artifact into `folder` and return its path; None if the run or the artifact is gone."""
     from mlflow import MlflowException
 
     try:
@@ -146,10 +146,10 @@ def fetch_artifact(run_id: str, path: str, folder: Path) -> Path | None:
 
 
 def describe(run_id: str, markdown: str) -> None:
-    """Make `markdown` the description of the run, the first thing that a reviewer sees.
+    """Make `markdown` the description of the run, which a reviewer sees first.
 
-    A tag holds 8,000 characters. A longer description is kept whole as the artifact report.md, and the tag gets its
-    sections up to there.
+    A tag holds 8,000 characters. A longer description is stored whole as the artifact report.md, and the tag holds the
+    leading sections that fit.
     """
     if len(markdown) > runs.LONGEST_TAG:
         log_text(run_id, REPORT, markdown)
@@ -158,7 +158,7 @@ def describe(run_id: str, markdown: str) -> None:
 
 
 def first_sections(markdown: str, longest: int, ending: str) -> str:
-    """The leading sections (each begins with "## " or "### ") of `markdown` that fit with `ending` behind them."""
+    """Return the leading sections (each begins with "## " or "### ") of `markdown` that fit together with `ending`."""
     room = longest - len(ending)
     if len(markdown) <= longest:
         return markdown

@@ -1,7 +1,7 @@
 """Model versions: from a model folder to an alias that others load.
 
 A folder becomes a LoggedModel (weights are copied, never loaded), a LoggedModel becomes a version of a registered
-model, and aliases say what a version is for: see tasks.tracking.aliases.
+model, and aliases give a version its role: see tasks.tracking.aliases.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Task = Literal["text-generation", "text-classification"]
 CHAMPION, CANDIDATE, PREVIOUS, ANCHOR = "champion", "candidate", "previous", "anchor"
 
 VERSIONS_OF_MODEL = "mlflow.modelVersions"
-"""MLflow's tag on a LoggedModel, the versions that it was registered as: without it its page says "Not registered"."""
+"""MLflow's tag on a LoggedModel: the versions that it was registered as. Without it its page shows "Not registered"."""
 
 
 @dataclass(frozen=True)
@@ -51,12 +51,12 @@ class VersionInfo:
 
     @property
     def uri(self) -> str:
-        """Address by number, which never comes to mean another model."""
+        """Address by number, which always means the same model."""
         return f"models:/{self.name}/{self.version}"
 
     @property
     def logged(self) -> bool:
-        """Whether a LoggedModel is behind it; a version made by hand may have only files."""
+        """Whether the version has a LoggedModel; a version made by hand may have only files."""
         return self.model_id.startswith("m-")
 
 
@@ -69,16 +69,16 @@ def log_model(
     step: int = 0,
     example: str = "",
 ) -> str:
-    """Log a Hugging Face model folder (safetensors and tokenizer) as an output of a run. Returns its model id.
+    """Log a Hugging Face model folder (safetensors and tokenizer) as an output of a run. Return its model id.
 
     Args:
         run_id: run that made the model.
         folder: read, not changed; the weights are not loaded.
-        name: of the LoggedModel, e.g. "policy".
+        name: name of the LoggedModel, e.g. "policy".
         task: "text-generation" for a policy, "text-classification" for a reward model with one label.
-        model_tags: of the LoggedModel.
+        model_tags: tags of the LoggedModel.
         step: training step of the weights.
-        example: a text that the model can be given, shown on its page.
+        example: an example input text for the model, shown on its page.
 
     Raises:
         UserError: the folder lacks its configuration or its weights.
@@ -121,14 +121,16 @@ def log_model(
 
 
 def local_folder(location: str) -> Path | None:
-    """The folder of an address of artifacts; None if a server or a bucket keeps them."""
+    """Return the folder of an artifact address; None if the artifacts are on a server or in a bucket."""
     at = urlparse(location)
     return Path(unquote(at.path)) if at.scheme in ("", "file") else None
 
 
 def log_model_inputs(run_id: str, model_ids: Iterable[str]) -> None:
-    """Record that a run read these LoggedModels: a policy's run its reward model and its warm start. An empty id is a
-    folder's, which the tracking store does not know."""
+    """Record that a run read these LoggedModels, as a policy's run reads its reward model and its warm start.
+
+    An empty id is that of a folder, which the tracking store does not know.
+    """
     from mlflow.entities import LoggedModelInput
 
     inputs = [LoggedModelInput(model_id) for model_id in model_ids if model_id]
@@ -136,7 +138,7 @@ def log_model_inputs(run_id: str, model_ids: Iterable[str]) -> None:
 
 
 def log_model_outputs(run_id: str, model_ids: Iterable[str]) -> None:
-    """Show these LoggedModels on a run that did not make them itself: the flow's run, whose steps did."""
+    """Show these LoggedModels as outputs of a run whose steps made them: a flow's run."""
     from mlflow.entities import LoggedModelOutput
 
     outputs = [LoggedModelOutput(model_id, 0) for model_id in model_ids]
@@ -144,13 +146,13 @@ def log_model_outputs(run_id: str, model_ids: Iterable[str]) -> None:
 
 
 def model_tags(name: str) -> dict[str, str]:
-    """Tags of a registered model; none where there is no such model."""
+    """Return the tags of a registered model; none if the model does not exist."""
     model = _or_none(store.client().get_registered_model, name)
     return dict(model.tags or {}) if model is not None else {}
 
 
 def set_model_tag(name: str, key: str, value: str) -> None:
-    """Set a tag of a registered model, which is made where it is missing."""
+    """Set a tag of a registered model, which is created if it is missing."""
     make_model(name)
     store.patiently(store.client().set_registered_model_tag, name, key, value)
 
@@ -166,7 +168,7 @@ def delete_version_tag(info: VersionInfo, key: str) -> None:
 
 
 def make_model(name: str) -> None:
-    """Make the registered model where it is missing."""
+    """Create the registered model if it is missing."""
     from mlflow import MlflowException
 
     try:
@@ -177,7 +179,7 @@ def make_model(name: str) -> None:
 
 
 def register(name: str, model_id: str, facts: Mapping[str, str] | None = None, description: str = "") -> int:
-    """Make a LoggedModel the next version of the registered model `name` (made where it is missing).
+    """Register a LoggedModel as the next version of the registered model `name` (created if it is missing).
 
     Args:
         facts: see `annotate`.
@@ -201,10 +203,10 @@ def register(name: str, model_id: str, facts: Mapping[str, str] | None = None, d
 
 
 def annotate(name: str, version: int, facts: Mapping[str, str] | None = None, description: str | None = None) -> None:
-    """Write down facts about a version, and its description (Markdown) where one is given.
+    """Record facts about a version, and its description (Markdown) if one is given.
 
-    What a person needs (`tags.FOR_A_PERSON`) becomes a tag; the rest goes into the version's record, which
-    `facts_of` reads.
+    Facts for a person (`tags.FOR_A_PERSON`) become tags. All others are added to the version's record, which `facts_of`
+    reads.
     """
     info = version_info(name, version)
     shown, rest = _sorted_out(facts or {}) if info.logged else (dict(facts or {}), {})
@@ -213,26 +215,26 @@ def annotate(name: str, version: int, facts: Mapping[str, str] | None = None, de
     model_files.add_to_record(info.model_id, rest)
     if description is not None:
         store.patiently(store.client().update_model_version, name, str(version), description)
-        if info.logged:  # its own page says the same
+        if info.logged:  # its own page shows the same
             store.patiently(store.client().set_logged_model_tags, info.model_id, {NOTE: description})
 
 
 def facts_of(version: VersionInfo) -> dict[str, str]:
-    """All that was written down about a version: its record and its tags."""
+    """Return all recorded facts about a version: its record and its tags."""
     record = model_files.read_record(version.model_id) if version.logged else {}
     return {**record, **version.tags}
 
 
 def describe_model(name: str, description: str) -> None:
-    """Make `description` (Markdown) that of the registered model `name`."""
+    """Set the description (Markdown) of the registered model `name`."""
     store.patiently(store.client().update_registered_model, name, description)
 
 
 def version_info(name: str, version: int) -> VersionInfo:
-    """One version.
+    """Return one version.
 
     Raises:
-        UserError: there is no such version; names those that are there.
+        UserError: the version does not exist; the message names the existing ones.
     """
     model_version = _or_none(store.client().get_model_version, name, str(version))
     if model_version is None:
@@ -242,46 +244,46 @@ def version_info(name: str, version: int) -> VersionInfo:
 
 
 def by_alias(name: str, alias: str) -> VersionInfo | None:
-    """The version that has `alias`, or None."""
+    """Return the version that has `alias`, or None."""
     model_version = _or_none(store.client().get_model_version_by_alias, name, alias)
     return version_info(name, int(model_version.version)) if model_version is not None else None
 
 
 def champion(name: str) -> VersionInfo | None:
-    """The version in use, or None where there is none yet."""
+    """Return the version in use, or None if there is none yet."""
     return by_alias(name, CHAMPION)
 
 
 def versions(name: str) -> list[VersionInfo]:
-    """All versions of a model, newest first; none where there is no such model."""
+    """Return all versions of a model, newest first; none if the model does not exist."""
     quote = '"' if "'" in name else "'"
     return _search(name, f"name = {quote}{name}{quote}")
 
 
 def policy_names() -> list[str]:
-    """Names of the registered policies, in order."""
+    """Return the names of the registered policies, sorted."""
     return model_names("name LIKE '%-policy'")
 
 
 def model_names(query: str | None = None) -> list[str]:
-    """Names of the registered models that fit MLflow's filter `query`, in order; of all without one."""
+    """Return the sorted names of the registered models that match MLflow's filter `query`; without one, of all."""
     models = store.all_pages(store.client().search_registered_models, filter_string=query)
     return sorted(str(model.name) for model in models)
 
 
 def find_by_tag(name: str, key: str, value: str) -> list[VersionInfo]:
-    """Versions whose tag `key` is `value`, newest first: whether these weights are registered already."""
-    if "'" in value or "'" in name:  # MLflow's filters know no escape
+    """Return the versions whose tag `key` is `value`, newest first, e.g. to find already registered weights."""
+    if "'" in value or "'" in name:  # MLflow's filters have no escape
         return [info for info in versions(name) if info.tags.get(key) == value]
     return _search(name, f"name = '{name}' and tag.`{key}` = '{value}'")
 
 
 def missing(run_id: str, links: Mapping[str, str]) -> str:
-    """What the store in use does not have, of a run and the links of its result; empty where it has all of it.
+    """Name what the store in use lacks of a run and the links of its result; return "" if it has all of it.
 
     Args:
-        run_id: a run; one that was moved to MLflow's trash is still there.
-        links: `model_id` of a LoggedModel, `version` as NAME/NUMBER; other names are passed over.
+        run_id: a run; one that was moved to MLflow's trash counts as present.
+        links: `model_id` of a LoggedModel, `version` as NAME/NUMBER; other names are ignored.
     """
     name, _, number = links.get("version", "").rpartition("/")
     if _or_none(store.client().get_run, run_id) is None:
@@ -294,13 +296,13 @@ def missing(run_id: str, links: Mapping[str, str]) -> str:
 
 
 def fetch(uri: str) -> Path:
-    """Folder of the Hugging Face model behind `models:/NAME@ALIAS`, `models:/NAME/VERSION` or `models:/ID`.
+    """Return the folder of the Hugging Face model behind `models:/NAME@ALIAS`, `models:/NAME/VERSION` or `models:/ID`.
 
-    It loads with transformers' from_pretrained and with vLLM. In the embedded store it is the artifact itself
+    The folder loads with transformers' from_pretrained and with vLLM. In the embedded store it is the artifact itself
     (do not change it); from a server it is downloaded once a version into the state folder.
 
     Raises:
-        UserError: no such model, version or alias.
+        UserError: the model, version or alias does not exist.
     """
     import mlflow
     from mlflow import MlflowException
@@ -312,13 +314,13 @@ def fetch(uri: str) -> Path:
         if at.scheme in ("", "file") and here.is_dir():
             return here
         folder = download_folder(store.current().home) / model_id
-        with contextlib.suppress(OSError):  # what was used is kept as what was fetched (tasks/state/prune.py)
+        with contextlib.suppress(OSError):  # a folder counts as used when it was last fetched (tasks/state/prune.py)
             os.utime(folder)
         if not folder.is_dir():
             folder.parent.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(dir=folder.parent) as beside:
                 downloaded = mlflow.artifacts.download_artifacts(artifact_uri=f"models:/{model_id}", dst_path=beside)
-                with contextlib.suppress(OSError):  # another process was first: its download is as good
+                with contextlib.suppress(OSError):  # another process was first: its download is equivalent
                     (Path(downloaded) / "model").rename(folder)
     except MlflowException as error:
         raise UserError(f"{uri}: {str(error).splitlines()[0]}") from error
@@ -326,18 +328,18 @@ def fetch(uri: str) -> Path:
 
 
 def download_folder(home: Path) -> Path:
-    """Folder of the models that `fetch` downloaded; what lies in it may be deleted while nothing uses it."""
+    """Return the folder of the models that `fetch` downloaded; it may be emptied while no process uses them."""
     return home / "models"
 
 
 def _sorted_out(facts: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Facts for a version's tags, and those for its record."""
+    """Split facts into those for a version's tags and those for its record."""
     shown = {key: str(value) for key, value in facts.items() if key in tags.FOR_A_PERSON}
     return shown, {key: str(value) for key, value in facts.items() if key not in shown}
 
 
 def _link_to_version(model_id: str, name: str, version: str) -> None:
-    """Name a version on its LoggedModel, as a tracking server does by itself and MLflow's embedded store does not."""
+    """Record a version on its LoggedModel. A tracking server does this itself, MLflow's embedded store does not."""
     logged = store.patiently(store.client().get_logged_model, model_id)
     linked = json.loads(logged.tags.get(VERSIONS_OF_MODEL, "[]"))
     own = {"name": name, "version": version}

@@ -1,7 +1,7 @@
 """MLflow's review queues: traces that people answer a question about, and their answers.
 
-An answer is an assessment on a trace, whose source is a person. Who that is, a server with logins knows; without logins
-its page calls everybody "default". The queues are MLflow's own (3.17, SQL store); their state is no part of an answer.
+An answer is an assessment on a trace whose source is a person. A server with logins knows that person; a server without
+logins calls everyone "default". The queues are those of MLflow (3.17, SQL store); their state is not part of an answer.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 QUESTION = "preference"
 """Name of the label schema and of the assessments that answer it."""
 OPTIONS = ("first", "second", "equal", "both bad")
-"""What can be answered."""
+"""The possible answers."""
 _INSTRUCTION = "Which answer to the prompt is better?"
 _NOBODY = ("", "default")
-"""Whom a server without logins calls the source of an answer."""
+"""Sources of an answer on a server without logins."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a person answered about a trace."""
+    """A person's answer about a trace."""
 
     trace: str
     value: str
@@ -37,30 +37,30 @@ class Answer:
     reviewer: str
     """Login of the person; "" on a server without logins."""
     at: datetime
-    """When it was last changed, UTC."""
+    """Time of the last change, UTC."""
     comment: str
 
 
 @dataclass(frozen=True)
 class Queue:
-    """A queue as it was made."""
+    """A new queue."""
 
     id: str
     traces: tuple[str, ...]
-    """Ids, in the order of what was given."""
+    """Trace ids, in the order in which the traces were passed."""
 
 
 def make_queue(run_id: str, name: str, reviewer: str, traces: Sequence[Trace]) -> Queue:
-    """Log traces beside a run and put them into a new queue of its experiment, in place of one of the same name.
+    """Log traces for a run and put them into a new queue of its experiment, which replaces one of the same name.
 
     Args:
         run_id: the run that they are linked to.
-        name: of the queue.
-        reviewer: who is asked; "" for anybody.
-        traces: what is asked about.
+        name: name of the queue.
+        reviewer: login of the reviewer; "" for any person.
+        traces: the traces to review.
 
     Raises:
-        UserError: the experiment has a question of ours with other options.
+        UserError: the experiment has our question with other options.
     """
     from mlflow.genai import review_queues
 
@@ -68,7 +68,7 @@ def make_queue(run_id: str, name: str, reviewer: str, traces: Sequence[Trace]) -
     question = _question(experiment)
     ids = log_traces(run_id, traces)
     for known in store.all_pages(review_queues.list_review_queues, experiment_id=experiment, max_results=100):
-        if known.name == name:  # its maker was killed before it was whole
+        if known.name == name:  # its creator was killed before it was complete
             store.patiently(review_queues.delete_review_queue, known.queue_id)
     users = [reviewer] if reviewer else []
     made = store.patiently(
@@ -84,15 +84,16 @@ def make_queue(run_id: str, name: str, reviewer: str, traces: Sequence[Trace]) -
 
 
 def page_of_queue(run_id: str, queue: str) -> str:
-    """Path of the page on which a queue is answered, below the server's address."""
+    """Return the path of the page on which a queue is answered, below the server's address."""
     experiment = store.patiently(store.client().get_run, run_id).info.experiment_id
     return f"/#/experiments/{experiment}/review-queue?selectedQueueId={queue}&startReview=true"
 
 
 def answers(run_id: str, traces: Collection[str]) -> list[Answer]:
-    """What people answered about traces of a run: of each person and trace, what they said last.
+    """Return people's answers about traces of a run: the last answer of each person about each trace.
 
-    An assessment that is no person's, that another one replaced, or whose value is none of OPTIONS, is no answer.
+    Assessments that do not come from a person, that were replaced by another one, or whose value is not one of OPTIONS
+    are left out.
     """
     experiment = str(store.patiently(store.client().get_run, run_id).info.experiment_id)
     last: dict[tuple[str, str], Answer] = {}
@@ -119,7 +120,7 @@ def answers(run_id: str, traces: Collection[str]) -> list[Answer]:
 
 
 def runs_with_reviews(run_id: str) -> list[str]:
-    """The runs beside a run, itself included, whose answers people were asked about; oldest first."""
+    """Return the runs in the same experiment, this one included, that have review pairs; oldest first."""
     experiment = store.patiently(store.client().get_run, run_id).info.experiment_id
     asked = store.all_pages(
         store.client().search_runs,

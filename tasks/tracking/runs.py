@@ -1,6 +1,6 @@
-"""One MLflow run a flow run, one child a step. Always by run id: MLflow's active run belongs to a thread, ours do not.
+"""One MLflow run a flow run, one child a step. Calls pass the run id: MLflow's active run belongs to a thread.
 
-A run whose process was killed stays RUNNING in MLflow; the next flow sweeps it.
+A run whose process was killed stays RUNNING in MLflow; the next flow ends it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LONGEST_PARAM = 6000
 LONGEST_TAG = 8000
 """Characters of a run's tag that MLflow keeps."""
 _NAME = re.compile(r"[\w.: -]{1,100}")
-"""Keys that MLflow takes as a part of a parameter's name: it refuses other signs, and slashes that end it."""
+"""Keys that MLflow accepts as part of a parameter's name: it refuses other characters, and slashes at the end."""
 PARENT_TAG = "mlflow.parentRunId"
 """MLflow's own tag on a child run."""
 
@@ -32,11 +32,11 @@ PARENT_TAG = "mlflow.parentRunId"
 def open_flow_run(
     experiment: str, name: str, run_tags: Mapping[str, str] | None = None, params: Mapping[str, Any] | None = None
 ) -> str:
-    """Begin the run of a flow in `experiment` (made where it is missing). Returns its run id.
+    """Begin the run of a flow in `experiment` (created if it is missing). Return its run id.
 
     Args:
         experiment: name of the MLflow experiment.
-        name: what a reviewer sees in the list of runs.
+        name: display name in the list of runs.
         run_tags: see tasks.tracking.tags.
         params: may be nested; see `log_params`.
     """
@@ -46,11 +46,11 @@ def open_flow_run(
 
 
 def open_step_run(parent_run_id: str, step: str, run_tags: Mapping[str, str] | None = None, name: str = "") -> str:
-    """Begin the child run of one step of a flow. Returns its run id.
+    """Begin the child run of one step of a flow. Return its run id.
 
     Args:
         step: the step, for queries.
-        name: what a reviewer sees; the step where it is empty.
+        name: display name; default: the step.
     """
     parent = store.patiently(store.client().get_run, parent_run_id)
     own = {PARENT_TAG: parent_run_id, tags.STEP: step, **(run_tags or {})}
@@ -58,18 +58,19 @@ def open_step_run(parent_run_id: str, step: str, run_tags: Mapping[str, str] | N
 
 
 def rename(run_id: str, name: str) -> None:
-    """Call a run by what came out."""
+    """Rename a run after its result."""
     store.patiently(store.client().update_run, run_id, name=name)
 
 
 def close_run(run_id: str, status: Status = "FINISHED") -> None:
-    """End a run; waits for a tracking server that is away."""
+    """End a run; wait for an unreachable tracking server."""
     store.patiently(store.client().set_terminated, run_id, status=status)
 
 
 def status_after(error: BaseException) -> Status:
-    """How a run ended that `error` stopped."""
-    # What is no Exception came from outside: Ctrl-C, SIGTERM. One that was raised over it tells of something else.
+    """Return the final status of a run that `error` stopped."""
+    # A BaseException that is not an Exception came from outside: Ctrl-C, SIGTERM. An Exception raised after such a
+    # request is also reported as KILLED.
     return "FAILED" if isinstance(error, Exception) and interrupt.asked() is None else "KILLED"
 
 
@@ -88,17 +89,18 @@ def tags_of(run_id: str) -> dict[str, str]:
 
 
 def inherited_tags(run_id: str) -> dict[str, str]:
-    """What a model version takes over from the flow run that made it: recipe, code, data and seed."""
+    """Return the tags that a model version inherits from the flow run that made it: recipe, code, data and seed."""
     known = tags_of(run_id)
     inherited = (tags.RECIPE, tags.RECIPE_SHA256, tags.GIT_COMMIT, tags.DATA_REVISION, tags.SEED, tags.BASE_VERSION)
     return {key: known[key] for key in (*inherited, tags.BASE_SOURCE, tags.UNPINNED) if key in known}
 
 
 def log_params(run_id: str, params: Mapping[str, Any]) -> None:
-    """Log parameters. Nested mappings become dotted keys (`loop.schedule.steps`), long values are shortened. A mapping
-    whose keys MLflow does not take as names, such as patterns, is one parameter, with its text as the value.
+    """Log parameters. Nested mappings become dotted keys (`loop.schedule.steps`), long values are shortened.
 
-    MLflow's parameters cannot be changed: logging the same again is fine, another value raises MlflowException.
+    A mapping whose keys MLflow does not accept as names, such as patterns, becomes one parameter with its text as
+    value. MLflow's parameters cannot be changed: logging the same value again is accepted, another value raises
+    MlflowException.
     """
     from mlflow.entities import Param
 
@@ -108,12 +110,12 @@ def log_params(run_id: str, params: Mapping[str, Any]) -> None:
 
 
 def param_texts(params: Mapping[str, Any]) -> dict[str, str]:
-    """Parameters as MLflow keeps them: one level, keys with dots, texts of at most LONGEST_PARAM characters."""
+    """Return parameters as MLflow stores them: one level, dotted keys, texts of at most LONGEST_PARAM characters."""
     return {key: shorten(str(value), LONGEST_PARAM) for key, value in _flatten(params).items()}
 
 
 def shorten(value: str, longest: int) -> str:
-    """`value`, or its beginning with its length and hash behind it, so that two long values still differ."""
+    """Return `value`, or its beginning followed by its length and hash, so that two long values still differ."""
     if len(value) <= longest:
         return value
     digest = hashlib.sha256(value.encode()).hexdigest()[:16]
@@ -123,18 +125,18 @@ def shorten(value: str, longest: int) -> str:
 
 @dataclass(frozen=True)
 class DeadRun:
-    """A run whose process was gone before it ended."""
+    """A run whose process died before the run ended."""
 
     run_id: str
     name: str
     of_flow: bool
-    """False: of a step."""
+    """Whether it is a flow's run; False: a step's."""
 
 
 def sweep_dead_runs(experiment: str) -> list[DeadRun]:
-    """End as KILLED the runs of `experiment` that are RUNNING though their process on this host is gone.
+    """End as KILLED the runs of `experiment` that are RUNNING although their process on this host is gone.
 
-    Runs of other hosts, and runs that Rewardflow did not begin, are left alone. Returns those that were ended.
+    Runs of other hosts, and runs that Rewardflow did not begin, are not changed. Returns the runs that were ended.
     """
     known = store.patiently(store.client().get_experiment_by_name, experiment)
     if known is None:

@@ -1,8 +1,8 @@
-"""Whether a database's tables are those of the installed MLflow, asked before MLflow opens them.
+"""Check whether a database's tables are those of the installed MLflow, before MLflow opens them.
 
-MLflow does one of two things to tables of an earlier version of its own: where one is missing it migrates all of them,
-be it for a command that only looks, and else it refuses. A migration is not undone by installing the earlier version
-again, so it is a person's decision, behind a backup: such a database is refused here in one line, with the commands.
+MLflow handles tables of an earlier version in one of two ways: if one is missing it migrates all of them, even for a
+command that only reads; otherwise it refuses. A migration is not undone by installing the earlier version again, so the
+decision is left to a person, after a backup: such a database is refused here in one line, with the commands.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from pathlib import Path
 from models.errors import UserError
 
 STEP_SECONDS = 2.0
-"""Longer than one step takes of the migrations by which MLflow makes its tables, seconds."""
+"""Upper limit for the time of one of the migrations by which MLflow makes its tables, seconds."""
 
 _OWN = re.compile(r"""^revision(?:: \w+)? = ["'](\w+)["']""", flags=re.MULTILINE)
 _BEFORE = re.compile(r"""^down_revision\b[^=]*= ["'](\w+)["']""", flags=re.MULTILINE)
-"""How a migration of Alembic's names its own revision and the one before it."""
+"""Patterns by which a migration of Alembic's names its own revision and the one before it."""
 
 
 @dataclass(frozen=True)
 class Schema:
-    """The version of a database's tables, and of those that the installed MLflow wants."""
+    """The version of a database's tables, and the version that the installed MLflow needs."""
 
     database: str
-    """Where it is, for a person."""
+    """Location of the database, for a person."""
     there: str
     """Alembic's revision of the tables."""
     upgrade: str
@@ -39,11 +39,11 @@ class Schema:
     wanted: str
     """The newest revision that the installed MLflow knows."""
     known: bool
-    """Whether the installed MLflow knows the revision that is there; it knows all earlier ones."""
+    """Whether the installed MLflow knows the revision of the tables; it knows all earlier ones."""
 
     @classmethod
     def of(cls, database: str, there: str, upgrade: str) -> Schema:
-        """That of tables of the revision `there`, beside the installed MLflow's."""
+        """Build the schema of tables of revision `there`, with the revisions of the installed MLflow."""
         wanted, known = _revisions()
         return cls(database, there, upgrade, wanted, there in known)
 
@@ -53,31 +53,31 @@ class Schema:
 
     @property
     def versions(self) -> str:
-        """What is wrong, in words."""
+        """The mismatch, in words."""
         older = "an older" if self.known else "a newer"
         return f"{self.database}: made by {older} MLflow (tables {self.there}, this one's are {self.wanted})"
 
     @property
     def mend(self) -> str:
-        """What to do about it."""
+        """The remedy, in words."""
         if self.known:
             return f"`rewardflow backup FILE`, then `{self.upgrade}` (docs/operations.md, Upgrade)"
         return "install that version, or restore a backup that was made before it"
 
     def require_current(self) -> None:
-        """Let nobody open tables of another version of MLflow.
+        """Refuse tables of another version of MLflow.
 
         Raises:
-            UserError: they are older or newer; the text names what to do.
+            UserError: they are older or newer; the message names the remedy.
         """
         if not self.current:
             raise UserError(f"{self.versions}; {self.mend}")
 
 
 def schema_of(home: Path) -> Schema | None:
-    """The schema of `home`'s database; None where there is none yet, or no database of MLflow's.
+    """Return the schema of `home`'s database; None if there is none yet, or if it is not a database of MLflow.
 
-    One that another process is making just now goes through all revisions: it is waited for.
+    A database that another process is creating passes through all revisions: the function waits for the last.
     """
     database = home / "mlflow.db"
     if not database.is_file():
@@ -93,27 +93,27 @@ def schema_of(home: Path) -> Schema | None:
 
 
 def require_current(home: Path) -> None:
-    """`Schema.require_current` of the embedded store of `home`."""
+    """Call `Schema.require_current` for the embedded store of `home`."""
     schema = schema_of(home)
     if schema is not None:
         schema.require_current()
 
 
 def _revision_of(database: Path) -> str:
-    """Alembic's revision in a database; "" where there is none."""
+    """Return Alembic's revision in a database; "" if there is none."""
     try:
         with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True, timeout=10.0)) as reading:
             row = reading.execute("SELECT version_num FROM alembic_version").fetchone()
-    except sqlite3.Error:  # no tables yet, or no database: whoever opens it says so
+    except sqlite3.Error:  # no tables yet, or not a database: the caller that opens it reports it
         return ""
     return row[0] if row else ""
 
 
 @cache
 def _revisions() -> tuple[str, frozenset[str]]:
-    """The newest revision of the installed MLflow, and all.
+    """Return the newest revision of the installed MLflow, and all revisions.
 
-    Read off the texts of its migrations: to import them, as Alembic does, is to import MLflow.
+    They are read from the source text of its migrations: importing them, as Alembic does, would import MLflow.
     """
     package = find_spec("mlflow")
     assert package is not None and package.submodule_search_locations

@@ -1,6 +1,6 @@
-"""Which state folder a run was made with: on a server that several share, what one folder needs, only it can tell.
+"""The state folder that a run was made with: on a server that several share, only that folder knows its needs.
 
-A folder's mark is the random id that lies in it and a hash of where it lies: a copy has the id too, but another place.
+A folder's mark is the random id stored in it and a hash of its path: a copy has the same id, but another path.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ IDENTITY = "id"
 
 
 def mark() -> str:
-    """The mark of the state folder in use; it is given its id where it has none."""
+    """Return the mark of the state folder in use; create its id if it has none."""
     home = store.current().home
     if not _identity(home):
         with store.exclusive("identity"), needs_space(home):
@@ -29,10 +29,10 @@ def mark() -> str:
 
 
 def made_here(run_tags: Mapping[str, str]) -> bool:
-    """Whether a run with these tags was surely made with the state folder in use.
+    """Return whether a run with these tags was certainly made with the state folder in use.
 
-    In the folder's own database that is every run but those that say of another folder; the folder may have been moved.
-    Elsewhere it is a run that says so; those of earlier versions say nothing.
+    In the folder's own database that is every run except those with the mark of another folder; the folder may have
+    been moved. Elsewhere it is a run with this folder's mark; runs of earlier versions have no mark.
     """
     here = store.current()
     said = run_tags.get(tags.STATE_FOLDER, "")

@@ -1,7 +1,7 @@
-"""Where runs and models are kept, and how patient a write is.
+"""The store of runs and models, and how long a write waits for it.
 
-MLFLOW_TRACKING_URI names a server; without it everything lies in the state folder: `mlflow.db` (SQLite) and
-`mlartifacts/`. A server that is away is waited for: one call gives up after seconds, `patiently` calls again.
+MLFLOW_TRACKING_URI names a server; without it everything is stored in the state folder: `mlflow.db` (SQLite) and
+`mlartifacts/`. Calls wait for an unreachable server: one call gives up after seconds, `patiently` calls again.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ Result = TypeVar("Result")
 _LOG = logging.getLogger("rewardflow.tracking")
 
 _SHOWN_AS_TRAINING = {"mlflow.experimentKind": "custom_model_development"}
-"""MLflow's UI shows the pages for training (runs, charts, models) first, not those for prompts and traces."""
+"""MLflow's UI then shows the pages for training (runs, charts, models) first, not those for prompts and traces."""
 
 PATIENCE = 300.0
-"""Seconds that a write waits for a tracking server that is away."""
+"""Seconds that a write waits for an unreachable tracking server."""
 
 
 @dataclass(frozen=True)
@@ -46,16 +46,16 @@ class Store:
     uri: str
     """Tracking and registry URI of MLflow."""
     home: Path
-    """The state folder; locks lie here, and in the embedded store database and artifacts too."""
+    """The state folder; it contains the locks and, in the embedded store, database and artifacts."""
 
     @property
     def embedded(self) -> bool:
-        """Whether database and artifacts are in the state folder, with no server between."""
+        """Whether database and artifacts are in the state folder, without a server."""
         return not self.uri.startswith(("http://", "https://"))
 
     @property
     def shown(self) -> str:
-        """The URI as it may stand in a log: a database's can hold a password."""
+        """The URI in a form that may be logged: a database's can contain a password."""
         return plain_address.shown(self.uri)
 
     @property
@@ -69,7 +69,7 @@ _set_here: set[str] = set()
 
 
 def configure(home: Path) -> Store:
-    """Choose the store: MLFLOW_TRACKING_URI, else SQLite and a folder under `home` (made where it is missing).
+    """Choose the store: MLFLOW_TRACKING_URI, else SQLite and a folder under `home` (created if it is missing).
 
     Raises:
         UserError: the folder was moved and cannot be written to, or its database is of another version of MLflow.
@@ -83,12 +83,12 @@ def configure(home: Path) -> Store:
 
 
 def configure_here(home: Path) -> Store:
-    """Choose the store as `configure` does, for this process alone: those that it starts choose for themselves."""
+    """Choose the store as `configure` does, for this process alone: its child processes choose for themselves."""
     names = ("MLFLOW_TRACKING_URI", "MLFLOW_REGISTRY_URI")
     given = {name: os.environ.get(name) for name in names}
     try:
         return configure(home)
-    finally:  # MLflow writes what it is told into the environment
+    finally:  # MLflow writes its settings into the environment
         for name, value in given.items():
             if value is None:
                 os.environ.pop(name, None)
@@ -98,10 +98,10 @@ def configure_here(home: Path) -> Store:
 
 @contextmanager
 def apart(home: Path) -> Iterator[Store]:
-    """Everything meanwhile goes to an embedded store of its own in `home`, whatever server the user names.
+    """Redirect everything inside to a separate embedded store in `home`, whatever server the user names.
 
     Args:
-        home: made where it is missing.
+        home: created if it is missing.
     """
     before = current()
     home.mkdir(parents=True, exist_ok=True)
@@ -112,15 +112,15 @@ def apart(home: Path) -> Iterator[Store]:
 
 
 def exists(home: Path) -> bool:
-    """Whether there is a store to read: a server that the user names, or a database in `home`."""
+    """Return whether there is a store to read: a server that the user names, or a database in `home`."""
     return bool(wished()) or (home / "mlflow.db").is_file()
 
 
 def open_for_reading(home: Path) -> Store:
-    """Choose the store as `configure` does, and make nothing.
+    """Choose the store as `configure` does, without creating anything.
 
     Raises:
-        UserError: nothing was ever run with the state folder `home`, or its database is of another version of MLflow.
+        UserError: no run was ever made with the state folder `home`, or its database is of another version of MLflow.
     """
     if not exists(home):
         raise UserError(f"{home}: nothing was run here yet; `rewardflow run RECIPE` makes the first run")
@@ -129,7 +129,7 @@ def open_for_reading(home: Path) -> Store:
         schema.require_current(chosen.home)
         try:
             moved.follow(chosen.home)
-        except UserError as error:  # what stands in the database can be shown all the same
+        except UserError as error:  # the contents of the database can still be shown
             _LOG.warning("%s", error)
     return chosen
 
@@ -141,11 +141,11 @@ def _choose(home: Path) -> Store:
 
 
 def _go_on_with(chosen: Store, ours: bool) -> Store:
-    """Make a store that of this process.
+    """Make a store the store of this process.
 
     Args:
         chosen: the store.
-        ours: whether its address is no wish of the user's.
+        ours: whether its address was chosen here and not by the user.
     """
     global _store
 
@@ -168,19 +168,19 @@ def _address(home: Path) -> str:
 
 
 def wished() -> str:
-    """MLFLOW_TRACKING_URI where the user set it, else "".
+    """Return MLFLOW_TRACKING_URI if the user set it, else "".
 
-    MLflow itself puts the chosen address into the environment: earlier choices of ours are no wish of the user's.
+    MLflow itself writes the chosen address into the environment: addresses that this module chose earlier do not count.
 
     Raises:
-        UserError: it is the address of a server, and holds a password.
+        UserError: it is the address of a server, and contains a password.
     """
     given = os.environ.get("MLFLOW_TRACKING_URI", "")
     return "" if given in _set_here else plain_address.required("MLFLOW_TRACKING_URI", given)
 
 
 def current() -> Store:
-    """The configured store.
+    """Return the configured store.
 
     Raises:
         RuntimeError: `configure` was not called.
@@ -191,14 +191,14 @@ def current() -> Store:
 
 
 def client() -> MlflowClient:
-    """A client of the configured store."""
+    """Return a client of the configured store."""
     from mlflow import MlflowClient
 
     return MlflowClient(tracking_uri=current().uri, registry_uri=current().uri)
 
 
 def experiment_id(name: str) -> str:
-    """Id of the experiment `name`, which is made where it is missing and brought back where it was deleted."""
+    """Return the id of the experiment `name`; create it if it is missing, restore it if it was deleted."""
     from mlflow import MlflowException
 
     known = patiently(client().get_experiment_by_name, name)
@@ -217,11 +217,11 @@ def experiment_id(name: str) -> str:
 
 
 def is_passing(error: BaseException) -> bool:
-    """Whether an error is one that waiting may mend: the server is away or overloaded, the database is locked."""
+    """Return whether waiting may resolve an error: the server is away or overloaded, or the database is locked."""
     import requests
     from mlflow import MlflowException
 
-    if out_of_space(error):  # which MLflow calls "temporarily unavailable"
+    if out_of_space(error):  # MLflow calls this "temporarily unavailable"
         return False
     if isinstance(error, requests.RequestException):
         response = error.response
@@ -232,12 +232,12 @@ def is_passing(error: BaseException) -> bool:
         return True
     text = str(error)
     away = "API request to" in text and ("failed with exception" in text or "failed with error code 5" in text)
-    # MLflow calls its own lack of database connections, under many runs at once, a bad request.
+    # MLflow reports its own lack of database connections, under many runs at once, as a bad request.
     return away or "database is locked" in text or "QueuePool limit of size" in text
 
 
 def _refused(error: BaseException) -> str:
-    """What a server with logins says of who asks, in words; "" where it is another error."""
+    """Explain a refusal by a server with logins, in words about the user; "" for any other error."""
     text = str(error)
     if "failed with error code 401" in text:
         return "does not let anybody in without a login: set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD"
@@ -248,11 +248,11 @@ def _refused(error: BaseException) -> str:
 
 
 def patiently(call: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
-    """Call, and call again with growing pauses while the server is away, for PATIENCE seconds.
+    """Call a function, and call it again with growing pauses while the server is unreachable, for PATIENCE seconds.
 
     Raises:
-        UserError: the server was away for longer, or at all once this process was asked to stop; its disk is full; it
-            does not know the user, or does not let them.
+        UserError: the server was unreachable for longer, or at all after this process was requested to stop; its disk
+            is full; it does not know the user, or denies them access.
     """
     pause, began = 0.5, time.monotonic()
     while True:
@@ -281,7 +281,7 @@ def patiently(call: Callable[Arguments, Result], *args: Arguments.args, **kwargs
 
 
 def all_pages(search: Callable[..., PagedList[Result]], *args: Any, **kwargs: Any) -> list[Result]:
-    """All that a search of MLflow finds, page after page."""
+    """Return all results of an MLflow search, page after page."""
     results: list[Result] = []
     token: str | None = None
     while True:
@@ -297,7 +297,7 @@ _thread_lock = threading.RLock()
 
 @contextmanager
 def exclusive(name: str) -> Iterator[None]:
-    """Hold the file lock `name` of the state folder: one thread of one process at a time. The kernel frees it."""
+    """Hold the file lock `name` of the state folder: one thread of one process at a time. The kernel releases it."""
     with _thread_lock, (current().home / f"{name}.lock").open("a") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield

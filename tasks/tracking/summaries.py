@@ -1,4 +1,4 @@
-"""What the command line tells about runs: plain data, read from MLflow."""
+"""Data about runs for the command line: plain data, read from MLflow."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 FLOW_RUNS = f"tags.`{PARENT_TAG}` IS NULL and tags.`{tags.STARTED}` IS NOT NULL"
 """Filter: runs that Rewardflow began for a flow, and not for one of its steps."""
 MOST = 50_000
-"""Runs that MLflow gives in one answer."""
+"""Runs that MLflow returns in one answer."""
 
 
 class NoSuchRunError(UserError):
-    """No run has the name or id that was given."""
+    """No run has the given name or id."""
 
 
 @dataclass(frozen=True)
@@ -36,10 +36,10 @@ class DataLink:
     digest: str
     """Content hash, DVC's md5."""
     context: str
-    """What it was read for: raw, training, evaluation, ..."""
+    """Purpose for which it was read: raw, training, evaluation, ..."""
     source: str
     revision: str
-    """DVC revision, empty where unknown."""
+    """DVC revision, empty if unknown."""
     rows: int | None
 
 
@@ -58,7 +58,7 @@ class RunLine:
     """None while it runs."""
     tags: Mapping[str, str] = field(repr=False)
     metrics: Mapping[str, float] = field(repr=False)
-    """The last value of each."""
+    """The last value of each metric."""
 
 
 @dataclass(frozen=True)
@@ -77,26 +77,26 @@ class RunSummary:
 
 
 def recent_runs(experiment: str = "", limit: int = 20) -> list[RunLine]:
-    """The newest flow runs (not their steps) of `experiment`, or of all experiments, newest first.
+    """Return the newest flow runs (not their steps) of `experiment`, or of all experiments, newest first.
 
-    The server filters, sorts and cuts: one request, however many runs there are.
+    The server filters, sorts and truncates: one request, however many runs there are.
 
     Raises:
-        UserError: there is no such experiment; names those that there are.
+        UserError: the experiment does not exist; the message names the existing ones.
     """
     names = _experiments(experiment)
     return [line_of(run, names) for run in _search(names, FLOW_RUNS, limit)]
 
 
 def run_summary(experiment: str, wanted: str) -> RunSummary:
-    """All about the run whose id, beginning of an id or name is `wanted`; "latest" for the newest flow run.
+    """Return a summary of the run whose id, beginning of an id or name is `wanted`; "latest" for the newest flow run.
 
     Args:
-        experiment: where to look; empty for everywhere.
-        wanted: a flow run is meant before a step.
+        experiment: the experiment to search; empty for all.
+        wanted: flow runs take precedence over steps.
 
     Raises:
-        UserError: there is no such experiment, or no run, or several, fit.
+        UserError: the experiment does not exist, or no run matches, or several do.
     """
     names = _experiments(experiment)
     run = _find(names, wanted)
@@ -118,31 +118,31 @@ def run_summary(experiment: str, wanted: str) -> RunSummary:
 
 
 def page_of(experiment: str, run_id: str = "", part: str = "") -> str:
-    """Path of a page of the UI below the server's address, in the view for training and not the one for prompts.
+    """Return the path of a page of the UI below the server's address, in the view for training, not for prompts.
 
     Args:
         experiment: id of the experiment.
         run_id: a run; without it the list of runs.
-        part: of the run's page: "model-metrics", "artifacts", "artifacts/plots/training.png"; the overview without.
+        part: part of the run's page: "model-metrics", "artifacts", "artifacts/plots/training.png"; default: overview.
     """
     path = "/".join(piece for piece in (f"/#/experiments/{experiment}/runs", run_id, part) if piece)
     return f"{path}?workflowType=machine_learning"
 
 
 def page_of_run(run_id: str) -> str:
-    """Path of a run's page below the server's address."""
+    """Return the path of a run's page below the server's address."""
     run = store.patiently(store.client().get_run, run_id)
     return page_of(run.info.experiment_id, run_id)
 
 
 def name_and_note(run_id: str) -> tuple[str, str]:
-    """Name and description (Markdown) of a run, as they stand."""
+    """Return the current name and description (Markdown) of a run."""
     run = store.patiently(store.client().get_run, run_id)
     return run.info.run_name or "", run.data.tags.get(NOTE, "")
 
 
 def line_of(run: Run, experiments: Mapping[str, str]) -> RunLine:
-    """A run of MLflow as plain data; `experiments` is id -> name."""
+    """Convert a run of MLflow to plain data; `experiments` is id -> name."""
     ended = run.info.end_time
     return RunLine(
         run_id=run.info.run_id,
@@ -157,7 +157,7 @@ def line_of(run: Run, experiments: Mapping[str, str]) -> RunLine:
 
 
 def data_of(run: Run) -> tuple[DataLink, ...]:
-    """The data sets that `run` read, raw ones first."""
+    """Return the data sets that `run` read, raw ones first."""
     links = []
     for entry in run.inputs.dataset_inputs if run.inputs else []:
         profile = _json(entry.dataset.profile)
@@ -178,7 +178,7 @@ def data_of(run: Run) -> tuple[DataLink, ...]:
 
 
 def _experiments(wanted: str) -> dict[str, str]:
-    """Id -> name of the experiment `wanted`, or of all."""
+    """Return id -> name of the experiment `wanted`, or of all."""
     listed = store.all_pages(store.client().search_experiments, max_results=1000)
     all_of_them = {str(entry.experiment_id): str(entry.name) for entry in listed}
     if not wanted:
@@ -208,7 +208,7 @@ def _find(experiments: Mapping[str, str], wanted: str) -> Run:
         queries = [f"{FLOW_RUNS} and {begins}", begins]
     else:
         queries = []
-    if wanted != "latest" and not set(wanted) & set("'\"`"):  # MLflow's filters know no escape
+    if wanted != "latest" and not set(wanted) & set("'\"`"):  # MLflow's filters have no escape
         queries.append(f"{FLOW_RUNS} and attributes.run_name = '{wanted}'")
     for query in queries:
         fitting = _search(experiments, query, 1 if wanted == "latest" else 4)
@@ -229,5 +229,5 @@ def _json(text: str | None) -> dict[str, object]:
 
 
 def was_reused(line: RunLine) -> bool:
-    """Whether the step was not run again but taken from an earlier run."""
+    """Return whether the step was not run again but taken from an earlier run."""
     return tags.REUSED in line.tags

@@ -1,44 +1,44 @@
-"""The names of the facts that Rewardflow writes down, one sentence each: what lineage, reuse and review ask for.
+"""The names of the facts that Rewardflow records, one sentence each; lineage, reuse and review read them.
 
-Tags on runs say who wrote them. Facts about model versions say where a model comes from and why it stands where it
-does: the ten that a person needs are tags, the others stand in the version's record (tasks.tracking.model_files).
+Tags on runs identify their writer. Facts about model versions record where a model comes from and why it has its
+status: the ten that a person needs are tags, the others are in the version's record (tasks.tracking.model_files).
 """
 
 from __future__ import annotations
 
 # On runs.
 PID = "rewardflow.pid"
-"""Process id of the writer; with HOST and STARTED it tells a running run from one whose process died."""
+"""Process id of the writer; with HOST and STARTED it distinguishes a running run from one whose process died."""
 HOST = "rewardflow.host"
-"""Host name of the writer: another host's processes cannot be judged from here."""
+"""Host name of the writer: processes of another host cannot be checked."""
 STARTED = "rewardflow.process_started"
-"""Start of the writer's process, seconds since 1970: process ids are used again."""
+"""Start of the writer's process, seconds since 1970: process ids are reused."""
 PLACE = "rewardflow.process_place"
-"""Machine, boot and process namespace of the writer: two containers may have one host name, and process ids are
-counted anew in each."""
+"""Machine, boot and process namespace of the writer: two containers may have one host name, and each counts its own
+process ids."""
 STATE_FOLDER = "rewardflow.state_folder"
-"""Mark of the state folder that the run was made with: `gc` deletes models of its own folder alone."""
+"""Mark of the state folder that the run was made with: `gc` deletes only models of its own folder."""
 STEP = "rewardflow.step"
 """On a child run: the step of the flow that it records."""
 ENDED_BY = "rewardflow.ended_by"
-"""On a run that was swept: why it was ended from outside."""
+"""On a run that was ended by a later flow: the reason."""
 REUSED = "rewardflow.reused_from"
-"""On a child run whose step was not run again: the run whose result was taken."""
+"""On a child run whose step was not run again: the run whose result was reused."""
 
 PRECISION = "rewardflow.precision"
-"""On a child run that learned: float32, or bfloat16 for matrix products under autocast."""
+"""On a child run that trained: float32, or bfloat16 for matrix products under autocast."""
 PRECISION_OF = "rewardflow.precision_of"
-"""Beside it: the shape of the model that learned, by which the choice is known again on any machine."""
+"""With PRECISION: the shape of the trained model, by which the choice is recognised on any machine."""
 
 PREFECT_RUN = "rewardflow.prefect_run"
-"""On a flow's run: address of the Prefect run that executed it, where its server outlives it."""
+"""On a flow's run: address of the Prefect run that executed it, if its server outlives it."""
 # On a flow's run, for the list of runs: names as short as a column is wide.
 RUN_VERDICT = "verdict"
-"""What became of the candidate: promoted, kept, refused, waiting, or nothing changed."""
+"""Outcome for the candidate: promoted, kept, refused, waiting, or nothing changed."""
 RUN_DIFFERENCE = "difference"
-"""Candidate minus what it was compared with, on the gate's metric, with its interval."""
+"""Candidate minus the policy that it was compared with, on the gate's metric, with its interval."""
 RUN_VERSION = "version"
-"""Number of the policy version that the run made or met again."""
+"""Number of the policy version that the run made or reused."""
 RUN_DATA = "data"
 """Beginning of DVC's hash of the prepared data."""
 
@@ -51,20 +51,20 @@ RECIPE = "rewardflow.recipe"
 RECIPE_SHA256 = "rewardflow.recipe_sha256"
 """Hash of the whole recipe after defaults and overrides."""
 GIT_COMMIT = "rewardflow.git_commit"
-"""Commit of the code, with "-dirty" behind it where the work tree differed."""
+"""Commit of the code, followed by "-dirty" if the work tree differed."""
 UNPINNED = "rewardflow.unpinned"
-"""Why no commit holds what was run, code or data; not there where a commit does."""
+"""Why no commit contains the code or data of the run; missing if a commit does."""
 DATA_REVISION = "rewardflow.data_revision"
 """DVC revision (git commit or tag) of the data that was read."""
 PLACEMENT = "rewardflow.placement"
-"""On a flow's run: how many learners and engines it had, and of how many GPUs; not there where one process was all."""
+"""On a flow's run: number of learners and engines, and of their GPUs; missing if one process did everything."""
 SEED = "rewardflow.seed"
 """Seed of the run."""
 BASE_VERSION = "rewardflow.base_version"
-"""NAME/VERSION of the registered model that the policy was trained on from; not there where it began otherwise."""
+"""NAME/VERSION of the registered model that the policy was trained on from; missing if it began otherwise."""
 BASE_SOURCE = "rewardflow.base_source"
 """Source of the base model that the policy was trained from: its name, type, package and the SHA-256 of its GGUF file;
-not there for a base without such a record."""
+missing for a base without such a record."""
 FROZEN = {"teacher": "rewardflow.teacher", "contrast": "rewardflow.contrast", "judge": "rewardflow.judge"}
 """Content hash of a model that a policy was distilled from or judged by, or the address of a server, by role."""
 
@@ -80,11 +80,11 @@ HELDOUT_ACCURACY = "rewardflow.heldout_accuracy"
 EVALUATION_RUN = "rewardflow.evaluation_run"
 """MLflow run of the evaluation that the gate read."""
 IMPROVEMENT = "rewardflow.improvement"
-"""Difference to what it was compared with (champion or base), with its interval, as text."""
+"""Difference from the policy that it was compared with (champion or base), with its interval, as text."""
 COMPARED_WITH = "rewardflow.compared_with"
-"""What it was compared with: champion's version, or the base model."""
+"""Policy that it was compared with: the champion's version, or the base model."""
 JUDGED_AGAINST = "rewardflow.judged_against"
-"""Number of the version that was champion when it was judged; empty where there was none."""
+"""Number of the version that was champion when it was judged; empty if there was none."""
 DECISION = "rewardflow.decision"
 """Decision on the version: promoted, kept, refused or waiting (for a person's approval)."""
 VERDICT_RECORD = "rewardflow.verdict_record"
@@ -96,17 +96,17 @@ PROMOTED_AT = "rewardflow.promoted_at"
 PROMOTED_BY = "rewardflow.promoted_by"
 """Why it became champion: gate, a person's command, or a rollback."""
 BY_HAND = "rewardflow.by_hand"
-"""The gate's judgement of the version, which a person had made champion, as JSON."""
+"""The gate's judgement of a version that a person had made champion, as JSON."""
 REPRODUCED = "rewardflow.reproduced"
-"""Whether it came out the same when it was last trained again, when, where and by whom."""
+"""Whether the last training again gave the same result, with time, place and person."""
 PROBLEM = "rewardflow.approval_problem"
-"""Why the word that a person gave on MLflow's page was not carried out, and that word."""
+"""Why the decision that a person entered on MLflow's page was not carried out, and the text of that decision."""
 AUDITED = "rewardflow.audited"
-"""Number and hash of the newest entry in the audit log: of a version about it, of a model of all."""
+"""Number and hash of the newest entry in the audit log: on a version, of those about it; on a model, of all."""
 REPLACED = "rewardflow.replaced"
-"""The champion that this version took the place of."""
+"""The champion that this version replaced."""
 REPLACED_BY = "rewardflow.replaced_by"
-"""The version that took this one's place, and when."""
+"""The version that replaced this one, and when."""
 
 FOR_A_PERSON = (
     DECISION,
@@ -120,39 +120,39 @@ FOR_A_PERSON = (
     RUN,
     WEIGHTS_SHA256,
 )
-"""Facts about a version that are tags: ten at most, or nobody reads them. The last one is searched for."""
+"""Facts about a version that are tags: at most ten, so that people read them. The last one is used in searches."""
 
 REPORTS = "rewardflow.reports"
 """On a flow's run: the folder of an S3 bucket that its reports were uploaded to."""
 REVIEWS = "rewardflow.reviews"
-"""On a flow's run: artifacts with the pairs that people were asked about, as a JSON list."""
+"""On a flow's run: artifacts with the pairs that people were asked to review, as a JSON list."""
 
 # On the registered model.
 LOOKS = "rewardflow.looks."
-"""Beginning of the keys that count the looks at a gate split, whose digest follows: how many, what they spent of the
+"""Prefix of the keys that count the looks at a gate split, followed by its digest: their number, their share of the
 error budget, and the weights that were looked at last."""
 HISTORY = "rewardflow.champion_history"
 """All changes of the champion, newest first, one JSON object a line: time, version, reason. Aliases keep no history."""
 PROMOTING = "rewardflow.promoting"
-"""The version that is being made champion, by whom and why, as JSON; there between the alias and its line in the
-history."""
+"""The version that is being made champion, by which person and why, as JSON; it exists between the change of the alias
+and its line in the history."""
 ANCHORED = "rewardflow.anchor"
-"""The version that Rewardflow last gave the alias anchor, or saw it on: what a deleted alias is restored by."""
+"""The version on which Rewardflow last set or saw the alias anchor; a deleted alias is restored from it."""
 WAITS_FOR_GATE = "rewardflow.waits_for_gate"
 """The version that a person made champion and that the gate has not judged yet, and the champion before it."""
 
 # On the registered model that is an audit log.
 AUDIT = "rewardflow.audit."
-"""Prefix: one entry each, by its number."""
+"""Prefix of the entries, followed by their number."""
 
 # On the registered model that is a lock.
 LOCK_TOKEN = "rewardflow.lock_token"
-"""What the holder of a promotion lock knows it by."""
+"""Token by which the holder of a promotion lock recognises it."""
 LOCK_BEAT = "rewardflow.lock_beat"
 """A number that grows while the holder works."""
 
 # On a flow's run.
 CHAMPION_NOTICED = "rewardflow.champion_noticed"
-"""What was done to the champion alias outside Rewardflow, where this run noticed it."""
+"""What was done to the champion alias outside Rewardflow, if this run noticed it."""
 CHAMPION_JUDGED = "rewardflow.champion_judged"
-"""What the gate says of a champion that was set by hand, where this run judged it."""
+"""The gate's judgement of a champion that was set by hand, if this run judged it."""

@@ -1,7 +1,7 @@
-"""Completions as MLflow traces, beside the run that they belong to: what was asked, what was answered, by whom.
+"""Completions as MLflow traces, linked to their run: the question, the answer, and the policy or model that answered.
 
-All of a call go to the server in one request, whichever server it is. The id of a trace follows from its run and key,
-so that what is sent again after an outage is the same trace.
+All traces of a call are sent to any server in one request. The id of a trace follows from its run and key, so that a
+trace that is sent again after an outage is the same trace.
 """
 
 from __future__ import annotations
@@ -23,38 +23,38 @@ if TYPE_CHECKING:
 MOST_AT_ONCE = 100
 """Traces that MLflow links to a run in one request."""
 LONGEST_TAG = 4000
-"""Characters of a trace's tag that MLflow keeps."""
+"""Characters of a trace's tag that MLflow stores."""
 LONGEST_PREVIEW = 1000
 """Characters of a trace's inputs or outputs, as JSON, that MLflow's lists and its review page show."""
 IN_FULL = "in full"
-"""Name of the span that has all of a trace whose texts are too long for a preview."""
+"""Name of the span that holds the full texts of a trace whose texts are too long for a preview."""
 
 
 @dataclass(frozen=True)
 class Trace:
-    """One thing that was asked and answered."""
+    """One question and its answer."""
 
     key: str
-    """What tells it from the others of its run."""
+    """Key that is unique among the traces of its run."""
     name: str
-    """What a reader sees in the list of traces."""
+    """Display name in the list of traces."""
     inputs: Mapping[str, Any]
-    """What was asked; MLflow shows it as JSON, so that no text in it is taken for markup."""
+    """The question; MLflow shows it as JSON, so that no text in it is interpreted as markup."""
     outputs: Mapping[str, Any]
     tags: Mapping[str, str] = field(default_factory=dict)
     turns: Sequence[Mapping[str, Any]] = ()
-    """Of an episode: what the policy `said`, what it `heard` in return, and the `reward` of each turn."""
+    """Turns of an episode: what the policy `said`, what it `heard` in return, and the `reward` of each turn."""
 
 
 def tracing_client() -> TracingClient:
-    """MLflow's client for traces and what is said of them, of the configured store."""
+    """Return MLflow's client for traces and their assessments, of the configured store."""
     from mlflow.tracing.client import TracingClient
 
     return TracingClient(store.current().uri)
 
 
 def log_traces(run_id: str, traces: Sequence[Trace]) -> list[str]:
-    """Log traces in the experiment of a run and link them to it. Returns their ids, in the same order."""
+    """Log traces in the experiment of a run and link them to it. Return their ids, in the same order."""
     if not traces:
         return []
     experiment = store.patiently(store.client().get_run, run_id).info.experiment_id
@@ -69,15 +69,15 @@ def log_traces(run_id: str, traces: Sequence[Trace]) -> list[str]:
 
 
 def shown(text: str) -> str | list[str]:
-    """A text for a trace: as it is, or its lines where it has several, for MLflow shows a line's end in JSON as \\n."""
+    """Return a text for a trace, as a list if it has several lines: MLflow shows a line break in JSON as \\n."""
     lines = text.split("\n")
     return lines if len(lines) > 1 else text
 
 
 def preview(texts: Mapping[str, Any]) -> Mapping[str, Any]:
-    """`texts` where they fit into a preview, otherwise with the longest of them cut until they do.
+    """Return `texts` if they fit into a preview, otherwise with the longest of them cut until they do.
 
-    What does not fit, MLflow cuts in the middle of the JSON, and its review page takes what is no JSON for Markdown.
+    MLflow cuts longer texts in the middle of the JSON, and its review page renders broken JSON as Markdown.
     """
     longest, cut = LONGEST_PREVIEW, dict(texts)
     while len(json.dumps(cut)) > LONGEST_PREVIEW and longest:
@@ -90,7 +90,7 @@ def preview(texts: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _spans(run_id: str, trace: Trace) -> list[Span]:
-    """The span of a trace; below it one that has all texts, where they are cut there, and one for each turn."""
+    """Build the span of a trace; below it one with the full texts, if the trace's are cut, and one for each turn."""
     digest = hashlib.sha256(f"{run_id}\0{trace.key}".encode()).hexdigest()
     asked, answered = preview(trace.inputs), preview(trace.outputs)
     tags = {"mlflow.traceName": trace.name, **trace.tags}
@@ -112,7 +112,7 @@ def _span(
     tags: Mapping[str, str],
     below: str = "",
 ) -> Span:
-    """A span; one that stands below the trace's has a name among those there, `below`, which its id follows from."""
+    """Build a span; one below the trace's span has a unique name there, `below`, from which its id is derived."""
     from mlflow.entities import Span
     from mlflow.tracing.constant import SpanAttributeKey
     from opentelemetry.sdk.resources import Resource

@@ -57,7 +57,7 @@ class VerdictRecord(_Typed):
     """Smallest true difference that the comparison would have found with 80 % power; NaN if unknown."""
     look: Look | None = None
     cause: str = ""
-    """Why the training failed, or why no commit contains the run's code and data; for these two reasons."""
+    """Why the training failed, or why no commit contains the run's code and data; for these two reasons only."""
     ruling: Ruling | None = None
     earlier_text: str = ""
     """The gate's reason as an earlier release wrote it; replaces the rendered one."""
@@ -71,25 +71,25 @@ class HandJudgement(_Typed):
     """The champion before, which the version was compared with."""
     verdict: VerdictRecord | None = None
     problem: str = ""
-    """Why there is no verdict."""
+    """Why the verdict is missing."""
 
 
 class PageFacts(_Typed):
-    """Data of a version's page beside its verdict."""
+    """Data of a version's page other than its verdict."""
 
     origin: dict[str, str] = {}
     """Name -> recipe, data, run and the like."""
     earlier_page: str = ""
-    """The page of an earlier release, in Markdown, which is shown below what is known since."""
+    """The page of an earlier release, in Markdown, shown below all newer facts."""
 
 
 def read_verdict(info: registry.VersionInfo) -> VerdictRecord | None:
-    """Return the gate's verdict on a version, None where the gate has not judged it as a candidate."""
+    """Return the gate's verdict on a version, None if the gate has not judged it as a candidate."""
     return verdict_of(registry.facts_of(info))
 
 
 def verdict_of(facts: Mapping[str, str]) -> VerdictRecord | None:
-    """Return the gate's verdict in the facts of a version, None where the gate has not judged it as a candidate."""
+    """Return the gate's verdict in the facts of a version, None if the gate has not judged it as a candidate."""
     if text := facts.get(tags.VERDICT_RECORD):
         return VerdictRecord.model_validate_json(text)
     earlier = earlier_releases.convert(facts)
@@ -103,7 +103,7 @@ def read_hand_judgement(info: registry.VersionInfo) -> HandJudgement | None:
 
 
 def read_page(info: registry.VersionInfo) -> PageFacts:
-    """Return the data of a version's page; of a version without them, the page that it has."""
+    """Return the data of a version's page; for a version without them, its existing page."""
     facts = registry.facts_of(info)
     if text := facts.get(tags.PAGE):
         return PageFacts.model_validate_json(text)
@@ -111,7 +111,7 @@ def read_page(info: registry.VersionInfo) -> PageFacts:
 
 
 def decided(info: registry.VersionInfo) -> Decision | None:
-    """Return the gate's decision from the tags of a version alone; None where there is none."""
+    """Return the gate's decision from the tags of a version alone; None if there is none."""
     if tags.DECISION in info.tags:
         return info.tags[tags.DECISION]  # type: ignore[return-value]
     return earlier_releases.decision_of(info.tags)

@@ -1,4 +1,4 @@
-"""The sentences about a verdict, rendered from its record. Nothing reads them back."""
+"""The sentences about a verdict, rendered from its record. They are never parsed."""
 
 from __future__ import annotations
 
@@ -80,19 +80,19 @@ def ruling_text(ruling: Ruling) -> str:
 
 
 def difference_text(record: VerdictRecord) -> str:
-    """Return the difference with its metric and interval as a page shows it; empty where it was not measured."""
+    """Return the difference with its metric and interval as a page shows it; empty if it was not measured."""
     if record.difference is None:
         return ""
     return f"{record.metric.replace('_', ' ')} {points(record.difference, record.metric)}"
 
 
 def improvement_text(record: VerdictRecord) -> str:
-    """Return the difference with its metric and interval as a tag shows it; empty where it was not measured."""
+    """Return the difference with its metric and interval as a tag shows it; empty if it was not measured."""
     return "" if record.difference is None else f"{record.metric} {record.difference:+.3f}"
 
 
 def notes(record: VerdictRecord) -> list[str]:
-    """Return what a reader must know of the comparison, one sentence each."""
+    """Return the notes that a reader needs to interpret the comparison, one sentence each."""
     return [] if record.look is None else comparison_notes(record.detectable, record.look)
 
 
@@ -105,12 +105,12 @@ def hand_text(judgement: HandJudgement) -> str:
 
 
 def points(difference: Interval, metric: str) -> str:
-    """Return a difference with its interval; in points of a hundred where the metric is a share."""
+    """Return a difference with its interval; as percentage points if the metric is a share."""
     return f"{difference.scaled(100):+.1f}" if is_share(metric) else f"{difference:+.3f}"
 
 
 def is_share(metric: str) -> bool:
-    """Whether a metric of the evaluation is between 0 and 1 and is read as per cent."""
+    """Return whether a metric of the evaluation is between 0 and 1 and is read as a percentage."""
     return metric.endswith("_accuracy") or metric.startswith(("pass_at_", "maj_at_"))
 
 

@@ -1,8 +1,8 @@
-"""A view of the list of runs that everybody shares: which columns, which runs, in which order.
+"""A shared view of the list of runs: its columns, its filter and its order.
 
-MLflow's UI keeps columns per browser, unless a view is saved: a tag of the experiment whose name ends with the key that
-`viewStateShareKey=` of an address asks for. What it holds is the state that the UI itself writes there when a person
-presses "Share" (read in the UI of MLflow 3.17).
+MLflow's UI keeps columns per browser, unless a view is saved: a tag of the experiment whose name ends with the key in
+`viewStateShareKey=` of an address. Its value is the state that the UI itself writes there when a person presses "Share"
+(read in the UI of MLflow 3.17).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tasks.tracking import store, tags
 from tasks.tracking.summaries import page_of
 
 PREFIX = "mlflow.sharedViewState."
-"""MLflow's tag on an experiment, with the key of a view behind it."""
+"""MLflow's tag on an experiment, followed by the key of a view."""
 KEY = "promotions"
 """Key of the view."""
 TITLE = "Which runs promoted what"
@@ -34,7 +34,7 @@ _COLUMNS = {
 
 
 def promotions(experiment: str) -> str:
-    """Path of the view below the server's address; it is saved on the experiment (its id) where it is not there yet."""
+    """Return the path of the view below the server's address; save it on the experiment (its id) if it is missing."""
     name, state = f"{PREFIX}{KEY}", json.dumps(_state())
     saved = store.patiently(store.client().get_experiment, experiment).tags.get(name, "{}")
     if json.loads(saved).get("state") != state:
@@ -45,12 +45,12 @@ def promotions(experiment: str) -> str:
 
 
 def promotions_beside(run_id: str) -> str:
-    """The same for the experiment that a run stands in."""
+    """Return the same for the experiment of a run."""
     return promotions(store.patiently(store.client().get_run, run_id).info.experiment_id)
 
 
 def _state() -> dict[str, object]:
-    """The flows' runs that were judged, newest first; what is not named here stays as the UI has it."""
+    """Return the view of flows' runs that were judged, newest first; other settings are the UI's defaults."""
     return {
         "searchFilter": f"tags.`{tags.RUN_VERDICT}` != ''",
         "orderByKey": "attributes.start_time",

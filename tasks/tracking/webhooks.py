@@ -1,4 +1,4 @@
-"""MLflow's server tells an address of ours that a tag of a model's version was set."""
+"""A webhook of MLflow's server that notifies Rewardflow when a tag of a model version was set."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ NAME = "rewardflow-approvals"
 
 @contextmanager
 def delivered(address: str) -> Iterator[str]:
-    """Inside, `address` is sent a delivery whenever a tag of a version is set. Gives "", or why MLflow refuses.
+    """Have MLflow notify `address` of every tag that is set on a version, inside the block. Yield "" or its refusal.
 
-    Without a secret: MLflow encrypts those by a key that it makes anew at each start, unless it is given one, and who
-    takes a delivery trusts it with nothing.
+    The webhook has no secret: MLflow encrypts secrets with a key that it generates at each start, unless it is given
+    one, and the receiver of a delivery does not trust its contents.
     """
     from mlflow import MlflowException
 
@@ -28,7 +28,7 @@ def delivered(address: str) -> Iterator[str]:
     client = store.client()
     try:
         for known in client.list_webhooks(max_results=100):
-            if known.name == name:  # of a receiver that was killed
+            if known.name == name:  # left by a receiver that was killed
                 client.delete_webhook(known.webhook_id)
         made = client.create_webhook(name=name, url=address, events=["model_version_tag.set"])
     except (MlflowException, OSError) as error:

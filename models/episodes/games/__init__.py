@@ -1,4 +1,4 @@
-"""Games of several seats as pure rules, small enough to go through every way they can be played."""
+"""Games of several seats as pure rules, small enough to enumerate every way they can be played."""
 
 from __future__ import annotations
 
@@ -8,4 +8,4 @@ from models.episodes.games.mole import Mole
 from models.episodes.games.tic_tac_toe import TicTacToe
 
 GAMES: dict[str, Game] = {game.name: game for game in (KuhnPoker(), TicTacToe(), Mole())}
-"""By name."""
+"""All games by name."""

@@ -1,11 +1,10 @@
-"""Whom seats take for the guilty one in a game of hidden roles, and what a message changes of that (paper 5, arXiv
-2502.06060).
+"""Beliefs about the guilty seat in a game of hidden roles, and how a message changes them (paper 5, arXiv 2502.06060).
 
     b(s, h)  = P(accusation of the guilty one | what seat s has read and said, h) over the sum of its accusations
     change   = sum over the other innocent seats s of log b(s, h with the message) - log b(s, h)
 
-A belief is read off the policy: how likely it would accuse whom if it were to do so now. It costs no turn, and is no
-part of the episode.
+A belief is read off the policy: the probability of each accusation if the seat were to accuse now. It takes no turn and
+is not part of the episode.
 """
 
 from __future__ import annotations
@@ -24,26 +23,26 @@ from models.text.encoding import Codec
 
 @runtime_checkable
 class HiddenRoles(Game, Protocol):
-    """A game in which somebody is guilty, and the others do not know who."""
+    """A game in which one seat is guilty, and the others do not know which."""
 
     @abstractmethod
     def guilty(self, deal: str) -> int:
-        """The guilty seat."""
+        """Return the guilty seat."""
         ...
 
     @abstractmethod
     def accusations(self, seat: int) -> tuple[str, ...]:
-        """The actions by which a seat names whom it takes for guilty."""
+        """Return the actions by which a seat accuses another seat."""
         ...
 
     @abstractmethod
     def accused(self, accusation: str) -> int:
-        """The seat that an accusation names."""
+        """Return the seat that an accusation names."""
         ...
 
 
 class Held(NamedTuple):
-    """A belief that somebody holds."""
+    """A seat's belief in a state."""
 
     prompt: tuple[int, ...]
     seat: int
@@ -51,7 +50,7 @@ class Held(NamedTuple):
 
 
 def beliefs_about(game: HiddenRoles, prompt: Sequence[int], state: State, message: str) -> list[tuple[Held, Held]]:
-    """Beliefs before and after a message, of every innocent seat but the speaker's, [listeners]."""
+    """Return the beliefs before and after a message, of every innocent seat except the speaker, [listeners]."""
     speaker, guilty = game.mover(state), game.guilty(state[0])
     return [
         (Held(tuple(prompt), seat, state), Held(tuple(prompt), seat, (*state, message)))
@@ -63,7 +62,7 @@ def beliefs_about(game: HiddenRoles, prompt: Sequence[int], state: State, messag
 def log_beliefs(
     game: HiddenRoles, engine: Engine, codec: Codec, held: Sequence[Held], role: Role = "user"
 ) -> dict[Held, float]:
-    """Log-probability of the guilty one in each belief, in nats, each asked for once."""
+    """Return the log-probability of the guilty seat in each belief, in nats; each belief is scored once."""
     asked = list(dict.fromkeys(held))
     prompts: list[tuple[int, ...]] = []
     accusations: list[list[int]] = []

@@ -1,10 +1,11 @@
-"""Texts that are said in a game as a few clusters, and the game that is left where the clusters are the actions (LSPO,
-paper 77, arXiv 2502.04686).
+"""Clusters of the texts said in a game, and the game restricted to the clusters as actions (LSPO, paper 77, arXiv
+2502.04686).
 
     texts -> words that each has, [texts, words] -> k-means -> cluster -> the action that most of its texts are
 
-The paper's latent space is k-means on embeddings of a language model; words stand for these. Clusters that are the same
-action lead to the same states, so they are one action of the latent game, which is small enough to be solved.
+The paper's latent space is k-means on embeddings of a language model; here word vectors replace the embeddings.
+Clusters that map to the same action lead to the same states, so they are one action of the latent game, which is small
+enough to be solved.
 """
 
 from __future__ import annotations
@@ -19,17 +20,17 @@ from numpy.typing import NDArray
 from models.episodes.games.game import Game, State
 
 RESTARTS = 10
-"""Of k-means; the one with the smallest sum of squares counts."""
+"""Restarts of k-means; the run with the smallest sum of squares is used."""
 STEPS = 100
-"""Of each at most."""
+"""Maximum number of steps of each run."""
 
 
 def clustered(texts: Sequence[str], count: int) -> list[int]:
-    """Cluster of each text, [texts]; the same texts give the same ones.
+    """Return the cluster of each text, [texts]; the same texts give the same clusters.
 
     Args:
-        texts: as often as they were said.
-        count: of clusters at most.
+        texts: texts, repeated as often as they occurred.
+        count: maximum number of clusters.
     """
     counts = Counter(" ".join(text.split()) for text in texts)
     distinct = sorted(counts)
@@ -46,7 +47,7 @@ def clustered(texts: Sequence[str], count: int) -> list[int]:
 def _k_means(
     points: NDArray[np.float64], weights: NDArray[np.float64], count: int, chance: Random
 ) -> tuple[float, list[int]]:
-    """Weighted sum of squares and the cluster of each point, from centres drawn far apart (k-means++)."""
+    """Return the weighted sum of squares and the cluster of each point, from centres drawn far apart (k-means++)."""
     centres = points[chance.choices(range(len(points)), weights.tolist())]
     while len(centres) < count:
         far = weights * _squares(points, centres).min(axis=1)
@@ -64,41 +65,42 @@ def _k_means(
 
 
 def _squares(points: NDArray[np.float64], centres: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Squared distances, [points, centres]."""
+    """Return squared distances, [points, centres]."""
     squares: NDArray[np.float64] = np.square(points[:, None] - centres[None]).sum(axis=2)
     return squares
 
 
 class LatentGame:
-    """A game of which only those actions are left that some cluster of texts is."""
+    """A game restricted to the actions that some cluster of texts maps to."""
 
     def __init__(self, game: Game, said: Mapping[tuple[str, ...], frozenset[str]]) -> None:
-        """Restrict it.
+        """Restrict a game.
 
         Args:
-            game: whose rules hold.
-            said: of every set of actions that a mover may have, those that are left; of one that is not named, all.
+            game: game whose rules apply.
+            said: remaining actions for each set of actions that a mover may have; a set that is not a key keeps all of
+                them.
         """
         self._game, self._said = game, said
         self.name, self.seats, self.least = game.name, game.seats, game.least
 
     def deals(self) -> Sequence[tuple[float, str]]:
-        """As in the game."""
+        """Return the deals of the game."""
         return self._game.deals()
 
     def dealt(self, deal: str, seat: int) -> str:
-        """As in the game."""
+        """Return the same as the game."""
         return self._game.dealt(deal, seat)
 
     def mover(self, state: State) -> int | None:
-        """As in the game."""
+        """Return the same as the game."""
         return self._game.mover(state)
 
     def actions(self, state: State) -> tuple[str, ...]:
-        """Those that are left."""
+        """Return the remaining actions."""
         actions = self._game.actions(state)
         return tuple(action for action in actions if action in self._said.get(actions, actions))
 
     def worth(self, state: State) -> tuple[float, ...]:
-        """As in the game."""
+        """Return the same as the game."""
         return self._game.worth(state)

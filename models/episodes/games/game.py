@@ -1,7 +1,7 @@
-"""What a game of several seats is: states that never change, actions that are words, and what each seat knows.
+"""The protocol of a game of several seats: immutable states, actions that are words, and what each seat knows.
 
-Chance moves first, if at all; then the seats move in turn. What a seat knows is what it was told at the beginning and
-every action since: its information set. All players see all actions.
+Chance moves first, if at all; then the seats move in turn. The information set of a seat is its view of the deal and
+every action since. All players see all actions.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
 State = tuple[str, ...]
-"""What chance dealt, and then every action, in order."""
+"""The deal, and then every action, in order."""
 Knows = tuple[str, ...]
-"""What a seat knows: what it was told at first, and then every action, in order."""
+"""Information set of a seat: its view of the deal, and then every action, in order."""
 Strategy = Mapping[Knows, Sequence[float]]
 """Probability of each action, in the order of `Game.actions`, at each information set of one seat."""
 Profile = Sequence[Strategy]
@@ -21,52 +21,51 @@ Profile = Sequence[Strategy]
 
 
 class Game(Protocol):
-    """Rules alone: no chance of their own and no memory."""
+    """Rules alone, without randomness or memory of their own."""
 
     name: str
     seats: int
     least: float
-    """The worst that can happen to a seat, which is what a turn that is no action costs it."""
+    """The worst possible outcome for a seat, which is also the cost of a turn that is not an action."""
 
     @abstractmethod
     def deals(self) -> Sequence[tuple[float, str]]:
-        """What chance may deal, with its probabilities."""
+        """Return the possible deals with their probabilities."""
         ...
 
     @abstractmethod
     def dealt(self, deal: str, seat: int) -> str:
-        """What a seat knows of the deal: the beginning of its view. Empty: nothing."""
+        """Return a seat's view of the deal, with which its information sets begin. Empty: it sees nothing."""
         ...
 
     @abstractmethod
     def mover(self, state: State) -> int | None:
-        """Whose turn it is; None: the game is over."""
+        """Return the seat to move; None: the game is over."""
         ...
 
     @abstractmethod
     def actions(self, state: State) -> tuple[str, ...]:
-        """What the mover may say."""
+        """Return the actions of the seat to move."""
         ...
 
     @abstractmethod
     def worth(self, state: State) -> tuple[float, ...]:
-        """What each seat has won, [seats], as the game is over."""
+        """Return the outcome for each seat, [seats], once the game is over."""
         ...
 
 
 def knows(game: Game, state: State, seat: int) -> Knows:
-    """The information set of a seat in a state."""
+    """Return the information set of a seat in a state."""
     return (game.dealt(state[0], seat), *state[1:])
 
 
 def read_action(turn: str, actions: Sequence[str], free: bool = False) -> str:
-    """The action that a turn is; empty: it is none.
+    """Return the action that a turn expresses; empty: none.
 
     Args:
-        turn: what was said.
-        actions: those that may be taken.
-        free: whether it is the action that it names, whatever else it says, where it names one alone; else it is that
-            to the letter.
+        turn: text of the turn.
+        actions: actions that may be taken.
+        free: whether a turn may contain other words, if it names exactly one action; else it must equal the action.
     """
     words = " ".join(turn.lower().split())
     if not free:
@@ -76,12 +75,12 @@ def read_action(turn: str, actions: Sequence[str], free: bool = False) -> str:
 
 
 def known_state(game: Game, deal: str, known: str) -> tuple[int, State]:
-    """A seat and a state by what the seat knows there, words that `knows` gives with spaces between.
+    """Return the seat and the state for an information set, given as the words of `knows` joined with spaces.
 
     Args:
-        game: in which what a seat is told at first tells which seat it is.
-        deal: what chance dealt.
-        known: of a state in which the game is not over.
+        game: game in which a seat's view of the deal identifies the seat.
+        deal: deal of the game.
+        known: information set in a state in which the game is not over.
     """
     seat = next(seat for seat in range(game.seats) if known.startswith(game.dealt(deal, seat)))
     state: State = (deal,)
@@ -93,7 +92,7 @@ def known_state(game: Game, deal: str, known: str) -> tuple[int, State]:
 
 
 def states(game: Game) -> Iterator[State]:
-    """Every state in which somebody is to move, each deal's from its beginning on."""
+    """Yield every state in which a seat is to move, for each deal from its beginning on."""
     open_states: list[State] = [(deal,) for _, deal in reversed(game.deals())]
     while open_states:
         state = open_states.pop()
@@ -103,7 +102,7 @@ def states(game: Game) -> Iterator[State]:
 
 
 def information_sets(game: Game) -> list[dict[Knows, tuple[str, ...]]]:
-    """The actions at every information set of each seat, [seats]."""
+    """Return the actions at every information set of each seat, [seats]."""
     sets: list[dict[Knows, tuple[str, ...]]] = [{} for _ in range(game.seats)]
     for state in states(game):
         mover = game.mover(state)
@@ -113,7 +112,7 @@ def information_sets(game: Game) -> list[dict[Knows, tuple[str, ...]]]:
 
 
 def uniform(game: Game) -> list[dict[Knows, tuple[float, ...]]]:
-    """Every action alike, a strategy for each seat."""
+    """Return the uniform strategy of each seat."""
     return [
         {known: (1 / len(actions),) * len(actions) for known, actions in of_seat.items()}
         for of_seat in information_sets(game)

@@ -1,11 +1,11 @@
-"""What a strategy is worth against the best that can be done against it, and regret matching, which finds equilibria.
+"""Exploitability of a strategy, and regret matching, which finds equilibria.
 
     exploitability = (best response to the second seat + best response to the first) / 2        two seats, zero sum
 
-in the game's units, computed by going through every way the game can be played. It is zero in an equilibrium alone.
+in the game's units, computed by enumerating every way the game can be played. It is zero only in an equilibrium.
 Counterfactual regret minimisation (Zinkevich et al. 2007): at every information set the next strategy is proportional
-to the positive part of the regrets so far, weighted by how likely the others and chance lead there; the average
-strategy goes to an equilibrium.
+to the positive part of the regrets so far, weighted by the probability with which the others and chance lead there; the
+average strategy converges to an equilibrium.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from models.episodes.games.game import Game, Knows, Profile, State, information_
 
 
 def value(game: Game, profile: Profile) -> tuple[float, ...]:
-    """What each seat wins on average, [seats]."""
+    """Return the expected outcome for each seat, [seats]."""
 
     def of(state: State) -> tuple[float, ...]:
         mover = game.mover(state)
@@ -31,10 +31,11 @@ def value(game: Game, profile: Profile) -> tuple[float, ...]:
 
 
 def best_response(game: Game, profile: Profile, seat: int) -> float:
-    """The most that a seat can win on average against what the others play."""
+    """Return the maximum expected outcome of a seat against the strategies of the others."""
 
     def of(weighted: Sequence[tuple[float, State]]) -> float:
-        """Of states that the seat cannot tell apart, up to its next move: their weighted sum."""
+        """Return the weighted outcome of states that the seat cannot distinguish, with its best actions from there
+        on."""
         total = 0.0
         waiting = list(weighted)
         sets: dict[Knows, list[tuple[float, State]]] = {}
@@ -60,10 +61,11 @@ def best_response(game: Game, profile: Profile, seat: int) -> float:
 
 
 def exploitability(game: Game, profile: Profile) -> float:
-    """What a player who knows the profile wins against it on average over both seats, in the game's units.
+    """Return the expected gain of a player who knows the profile and plays a best response, averaged over both seats,
+    in the game's units.
 
     Raises:
-        ValueError: the game has not two seats.
+        ValueError: the game does not have two seats.
     """
     if game.seats != 2:
         raise ValueError(f"exploitability is that of games of two seats, not of {game.seats}")
@@ -71,8 +73,8 @@ def exploitability(game: Game, profile: Profile) -> float:
 
 
 def action_values(game: Game, profile: Profile) -> list[dict[Knows, tuple[float, ...]]]:
-    """What each action wins its seat on average at every information set, for each seat: counterfactual values over
-    how likely the others and chance lead there, zero where they never do."""
+    """Return the expected outcome of each action at every information set, for each seat: counterfactual values divided
+    by the probability with which the others and chance lead there, zero if they never do."""
     sets = information_sets(game)
     totals = [{known: [0.0] * len(actions) for known, actions in of_seat.items()} for of_seat in sets]
     reached = [dict.fromkeys(of_seat, 0.0) for of_seat in sets]
@@ -89,7 +91,7 @@ def action_values(game: Game, profile: Profile) -> list[dict[Knows, tuple[float,
 
 
 def regret_matching(game: Game, rounds: int) -> list[dict[Knows, tuple[float, ...]]]:
-    """The average strategies after so many rounds of counterfactual regret minimisation, one for each seat."""
+    """Return the average strategies after `rounds` rounds of counterfactual regret minimisation, one for each seat."""
     sets = information_sets(game)
     regrets = [{known: [0.0] * len(actions) for known, actions in of_seat.items()} for of_seat in sets]
     played = [{known: [0.0] * len(actions) for known, actions in of_seat.items()} for of_seat in sets]
@@ -106,12 +108,12 @@ def regret_matching(game: Game, rounds: int) -> list[dict[Knows, tuple[float, ..
 
 
 Visit = Callable[[int, Knows, float, float, Sequence[float], float], None]
-"""Takes a state: whose turn, what it knows, how likely the others and chance lead there, how likely its own choices do,
-what each action wins it, and the mean of that."""
+"""Callback for a state: the seat to move, its information set, the probability with which the others and chance lead
+there, the probability of its own choices, the outcome of each action for it, and their mean."""
 
 
 def _go_through(game: Game, profile: Profile, visit: Visit) -> None:
-    """Every state in which somebody is to move, later ones first."""
+    """Visit every state in which a seat is to move, later ones first."""
 
     def of(state: State, reach: tuple[float, ...], chance: float) -> tuple[float, ...]:
         mover = game.mover(state)
@@ -135,11 +137,11 @@ def _go_through(game: Game, profile: Profile, visit: Visit) -> None:
 
 
 def matched(regrets: Sequence[float]) -> tuple[float, ...]:
-    """Probabilities in proportion to what is positive of the regrets; all alike where nothing is."""
+    """Return probabilities proportional to the positive part of the regrets; uniform if no regret is positive."""
     return normalised([max(0.0, regret) for regret in regrets])
 
 
 def normalised(weights: Sequence[float]) -> tuple[float, ...]:
-    """Weights over their sum; all alike where it is zero."""
+    """Return weights divided by their sum; uniform if it is zero."""
     total = sum(weights)
     return tuple(weight / total if total > 0 else 1 / len(weights) for weight in weights)

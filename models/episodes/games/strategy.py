@@ -1,6 +1,5 @@
-"""The strategy that a policy plays, at every information set: its probability of each action, in the tokens in which it
-plays at a table (`models.environment.table`), over their sum.
-"""
+"""The strategy that a policy plays, at every information set: its probability of each action, normalised over the
+actions, with the same tokens as when it plays at a table (`models.environment.table`)."""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ class Choice(NamedTuple):
 
 
 def choices(game: Game, codec: Codec, problem: Problem, role: Role = "user") -> list[Choice]:
-    """Every action at every information set, the last turn of a completion behind the problem's prompt.
+    """Return every action at every information set, each as the last turn of a completion after the problem's prompt.
 
     Raises:
         UserError: the chat template cannot be continued.
@@ -49,12 +48,13 @@ def choices(game: Game, codec: Codec, problem: Problem, role: Role = "user") -> 
 def strategies(
     game: Game, asked: Sequence[Choice], log_probs: Callable[[Sequence[Rollout]], Sequence[Tensor]]
 ) -> list[dict[Knows, tuple[float, ...]]]:
-    """What is played, a strategy for each seat.
+    """Return the policy's strategy for each seat.
 
     Args:
-        game: whose `choices` are asked for.
-        asked: all of them, actions of an information set in their order.
-        log_probs: of the tokens of completions, zero where the policy did not write, [completions] tensors, nats.
+        game: game that the `choices` belong to.
+        asked: all choices, with the actions of an information set in their order.
+        log_probs: function that returns the log-probs of the tokens of completions, zero for tokens that the policy did
+            not write, [completions] tensors, nats.
     """
     weights: list[dict[Knows, list[float]]] = [{} for _ in range(game.seats)]
     for choice, row in zip(asked, log_probs([choice.rollout for choice in asked]), strict=True):
@@ -65,7 +65,8 @@ def strategies(
 
 
 def view(game: Game, codec: Codec, state: State, seat: int, role: Role = "user") -> tuple[int, ...]:
-    """All that a seat has read and said before it moves, or would if it were to move, behind the prompt, [tokens].
+    """Return all that a seat has read and said before it moves, or would have if it were to move, after the prompt,
+    [tokens].
 
     Raises:
         UserError: the chat template cannot be continued.

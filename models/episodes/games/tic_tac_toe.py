@@ -1,4 +1,4 @@
-"""Tic-tac-toe: three in a row win. Fields are a1 to c3, a letter for the column."""
+"""Tic-tac-toe: three in a row win. Fields are a1 to c3, with a letter for the column."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ _ROWS = (
 
 
 class TicTacToe:
-    """Nothing is dealt and nothing is hidden."""
+    """Tic-tac-toe, a game without a deal or hidden information."""
 
     name = "tic_tac_toe"
     seats = 2
     least = -1.0
 
     def deals(self) -> list[tuple[float, str]]:
-        """One, which says nothing."""
+        """Return the only deal, which is empty."""
         return [(1.0, "")]
 
     def dealt(self, deal: str, seat: int) -> str:
-        """Who it is: the first plays x."""
+        """Return the seat's sign: the first plays x."""
         return "xo"[seat]
 
     def mover(self, state: State) -> int | None:
-        """By turns, until a row is full or no field is free."""
+        """Return the seats in turn, until a row is complete or all fields are taken."""
         return None if len(state) == 10 or _winner(state) is not None else (len(state) - 1) % 2
 
     def actions(self, state: State) -> tuple[str, ...]:
-        """Every free field."""
+        """Return every free field."""
         return tuple(field for field in _FIELDS if field not in state[1:])
 
     def worth(self, state: State) -> tuple[float, ...]:
-        """One for who has a row, zero for both where nobody has."""
+        """Return 1 for the seat with a row and -1 for the other, zero for both without a row."""
         winner = _winner(state)
         return (0.0, 0.0) if winner is None else ((1.0, -1.0) if winner == 0 else (-1.0, 1.0))
 

@@ -1,1 +1,2 @@
-"""What runs inside of the jail: the standard library alone, so that forks are cheap and little can be reached."""
+"""Code that runs inside the jail: it uses the standard library alone, so that forks are cheap and little can be
+reached."""

@@ -1,9 +1,9 @@
 """Tests cut into cases, each of which can be run alone.
 
 Tests are Python: a function `check(candidate)`, as in HumanEval (Chen et al. 2021, arXiv 2107.03374), or statements
-that call the program's function by its name. A case is a statement that asserts something of what the program answers;
-what else stands there is run before every case. Where an assertion needs what an earlier statement got from the
-program, all is one case.
+that call the program's function by its name. A case is a statement that asserts something of the program's answers; all
+other statements are run before every case. If an assertion needs a value that an earlier statement got from the
+program, all statements are one case.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from collections.abc import Iterable
 from types import CodeType
 
 CANDIDATE = "candidate"
-"""Name under which a case finds the program's function, beside the name that the program gives it."""
+"""Name of the program's function in a case, in addition to the name that the program gives it."""
 _CHECK = "check"
 
 
 class UselessTests(Exception):
-    """The tests are no Python, or assert nothing of the program."""
+    """The tests are not valid Python, or assert nothing about the program."""
 
 
 def cases_of(tests: str, entry_point: str) -> list[CodeType]:
-    """The cases, in the order in which they stand; each is run in a namespace that knows the function.
+    """Return the cases, in their order in the tests; each is run in a namespace that contains the function.
 
     Args:
         tests: Python.
@@ -56,7 +56,7 @@ def _modules(tree: ast.Module, entry_point: str) -> Iterable[ast.Module]:
 
 
 def _calls_check(node: ast.stmt) -> bool:
-    """Whether this is the call `check(...)` itself, which some data sets end with."""
+    """Return whether this is the call `check(...)` itself, which some data sets end with."""
     match node:
         case ast.Expr(value=ast.Call(func=ast.Name(id=name))):
             return name == _CHECK
@@ -64,7 +64,7 @@ def _calls_check(node: ast.stmt) -> bool:
 
 
 def _bodies(statements: list[ast.stmt], names: set[str]) -> list[list[ast.stmt]]:
-    """The statements of each case, [cases][statements]."""
+    """Return the statements of each case, [cases][statements]."""
     asking = [node for node in statements if _names(node) & names]
     cases = [node for node in asking if any(isinstance(inner, ast.Assert) for inner in ast.walk(node))]
     if len(cases) != len(asking) or not cases:

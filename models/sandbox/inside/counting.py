@@ -1,8 +1,8 @@
-"""What a call of a program costs and reaches, counted and not timed: the same in every run, on any machine.
+"""Counts of a program's steps and of the lines that it reaches: the same in every run, on any machine, unlike times.
 
-Steps are instructions of the interpreter in code of the program itself; what a built-in function does within one call
-of it is one step, however long it takes. What it does while it is loaded, beyond defining, belongs to its first call.
-Lines are those of the program in which a step was taken once it is loaded.
+Steps are instructions of the interpreter in the program's own code; the work of a built-in function within one call of
+it is one step, however long it takes. Steps while the program is loaded, beyond definitions, belong to its first call.
+Lines are those of the program in which a step was taken after loading.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 _NO_STEPS = frozenset({"RESUME", "COPY_FREE_VARS", "MAKE_CELL", "RETURN_GENERATOR", "CACHE"})
-"""Instructions that stand at a function's head whatever it does."""
+"""Instructions at the beginning of every function, whatever it does."""
 
 
 @dataclass
@@ -23,16 +23,16 @@ class Counted:
     """Counts over calls."""
 
     file: str
-    """Name that the program was compiled with."""
+    """File name that the program was compiled with."""
     steps: int = 0
     lines: set[int] = field(default_factory=set)
 
     def call(self, function: Callable[..., Any], arguments: Sequence[Any], named: Mapping[str, Any]) -> Any:
-        """What `function` returns, or raises; its steps and lines are added.
+        """Call `function` and return its result, or raise its exception; its steps and lines are added.
 
         Raises:
-            RecursionError: it went so deep that the counter had no room. Python ends the tracing then, and whatever
-                came behind it would be free.
+            RecursionError: it went so deep that the counter had no room. Python then ends the tracing, and all later
+                steps would not be counted.
         """
         sys.settrace(self._enter)
         try:
@@ -45,10 +45,10 @@ class Counted:
         return given
 
     def load(self, code: CodeType, names: dict[str, Any]) -> None:
-        """Run a program's own code, which defines its functions; `names` get what it defines.
+        """Run a program's own code, which defines its functions; `names` receives the definitions.
 
-        One step for each of its instructions is free, as definitions are. Loops and calls are not: by these a program
-        could work its answers out before it is asked for any. Raises as `call` does.
+        One step for each of its instructions is free, as definitions are. Loops and calls are not free: otherwise a
+        program could compute its answers before it is called. Raises as `call` does.
         """
         loading = Counted(self.file)
         loading.call(exec, (code, names), {})
@@ -70,7 +70,7 @@ class Counted:
 
 
 def lines_of(code: CodeType) -> set[int]:
-    """Lines of a program that steps can be taken in, once it is loaded: those within its functions."""
+    """Return the lines of a program in which steps can be taken after loading: those within its functions."""
     lines: set[int] = set()
     for inner in code.co_consts:
         if isinstance(inner, CodeType):

@@ -1,4 +1,4 @@
-"""The layers that a process puts on itself before it runs what is not trusted."""
+"""The layers that a process applies to itself before it runs untrusted code."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from models.sandbox.inside.seccomp import UnknownMachine, filter_for
 
 @dataclass(frozen=True)
 class Jail:
-    """Layers that are made once and put on in every child."""
+    """Layers that are prepared once and applied in every child."""
 
     rules: int | None
     """Open file of Landlock's rules; None: this kernel has no Landlock."""
     filter: bytes | None
     """Seccomp's program; None: this machine's calls are not known, or its kernel takes no filter."""
     limits: Mapping[str, Any]
-    """As `kernel.set_limits` takes them."""
+    """Arguments of `kernel.set_limits`."""
 
     @classmethod
     def prepare(cls, kind: str, readable: Sequence[str], writable: Sequence[str], limits: Mapping[str, Any]) -> Jail:
-        """The layers that this machine has: each is tried in a child first."""
+        """Prepare the layers that this machine has: each is tried in a child first."""
         rules, code = None, None
         with contextlib.suppress(OSError):
             rules = landlock.make_rules(readable, writable, run_written=kind == "compiler")
@@ -39,7 +39,7 @@ class Jail:
         return cls(rules, code, limits)
 
     def enter(self, keep: Sequence[int]) -> None:
-        """Put on every layer, for ever; open files but the first three and `keep`, which become 3, 4, ..., are closed.
+        """Apply every layer permanently; open files but the first three and `keep`, which become 3, 4, ..., are closed.
 
         Raises:
             OSError: a layer fails.
@@ -56,7 +56,7 @@ class Jail:
 
 
 def _keep(files: Sequence[int]) -> None:
-    """Leave the first three files and these open, and no other."""
+    """Close all files except the first three and these."""
     above = 3 + len(files)
     away = [os.dup(file) for file in files]
     while any(file < above for file in away):
@@ -67,7 +67,7 @@ def _keep(files: Sequence[int]) -> None:
 
 
 def _works(layer: Callable[[], None]) -> bool:
-    """Whether a process can put on a layer: a child tries."""
+    """Check in a child whether a process can apply a layer."""
     child = os.fork()
     if child == 0:
         try:

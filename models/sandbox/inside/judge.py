@@ -1,8 +1,8 @@
-"""The judge: knows what is expected, asks the program over a socket, and decides.
+"""The judge: it has the tests, calls the program over a socket, and decides.
 
-It is jailed too, for the tests are a file's, and can be ended at any moment. The program sees inputs alone. Every ask
-is answered by plain data with the number of that ask, and every case by a new child: nothing is carried from one to the
-next.
+The judge is jailed too, because the tests come from a file, and it can be ended at any moment. The program sees only
+inputs. Every call is answered by plain data with the number of that call, and every case by a new child, so that no
+state is carried from one case to the next.
 """
 
 from __future__ import annotations
@@ -28,40 +28,40 @@ class Fault(BaseException):
 
 
 class ProgramError(Exception):
-    """The program raised an exception that Python has not."""
+    """The program raised an exception that is not one of Python's built-in exceptions."""
 
 
 @dataclass
 class _Case:
-    """What is known of a case while it runs."""
+    """State of a case while it runs."""
 
     program: socket.socket | None = None
-    """To the child that answers it."""
+    """Connection to the child that answers it."""
     asks: int = 0
     fault: str = ""
-    """Why the program gave no answer, or what it raised; empty where it always answered."""
+    """Reason why the program gave no answer, or the exception it raised; empty if it always answered."""
     broken: bool = False
-    """Whether it failed by what no test may expect: time, death, a forged answer."""
+    """Whether it failed in a way that no test may expect: timeout, death, a forged answer."""
 
 
 @dataclass(repr=False)  # tests may print what they are given, and none of this is for them
 class Judge:
-    """Runs the cases of one program."""
+    """Runner of the cases of one program."""
 
     programs: socket.socket
-    """To the fork server of the programs."""
+    """Connection to the fork server of the programs."""
     request: dict[str, Any]
     deadline: float
-    """When all must be over, as time.monotonic says."""
+    """Time at which all must be over, on the clock of time.monotonic."""
     uncompilable: bool = False
     case: _Case = field(default_factory=_Case)
     steps: int = 0
-    """Of the program, over all asks that it answered, where they are counted."""
+    """Steps of the program, over all calls that it answered, if they are counted."""
     lines: set[int] = field(default_factory=set)
-    """Lines of the program that they were taken in."""
+    """Lines of the program in which the steps were taken."""
 
     def verdict(self) -> dict[str, Any]:
-        """How many cases passed, and why others did not."""
+        """Run the cases; return how many passed, and why others did not."""
         try:
             cases = cases_of(self.request["tests"], self.request["entry_point"])
         except UselessTests as error:
@@ -82,7 +82,7 @@ class Judge:
         return verdict | {"steps": self.steps, "lines": len(self.lines)}
 
     def _run(self, code: CodeType, helpers: CodeType | None) -> str:
-        """Run a case; why it failed, empty where it passed. One that never asks the program has not passed."""
+        """Run a case and return why it failed, empty if it passed. It fails if it never calls the program."""
         self.case = _Case()
         names: dict[str, Any] = {"__name__": "tests"}
         try:
@@ -92,7 +92,7 @@ class Judge:
             names = {"__name__": "tests"}
 
         def asked(*arguments: Any, **named: Any) -> Any:
-            return self._ask(*arguments, **named)  # a bound method would say in its text whose it is
+            return self._ask(*arguments, **named)  # a bound method would reveal the judge in its text
 
         names |= {CANDIDATE: asked, self.request["entry_point"]: asked}
         try:
@@ -108,7 +108,7 @@ class Judge:
         return "" if self.case.asks else "the tests ask the program nothing"
 
     def _ask(self, *arguments: Any, **named: Any) -> Any:
-        """What the program's function answers; raises what it raises."""
+        """Call the program's function; return its result or raise its exception."""
         self.case.asks += 1
         nonce = os.urandom(16).hex()
         ask = {"arguments": wire.pack(list(arguments)), "named": wire.pack(named), "nonce": nonce}
@@ -150,7 +150,7 @@ class Judge:
             raise self._broken(str(error)) from None
 
     def _begin(self) -> socket.socket:
-        """A new child that has the program and waits for asks."""
+        """Start a new child that has the program and waits for calls."""
         mine, theirs = socket.socketpair()
         with theirs:
             socket.send_fds(self.programs, [b"a"], [theirs.fileno()])
@@ -178,7 +178,7 @@ class Judge:
 
 
 def _helpers(prompt: str) -> CodeType | None:
-    """The prompt's definitions, which tests may use; None where the prompt is no Python."""
+    """Compile the prompt's definitions, which tests may use; None if the prompt is not valid Python."""
     try:
         return compile(prompt, "<prompt>", "exec")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -186,10 +186,10 @@ def _helpers(prompt: str) -> CodeType | None:
 
 
 def watch(programs: socket.socket, request: dict[str, Any]) -> dict[str, Any]:
-    """Let a script or a command run and read what it prints: `output`, `errors`, `status`, `cut`, `late`.
+    """Run a script or a command and read its output: `output`, `errors`, `status`, `cut`, `late`.
 
     Args:
-        programs: to the fork server of the programs.
+        programs: connection to the fork server of the programs.
         request: with `seconds` that it may take, and `longest` that its output may be, in bytes.
     """
     deadline = time.monotonic() + request["seconds"]
@@ -228,7 +228,7 @@ def watch(programs: socket.socket, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def run(connection: socket.socket, programs: socket.socket, request: dict[str, Any]) -> NoReturn:
-    """Do what is asked, tell it and end."""
+    """Run the request, send the answer and end."""
     if request["kind"] == "tests":
         answer = Judge(programs, request, time.monotonic() + request["seconds_together"]).verdict()
     else:

@@ -16,7 +16,7 @@ _CAPABILITIES_3 = 0x20080522
 
 
 def call(number: int, *arguments: int | bytes | ctypes.Array[ctypes.c_char] | None) -> int:
-    """A call of the kernel by its number.
+    """Make a call of the kernel by its number.
 
     Raises:
         OSError: the kernel refuses.
@@ -44,12 +44,12 @@ def die_with_parent(parent: int) -> None:
 
 
 def no_new_privileges() -> None:
-    """Never gain any right again, through setuid programs for one."""
+    """Give up all new privileges for good, such as those of setuid programs."""
     _control(_SET_NO_NEW_PRIVILEGES, 1)
 
 
 def not_dumpable() -> None:
-    """No core, whatever the system does with cores, and nobody traces this process."""
+    """Forbid core dumps, whatever the system does with them, and tracing of this process."""
     _control(_SET_DUMPABLE, 0)
 
 
@@ -61,7 +61,7 @@ def set_filter(program: bytes) -> None:
 
 
 def drop_capabilities() -> None:
-    """Keep no capability, whoever this is; a machine that is not known keeps what it has."""
+    """Drop all capabilities, also as root; on an unknown machine they are kept."""
     number = _CAPSET.get(os.uname().machine)
     if number is not None:
         call(number, struct.pack("Ii", _CAPABILITIES_3, 0), bytes(24))
@@ -74,7 +74,7 @@ def die_first() -> None:
 
 
 def set_limits(seconds: int, memory: int, file: int, open_files: int, processes: int | None) -> None:
-    """Limits of this process and those that it starts.
+    """Set limits of this process and those that it starts.
 
     Args:
         seconds: of a core; a second later it is killed.

@@ -1,4 +1,4 @@
-"""Landlock: which files a process may touch, whoever it is, and that it may reach nobody (Linux 5.13 and later)."""
+"""Landlock: limits the files that a process may access, as any user, and the processes it may reach (Linux 5.13 on)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SCOPES = 0b11
 
 
 def version() -> int:
-    """Landlock's version of this kernel; 0: it has none."""
+    """Return Landlock's version of this kernel; 0: it has none."""
     try:
         return call(_CREATE, None, 0, 1)
     except OSError:
@@ -31,10 +31,10 @@ def version() -> int:
 
 
 def make_rules(readable: Sequence[str], writable: Sequence[str], *, run_written: bool) -> int:
-    """Rules for `restrict`: the number of an open file.
+    """Make rules for `restrict` and return the number of their open file.
 
     Args:
-        readable: what may be read and run, with all below it; what is missing is passed over.
+        readable: what may be read and run, with all below it; missing paths are skipped.
         writable: what may be read and written, with all below it.
         run_written: whether it may be run too.
 
@@ -62,5 +62,5 @@ def make_rules(readable: Sequence[str], writable: Sequence[str], *, run_written:
 
 
 def restrict(rules: int) -> None:
-    """Hold this process to the rules, for ever. It must have given up new privileges."""
+    """Restrict this process to the rules permanently. It must have given up new privileges before."""
     call(_RESTRICT, rules, 0)

@@ -1,4 +1,4 @@
-"""What a jailed child does with a program: answer a call of it, run it as a script, or run a command."""
+"""Work of a jailed child: answer calls of a program, run it as a script, or run a command."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from models.sandbox.inside import wire
 from models.sandbox.inside.counting import Counted
 
 LONGEST = 300
-"""Characters of what an exception says."""
+"""Largest number of characters of an exception's message."""
 _FILE = "<program>"
 
 
 def run(request: dict[str, Any], scratch: str) -> NoReturn:
-    """Do what is asked and end; file 3, and 4, are connections to whoever asks.
+    """Run the request and end; file 3, and 4, are connections to the caller.
 
     Args:
-        request: `kind` and what belongs to it.
-        scratch: folder that may be written to, where there is one.
+        request: `kind` and the keys that belong to it.
+        scratch: folder that may be written to, if there is one.
     """
     if scratch:
         os.chdir(scratch)
@@ -74,14 +74,14 @@ def _call(request: dict[str, Any]) -> NoReturn:
 
 
 class _Connection:
-    """File 3, for a process that may not make the calls that a socket makes."""
+    """File 3 as a connection, for a process that may not make the system calls of a socket."""
 
     def recv(self, most: int) -> bytes:
         return os.read(3, most)
 
 
 def _script(request: dict[str, Any]) -> NoReturn:
-    """Run the program as a script; what it prints goes out as it is printed."""
+    """Run the program as a script; its output is sent as it is printed."""
     sys.stdout, sys.stderr = _printer(1), _printer(2)
     sys.argv = ["program.py"]
     status = 0
@@ -126,7 +126,7 @@ def _said(error: BaseException) -> str:
 
 
 def _line(error: BaseException) -> str:
-    """The last line of the program that the error came through."""
+    """Return the last line of the program that the error passed through."""
     number = error.lineno if isinstance(error, SyntaxError) else None
     place = error.__traceback__
     while place is not None:

@@ -1,8 +1,8 @@
-"""Asks a database queries that nobody trusts. Runs as a script in the sandbox and needs the standard library alone.
+"""Runs untrusted queries against a database. It is a script in the sandbox and needs only the standard library.
 
-The database is made in memory. After that a query may read tables and call functions: attaching files, loading
-extensions, pragmas and every kind of writing are refused by SQLite itself, and so are functions of chance, for a reward
-must not depend on it. A query is stopped after so many steps of SQLite's machine: no clock decides.
+The database is made in memory. After that a query may read tables and call functions. SQLite itself refuses to attach
+files, to load extensions, to run pragmas and to write. It also refuses random functions, because a reward must not
+depend on chance. A query is stopped after a fixed number of steps of SQLite's virtual machine, not after a time.
 """
 
 from __future__ import annotations
@@ -16,30 +16,30 @@ from typing import Any
 _ALLOWED = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE}
 _REFUSED = {"load_extension", "random", "randomblob", "fts3_tokenizer", "sqlite_log"}
 _EVERY = 1000
-"""Steps between two looks at how many there were."""
+"""Steps between two checks of the number of steps."""
 
 
 class _Stopped(Exception):
-    """There were too many rows, or too much in them."""
+    """The rows were too many, or too long in total."""
 
 
 def main(request: str) -> None:
-    """Print what becomes of each query of a request in JSON, the arguments of `answers` by their names."""
+    """Print the outcome of each query of a request in JSON, the arguments of `answers` by their names."""
     print(json.dumps(answers(**json.loads(request))))
 
 
 def answers(database: str, queries: list[str], steps: int, rows: int, characters: int, volume: int) -> dict[str, Any]:
-    """The names that a database has, and what becomes of each query.
+    """Return the names that a database has, and the outcome of each query.
 
     Args:
         database: statements that make it.
         queries: one statement each.
-        steps: of SQLite's machine that a query, or making the database, may take.
+        steps: of SQLite's virtual machine that a query, or making the database, may take.
         rows: that it may give.
         characters: that it, or a value of it, may be long.
         volume: characters that all its rows may have.
     """
-    # a statement that is kept would not be looked at again, and what it reads not be seen
+    # a cached statement would not be authorised again, and the columns it reads would not be seen
     connection = sqlite3.connect(":memory:", isolation_level=None, cached_statements=0)
     connection.text_factory = lambda text: text.decode("utf-8", "replace")
     left = 0
@@ -83,7 +83,7 @@ def _allow(action: int, second: str | None) -> int:
 
 
 def _names(connection: sqlite3.Connection) -> list[str]:
-    """Of all tables, views and their columns, without regard to case."""
+    """Return the names of all tables, views and their columns, in lower case."""
     tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')")]
     columns = [
         name for table in tables for (name,) in connection.execute("SELECT name FROM pragma_table_info(?)", (table,))
@@ -92,8 +92,8 @@ def _names(connection: sqlite3.Connection) -> list[str]:
 
 
 def _result(connection: sqlite3.Connection, query: str, most: int, volume: int) -> dict[str, Any]:
-    """Hashes of the rows as they come and of the rows in any order, and how many rows and columns there are; or why
-    there are none."""
+    """Return hashes of the rows as they come and of the rows in any order, and the numbers of rows and columns; or the
+    reason of a failure."""
     try:
         cursor = connection.execute(query)
         if cursor.description is None:
@@ -115,7 +115,7 @@ def _result(connection: sqlite3.Connection, query: str, most: int, volume: int) 
 
 
 def _plain(value: Any) -> str | None:
-    """A value, equal for numbers that are equal to ten digits; a text is never a number."""
+    """Encode a value, equal for numbers that are equal to ten digits; a text is never equal to a number."""
     if isinstance(value, float):
         value = int(value) if value.is_integer() and abs(value) < 2**53 else f"{value:.10g}"
         return f"n{value}"

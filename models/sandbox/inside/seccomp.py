@@ -11,24 +11,24 @@ from models.sandbox.inside.system_calls import ALLOWED, MACHINES, MISSING, NAMES
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _ALLOW, _KILL, _REFUSE = 0x7FFF0000, 0x80000000, 0x00050000
 _NUMBER, _MACHINE, _FIRST, _SECOND, _THIRD = 0, 4, 16, 24, 32
-"""Where the filter finds the call's number, the machine, and the lower halves of its arguments."""
+"""Offsets of the call's number, the machine, and the lower halves of its arguments."""
 _X32 = 0x40000000
-"""Numbers from here on are calls of another kind of process, which no filter for x86-64 must let through."""
+"""Numbers from here on are calls of another kind of process, which a filter for x86-64 must not allow."""
 _UNIX = 1
 
 Instruction = tuple[int, int, int, int]
 
 
 class UnknownMachine(Exception):
-    """There is no list of calls for this machine."""
+    """The system calls of this machine are not known."""
 
 
 def filter_for(kind: str, machine: str = "") -> bytes:
-    """The filter for a kind of process, [instructions * 8 bytes].
+    """Return the filter for a kind of process, [instructions * 8 bytes].
 
     Args:
         kind: a key of ALLOWED.
-        machine: as uname says; empty: this one.
+        machine: as uname names it; empty: this one.
 
     Raises:
         UnknownMachine: its calls are not known.
@@ -66,18 +66,18 @@ def _refusal() -> Instruction:
 
 
 def _where(number: int, then: list[Instruction]) -> list[Instruction]:
-    """What is done where the call has this number; `then` returns in any case."""
+    """Run `then` if the call has this number; `then` returns in any case."""
     return [(_EQUAL, 0, len(then), number), *then]
 
 
 def _if_equal(values: tuple[int, ...]) -> list[Instruction]:
-    """Allow where what was loaded is one of `values`, else refuse."""
+    """Allow the call if the loaded value is one of `values`, else refuse."""
     tests = [test for value in values for test in ((_EQUAL, 0, 1, value), (_RETURN, 0, 0, _ALLOW))]
     return [*tests, _refusal()]
 
 
 def _clone(*, forks: bool) -> list[Instruction]:
-    """Threads, and processes where `forks`; never a namespace."""
+    """Allow threads, and processes if `forks`; never a new namespace."""
     return [
         (_LOAD, 0, 0, _FIRST),
         (_ANY_BIT, 0, 1, NAMESPACES),

@@ -58,12 +58,13 @@ ALLOWED: Mapping[str, frozenset[str]] = {
     "judge": _COMPUTING | _FILES | _ASKING,
     "compiler": _COMPUTING | _FILES | _PROCESSES,
 }
-"""What each kind of process may call without looking at the arguments. All else is refused with "not permitted".
+"""System calls that each kind of process may make with any arguments. All others are refused with "not permitted".
 
-Landlock does not hold chmod and times of files, so only those may call them that have a mount namespace of their own.
+Landlock does not restrict chmod and the times of files, so only those kinds may call them that have their own mount
+namespace.
 """
 MISSING = frozenset({"clone3", "openat2"})
-"""Answered as by a kernel that lacks them: libraries then make the older call, whose arguments a filter can read."""
+"""Calls answered as by a kernel that lacks them: libraries then make the older call, whose arguments are readable."""
 
 THREAD, NAMESPACES = 0x10000, 0x7E020080
 """Flags of clone: a thread of the same process; a new namespace of any kind."""
@@ -71,4 +72,4 @@ SAFE_ARGUMENTS: Mapping[str, tuple[int, ...]] = {
     "fcntl": (0, 1, 2, 3, 4, 5, 6, 7, 1030, 1032),  # not F_SETOWN and F_SETSIG, which send signals to others
     "ioctl": (0x5401, 0x5413, 0x5421, 0x541B, 0x5450, 0x5451),  # terminals' state, blocking, bytes to read, inheriting
 }
-"""Values that the second argument may have."""
+"""Allowed values of the second argument."""

@@ -1,6 +1,6 @@
-"""Plain data over a socket: a length and JSON, with tags for what JSON lacks. Nothing is ever unpickled.
+"""Plain data over a socket: a length and JSON, with tags for the types that JSON lacks. Nothing is ever unpickled.
 
-What arrives is of built-in types alone, whatever its sender is, so that comparing it calls nothing of the sender's.
+Received values have built-in types only, whatever their sender is, so that comparing them calls no code of the sender.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import struct
 from typing import Any, Protocol
 
 MOST = 8 << 20
-"""Bytes of a message."""
+"""Largest number of bytes of a message."""
 DEEPEST = 60
-"""Values one inside of the other."""
+"""Largest number of nested values."""
 _EXACT = 2**53
 
 
@@ -22,14 +22,14 @@ class TooLong(ValueError):
 
 
 class Malformed(Exception):
-    """What arrived is no message."""
+    """The received bytes are not a valid message."""
 
 
 def pack(value: Any, depth: int = 0) -> Any:
-    """A value as JSON can hold it. Of a subclass of a built-in type the built-in part is taken.
+    """Convert a value for JSON. For a subclass of a built-in type the built-in part is taken.
 
     Raises:
-        TypeError: it holds something that is no plain data.
+        TypeError: it holds something that is not plain data.
         ValueError: it is too deep.
     """
     if depth > DEEPEST:
@@ -62,7 +62,7 @@ def pack(value: Any, depth: int = 0) -> Any:
 
 
 def unpack(value: Any) -> Any:
-    """The value that `pack` was given.
+    """Return the value that `pack` was given.
 
     Raises:
         Malformed: it was packed otherwise.
@@ -101,7 +101,7 @@ def _unpack(value: Any) -> Any:
 
 
 def framed(message: Any) -> bytes:
-    """What JSON can hold as it goes over the wire.
+    """Encode a JSON value with its length, for the wire.
 
     Raises:
         TooLong: it is longer than MOST.
@@ -113,28 +113,28 @@ def framed(message: Any) -> bytes:
 
 
 def send(connection: socket.socket, message: Any) -> None:
-    """Send what JSON can hold.
+    """Send a JSON value.
 
     Raises:
         TooLong: it is longer than MOST.
-        OSError: nobody is there, or the connection's time is over.
+        OSError: the other side has gone, or the connection's time is over.
     """
     connection.sendall(framed(message))
 
 
 class Readable(Protocol):
-    """What bytes can be read from."""
+    """A source of bytes."""
 
     def recv(self, most: int, /) -> bytes:
-        """At most so many; none at the end."""
+        """Return at most so many bytes; none at the end."""
 
 
 def receive(connection: Readable) -> Any:
-    """The next message, as JSON.
+    """Return the next message, as JSON.
 
     Raises:
         EOFError: the other side has ended.
-        Malformed: it is no message.
+        Malformed: it is not a valid message.
         OSError: the connection's time is over.
     """
     (length,) = struct.unpack("<I", _exactly(connection, 4))

@@ -1,8 +1,8 @@
-"""A fork server: for every request a child that is jailed, does what is asked and is ended.
+"""A fork server: for every request it starts a jailed child, which does the work and is ended.
 
-A request is one byte with open files on the control connection; over the first of these files comes what is asked. The
-child is killed when its time is over, when whoever asked has gone, or when too many processes run. Nothing that is not
-trusted runs in this process itself.
+A request is one byte with open files on the control connection; the request itself comes over the first of these files.
+The child is killed when its time is over, when the caller has gone, or when too many processes run. No untrusted code
+runs in this process itself.
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ _LOADED = (
     "io itertools json math numbers operator pprint queue random re statistics string struct textwrap threading time "
     "traceback types typing unicodedata"
 ).split()
-"""Modules that many programs import: loaded once, and there in every child."""
+"""Modules that many programs import: loaded once, and present in every child."""
 _HUNG_UP = select.POLLHUP | select.POLLERR
 _LOOK_EVERY = 0.02
-"""Seconds between two looks at how many processes run."""
+"""Seconds between two counts of the running processes."""
 _BEHIND_THE_SERVER = 19
-"""Niceness of what may start processes: whoever counts and ends them comes first, however many they are."""
+"""Niceness of children that may start processes: the server that counts and ends them has priority over them."""
 
 
 @dataclass
 class Server:
-    """What the fork server has."""
+    """State of the fork server."""
 
     role: str
     control: socket.socket
     jail: Jail
     scratch: str
-    """Folder for one child at a time; empty: children write nowhere."""
+    """Folder for one child at a time; empty: children cannot write."""
     most: int | None
-    """Processes of a child, where it may start some; this is then the first process of a namespace of its own."""
+    """Largest number of processes of a child that may start some; this server is then the first of its namespace."""
     programs: socket.socket | None
-    """The judges' way to the fork server of the programs."""
+    """The judges' connection to the fork server of the programs."""
 
     def serve(self) -> None:
         """Take requests until the other side has gone."""
@@ -74,7 +74,7 @@ class Server:
                 return
 
     def _child(self, connections: list[socket.socket], request: dict[str, Any]) -> bool:
-        """Run a child to its end; whether the other side of the control connection has gone meanwhile."""
+        """Run a child to its end; return whether the other side of the control connection has gone during the run."""
         parent = os.getpid()
         child = os.fork()
         if child == 0:
@@ -124,7 +124,7 @@ class Server:
             os.close(process)
 
     def _end(self, child: int) -> int:
-        """Kill a child with all that it started; how the child ended, as subprocess says it."""
+        """Kill a child with all that it started; return how the child ended, in the convention of subprocess."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(child, signal.SIGKILL)
         if self.most is None:
@@ -149,12 +149,12 @@ class Server:
 
 
 def _processes() -> int:
-    """How many run in this namespace beside the first."""
+    """Return the number of processes in this namespace, the first not counted."""
     return sum(name.isdigit() for name in os.listdir("/proc")) - 1
 
 
 def main(text: str) -> None:
-    """Serve, and say first which layers there are.
+    """Report the available layers, then serve.
 
     Args:
         text: settings as JSON (`models.sandbox.fork_servers`).
