@@ -121,7 +121,7 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     made.add_argument("--only", action="append", choices=list(BENCHMARKS), metavar="NAME",
                       help=f"one of {', '.join(BENCHMARKS)}; may be given several times")  # fmt: skip
-    made.add_argument("--repeats", type=int, default=5, help="samples of each side (default 5, the median is told)")
+    made.add_argument("--repeats", type=int, default=5, help="samples of each side (default 5, the median is reported)")
     made.add_argument("--quick", action="store_true", help="tiny shapes, one repeat: only shows that everything runs")
     made.add_argument("--beside-others", action="store_true", help="write results although other processes are busy")
     made.add_argument("--out", type=Path, help="folder of the JSON files (default benchmarks/results)")

@@ -96,13 +96,14 @@ def has_result(name: str, seed: int, results: Sequence[Result]) -> bool:
 def main() -> int:
     """Train what is missing and write the page. Returns 1 if a training failed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.agents", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--only", nargs="+", metavar="RECIPE", help="these recipes alone, trained anew")
+    parser.add_argument("--only", nargs="+", metavar="RECIPE", help="these recipes alone, trained again")
     parser.add_argument("--seeds", type=int, default=1, help="trainings of each (default 1)")
     parser.add_argument("--write-page", action="store_true", help="train nothing")
     options = parser.parse_args()
     names = entrants()
     if unknown := [name for name in options.only or () if name not in names]:
-        parser.error(f"{unknown[0]} is no recipe of the family {FAMILY} on built-in data; there are {', '.join(names)}")
+        choices = ", ".join(names)
+        parser.error(f"{unknown[0]} is not a recipe of the family {FAMILY} on built-in data; choose from {choices}")
     WORK.mkdir(parents=True, exist_ok=True)
     alone()
     failed = False

@@ -16,7 +16,7 @@ Every recipe of the family `agents` (`rewardflow methods --family agents`), trai
 `python -m benchmarks.agents` on the data of its own environment, from its own warm start. *Start* and *end* are shares
 of solved episodes, or of right answers, on held-out problems of the validation split, which training never saw, with a
 95 % bootstrap interval over the problems; *gain* is end less start of the same problems. Seconds are those of the
-rounds on one thread. What stands in place of what a paper used is told at the head of its recipe.
+rounds on one thread. The head of a recipe describes what replaces what its paper used.
 """
 COLUMNS = ("recipe", "paper", "data", "start", "end", "gain", "verdict", "seeds", "completions", "s")
 

@@ -195,7 +195,7 @@ def main() -> int:
     parser.add_argument("--budget", type=int, default=BUDGET, help=f"completions of each (default {BUDGET})")
     parser.add_argument("--points", type=int, default=POINTS, help=f"measurements of each (default {POINTS})")
     parser.add_argument("--workers", type=int, default=2, help="trainings side by side, a thread each (default 2)")
-    parser.add_argument("--older", action="store_true", help="accept results of other code; the page says so")
+    parser.add_argument("--older", action="store_true", help="accept results of other code; the page notes it")
     parser.add_argument(
         "--results",
         type=Path,

@@ -15,7 +15,7 @@ HEAD = """# The league
 
 Every recipe that trains a policy, on the task and policy of the main recipe (`arithmetic`), from one warm start a seed,
 at one budget of completions. Rewards that need a fitted reward model are left out where others stay: the verifier is
-what all are judged by. `make league` makes this page and goes on where it was stopped; see benchmarks.md.
+what all are judged by. `make league` makes this page and resumes where it was stopped; see benchmarks.md.
 
 Accuracy is the share of right samples on {problems} held-out problems of the validation split, the mean over seeds,
 with a 95 % bootstrap interval over the problems; *by seed* is the end of each training. *Best* is the best point of the

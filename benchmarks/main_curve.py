@@ -94,7 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(f"{curve.machine.get('gpu', curve.machine['cpu'])}, {curve.precision or 'no policy yet'}\n{table(curve)}")
     if (other := other_file(options.device, file, recipe.name)) is not None:
         try:
-            print(f"\nbeside {other}\n{beside(curve, read(other))}")
+            print(f"\ncompared with {other}\n{beside(curve, read(other))}")
         except ValueError as error:
             print(f"\n{other} holds no curve ({str(error).splitlines()[0]})")
     ends_at = f", {curve.before.sampled:.1%} to {curve.after.sampled:.1%}" if curve.before and curve.after else ""
@@ -264,9 +264,9 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--base", nargs="+", type=Path, default=[], metavar="FILE",
                       help="wheel or GGUF file of its base, or the parts of one (default: as installed)")  # fmt: skip
-    made.add_argument("--precision", choices=("auto", "float32", "bfloat16"), help="in place of the recipe's")
+    made.add_argument("--precision", choices=("auto", "float32", "bfloat16"), help="instead of the recipe's")
     made.add_argument("--seed", type=int, default=0, help="of warm start and rounds (default 0)")
-    made.add_argument("--rounds", type=int, help="in place of the recipe's")
+    made.add_argument("--rounds", type=int, help="instead of the recipe's")
     made.add_argument("--minutes", type=not_negative, help="no round begins after; then it is measured")
     made.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="more of the recipe that is changed")
     made.add_argument("--work", type=Path, help="folder that keeps data and converted base (default: none is kept)")

@@ -63,7 +63,7 @@ def measure(settings: Settings, name: str) -> list[Row]:
     }
     return [
         compare(
-            "GRPO step beside a busy neighbour, against the quiet step",
+            "GRPO step next to a busy neighbour, against the quiet step",
             seconds[short, True],
             seconds[short, False],
             "s",
@@ -82,8 +82,8 @@ def measure(settings: Settings, name: str) -> list[Row]:
             smaller_is_better=True,
             against="OpenMP's default spin",
             wanted=f"at most {COSTS_AT_MOST:.0%} slower",
-            short="a decoding pass is some hundred products of microseconds, and who sleeps between two of them wakes "
-            "late; a longer spin costs more beside a neighbour than it saves here",
+            short="a decoding pass is some hundred products of microseconds, and a thread that sleeps between two of "
+            "them wakes late; a longer spin costs more next to a neighbour than it saves here",
             details=details,
         ),
     ]

@@ -64,7 +64,7 @@ def measure(settings: Settings, name: str) -> list[Row]:
     compute = sum(split.get(f"seconds/{part}", 0.0) for part in COMPUTE)
     return [
         compare(
-            f"flow overhead of {len(rows)} rounds of the main recipe: time that is no compute, against the compute",
+            f"flow overhead of {len(rows)} rounds of the main recipe: time other than compute, against the compute",
             [wall - compute],
             [compute],
             "s",

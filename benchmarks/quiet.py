@@ -67,7 +67,7 @@ class Watch:
         if cores > AT_MOST:
             raise Busy(
                 f"other processes took {cores:.1f} cores {when} ({AT_MOST} at most): nothing is written; "
-                "end them, or say --beside-others"
+                "end them, or pass --beside-others"
             )
         return cores
 

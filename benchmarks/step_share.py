@@ -27,7 +27,7 @@ AT_LEAST = 0.3
 SHORT = (
     "about half of the step are the 64 decoding passes: each does half a GFLOP, in some hundred calls of small "
     "products whose start costs more than they do; a longer spin of idle threads (GOMP_SPINCOUNT=20000) makes a pass a "
-    "quarter faster on a machine of one's own, and twice as slow beside other work, so it is not the default"
+    "quarter faster on an otherwise idle machine, and twice as slow next to other work, so it is not the default"
 )
 """Reason why the target is missed, if it is."""
 

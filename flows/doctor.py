@@ -204,7 +204,7 @@ def _data_versions(here: Path) -> Finding:
     if not (here / ".dvc").is_dir():
         return Finding("DVC repository", False, f"no .dvc in {here}", "run in the folder of the project's checkout")
     if not (here / ".git").exists():
-        return Finding("DVC repository", False, f"{here} is no git checkout", "clone the project with git")
+        return Finding("DVC repository", False, f"{here} is not a git checkout", "clone the project with git")
     _, refused = ask_git(here, "rev-parse", "--git-dir")
     if refused:
         return Finding("DVC repository", False, str(here), without_commit(here))

@@ -16,7 +16,8 @@ from tasks.tracking import tags
 
 VARIABLES: Mapping[str, str] = {
     "REWARDFLOW_HOME": "the state folder: runs, checkpoints, results; `.rewardflow` in the working directory, if unset",
-    "REWARDFLOW_NOTIFY_URL": "addresses to tell by POST, spaces between ([operations.md](operations.md#being-told))",
+    "REWARDFLOW_NOTIFY_URL": "addresses that get messages by POST, separated by spaces "
+    "([operations.md](operations.md#being-told))",
     "REWARDFLOW_WAIT": "seconds that a run waits for those before it in the same state folder; half a day, if unset",
     "REWARDFLOW_TEACHER_KEY": "key for the server of a teacher that a recipe names by its address",
     "REWARDFLOW_JUDGE_KEY": "key for the server of a judge that a recipe names by its address",
@@ -43,8 +44,8 @@ def as_markdown(program: Any) -> str:
     lines = [
         "# Commands",
         "",
-        "Read off the program: `rewardflow reference > docs/commands.md` makes this page. In the order of a first",
-        "day's use they stand in [tutorial.md](tutorial.md).",
+        "Made from the program by `rewardflow reference > docs/commands.md`. [tutorial.md](tutorial.md) introduces the",
+        "commands in the order of a first day's use.",
         *_commands(program, "rewardflow"),
         "",
         "## Environment variables",
@@ -56,7 +57,7 @@ def as_markdown(program: Any) -> str:
         "## Tags",
         "",
         "What Rewardflow writes on runs, versions and registered models in MLflow. Facts of a version beyond the ten",
-        "that are tags stand in `version.json` of its model.",
+        "that are tags are in `version.json` of its model.",
         "",
         "| tag or fact | what it says |",
         "| --- | --- |",

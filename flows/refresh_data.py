@@ -27,7 +27,7 @@ def refresh_data(recipe: RecipeName, overrides: Overrides = None) -> str:
         prepared, version = data.result, data.version
         validated = call_validation(opened, data)
         versions.push(opened.root, version.name)
-        state = "unchanged" if prepared.reused else "made anew"
+        state = "unchanged" if prepared.reused else "made again"
         runs.rename(opened.run_id, f"data {state}: {version.digest[:8]}")
         sent = " No training has read this version yet: the event for it was sent." if announce(opened, version) else ""
         records.describe(

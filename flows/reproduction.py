@@ -56,7 +56,7 @@ def wanted_version(version: str, model: Callable[[], str], root: Path) -> Wanted
     said = recorded.recorded(version, model)
     if said.version is None:
         raise UserError(
-            f"{version}: {said.label} is no version; `rewardflow models` lists those that can be made again"
+            f"{version}: {said.label} is not a version; `rewardflow models` lists those that can be made again"
         )
     reproducible.require_reproducible(said, root)
     recipe, file = read_asked(said)

@@ -108,7 +108,7 @@ def run_steps(
 def why_no_anchor(champion: registry.VersionInfo | None, model: str) -> str:
     """Return why the verdict has no anchor other than the champion itself."""
     if champion is None and not aliases.history(model):
-        return "there is no anchor before the first promotion"
+        return "no anchor exists before the first promotion"
     if champion is not None and registry.ANCHOR in champion.aliases:
         return f"version {champion.version} is champion and anchor in one"
     return "no version has the alias anchor; `rewardflow anchor VERSION` names one"

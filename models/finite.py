@@ -21,14 +21,14 @@ def finite(value: Any) -> float:
     except (TypeError, ValueError, OverflowError):  # an integer may have any number of digits
         number = float("nan")
     if not abs(number) <= LARGEST:
-        raise ValueError(f"{_shown(value)} is no finite number")
+        raise ValueError(f"{_shown(value)} is not a finite number")
     return number
 
 
 def finite_of_json(value: Any) -> float:
     """Convert a value from JSON, as `finite` does, but refuse a text and a truth value."""
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError(f"{_shown(value)} is no finite number")
+        raise ValueError(f"{_shown(value)} is not a finite number")
     return finite(value)
 
 

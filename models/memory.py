@@ -40,6 +40,6 @@ def needs_memory(what: str) -> Iterator[None]:
             raise
         reason = f"{type(error).__name__}: {' '.join(str(error).split())}".rstrip(": ")
         raise UserError(
-            f"{what}: no memory left ({reason}); the same command goes on from the last checkpoint, and "
+            f"{what}: no memory left ({reason}); the same command resumes from the last checkpoint, and "
             "`rewardflow plan` shows what takes how much"
         ) from error

@@ -24,7 +24,7 @@ def methods(
 
 def parts(
     wanted: Annotated[
-        str, typer.Argument(metavar="[SLOT|NAME]", help="A slot, or a part to be told all about; all, if left out.")
+        str, typer.Argument(metavar="[SLOT|NAME]", help="Slot to list, or part to describe in full; all, if left out.")
     ] = "",
     write: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Write a Markdown page for each slot, as in docs/parts.")

@@ -64,7 +64,7 @@ def evaluate(
         store.open_for_reading(state_folder())
         said = recorded.recorded(policy, lambda: meant_policy(model))
         if said.version is None:
-            raise UserError(f"{said.label} is no version; `rewardflow models` lists what can be measured")
+            raise UserError(f"{said.label} is not a version; `rewardflow models` lists what can be measured")
         named = f"{said.version.name}/{said.version.version}"
         if not recipe:
             recipe, asked = asked_of(said)
@@ -127,7 +127,7 @@ def reward_report(
     store.open_for_reading(state_folder())
     said = recorded.recorded(model, lambda: model)
     if said.version is None:
-        raise UserError(f"{said.label} is no version; `rewardflow models` lists what can be measured")
+        raise UserError(f"{said.label} is not a version; `rewardflow models` lists what can be measured")
     asked: list[str] = []
     if not recipe:
         recipe, asked = asked_of(said)

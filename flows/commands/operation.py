@@ -88,7 +88,7 @@ def automations(
     require_lasting_server()
     done = take_down() if remove else put_up(read_deployments(Path("prefect.yaml")))
     if not done and not remove:
-        raise UserError(f"{URLS} names nobody who is to be told: set it to an address that takes JSON by POST")
+        raise UserError(f"{URLS} names no receiver: set it to an address that takes JSON by POST")
     print("\n".join(f"{'removed' if remove else 'on'}  {name}" for name in done) or "there were none")
 
 
@@ -109,7 +109,7 @@ def messages(
     for host, state, event in outbox.listed():
         print(f"{event['at']}  {state:<8} {host:<24} {event['text']}")
     if not to:
-        print(f"nobody is told: set {URLS} to an address that takes JSON by POST")
+        print(f"no receiver is configured: set {URLS} to an address that takes JSON by POST")
     if passed is not None:
         print(f"{passed.sent} sent")
         if passed.failures:

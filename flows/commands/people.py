@@ -77,7 +77,7 @@ def collect(
         for question, answer in review_lines(what):
             print(f"  {question}: {answer}")
     if collected.version is None:
-        print("nobody preferred one answer to the other yet: no data")
+        print("no reviewer has preferred one answer to the other yet: no data")
         return
     version = collected.version
     new = f"{collected.new} of {len(collected.rows)} answers new" if collected.new else "no new answer"

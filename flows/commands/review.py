@@ -76,7 +76,7 @@ def diff(
     before: Annotated[
         str, typer.Argument(metavar="A", help="Version, alias, NAME/VERSION, or a run's id, its beginning or its name.")
     ],
-    after: Annotated[str, typer.Argument(metavar="B", help="What is held against it, said in the same way.")],
+    after: Annotated[str, typer.Argument(metavar="B", help="What it is compared with, named in the same way.")],
     model: ModelOption = "",
     page: Annotated[Path | None, typer.Option("--page", help="HTML file to write, with every row and answer.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="All of it as JSON.")] = False,

@@ -27,7 +27,7 @@ def gc(
             "stay in the registry.",
         ),
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Delete it; without this, only say what would go.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Delete it; without this, only list it.")] = False,
 ) -> None:
     """Delete step outputs and logged models that no alias, no lineage of a version and no retention rule needs.
 
@@ -74,7 +74,10 @@ def backup(
         contents = write_backup(file.absolute(), home, parts)
     what = "state folder and services" if parts else "state folder"
     print(f"{file}: {what}, {len(contents.files)} files, {_size(contents.bytes)}")
-    print(f"SHA-256 {sha256_of(file)}; noted elsewhere, `rewardflow restore --sha256` tells whether it was changed")
+    print(
+        f"SHA-256 {sha256_of(file)}; if you note it elsewhere, `rewardflow restore --sha256` can check whether the "
+        "file was changed"
+    )
     if store.wished() and not parts:
         kept_by = shown(store.wished())
         print(f"runs and models are kept by {kept_by}, and are not in it: back up its database and its bucket")

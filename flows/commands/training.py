@@ -28,7 +28,8 @@ def run(
     recipe: Annotated[str, typer.Argument(help="Path of a recipe, or the name of one in recipes/.")],
     overrides: SetOption = None,
     refresh: Annotated[
-        bool, typer.Option("--refresh", help="Run every step but data again; weights once judged are not judged anew.")
+        bool,
+        typer.Option("--refresh", help="Run every step except data again; judged weights are not judged again."),
     ] = False,
     smoke: Annotated[
         bool, typer.Option("--smoke", help="Run every step in seconds, on a tiny policy, as NAME-smoke.")
@@ -36,7 +37,8 @@ def run(
     resume: Annotated[
         bool,
         typer.Option(
-            "--resume", help="Refuse where data, code or recipe changed since it was cut off; else it begins anew."
+            "--resume",
+            help="Refuse if data, code or recipe changed since it was cut off; without this, it starts again.",
         ),
     ] = False,
     cluster: Annotated[

@@ -90,7 +90,7 @@ def without_prefect(error: BaseException | None) -> UserError | None:
     server = shown(str(PREFECT_API_URL.value()))
     return UserError(
         f"the Prefect server {server} does not answer ({reason}); nothing is lost: when it is back, "
-        "the same command goes on from the last checkpoint"
+        "the same command continues from the last checkpoint"
     )
 
 

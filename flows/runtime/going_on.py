@@ -59,8 +59,8 @@ class GoingOn:
             return
         rounds = before.rounds(self._opened.home)
         changed = "; ".join(before.changed_to(self._now)) or "what it is made from changed"
-        was = f"the training that was cut off after round {rounds} is another by now: {changed}"
+        was = f"the training that was cut off after round {rounds} has changed since: {changed}"
         if self._resume:
-            raise UserError(f"--resume: {was}; put that back, or leave --resume out to begin anew")
-        self._opened.facts[BEGINS_ANEW] = f"{was}; its checkpoints stay for who puts that back"
-        get_run_logger().warning(f"{BEGINS_ANEW}: {self._opened.facts[BEGINS_ANEW]}")
+            raise UserError(f"--resume: {was}; undo the change, or leave --resume out to start again")
+        self._opened.facts[BEGINS_ANEW] = f"{was}; its checkpoints are kept: undo the change to resume"
+        get_run_logger().warning(f"starts again: {self._opened.facts[BEGINS_ANEW]}")

@@ -35,7 +35,7 @@ def deployment() -> str:
     try:
         return "" if flow_run.id is None or deployment.id is None else str(deployment.name)
     except Exception as error:  # a server that is briefly unreachable does not stop a run
-        _LOG.warning("Prefect does not say which deployment this is: %s", " ".join(str(error).split())[:200])
+        _LOG.warning("Prefect does not report the deployment of this run: %s", " ".join(str(error).split())[:200])
         return ""
 
 

@@ -44,7 +44,7 @@ def tell(home: Path, kind: Kind, text: str, facts: Mapping[str, object], link: s
         outbox.put(Event(kind=kind, text=" ".join(text.split()), link=link, event_id=identity(kind, facts)), to)
         warn(outbox.deliver(to))
     except (OSError, UserError) as error:
-        _LOG.warning("nobody was told that %s: %s", text, error)
+        _LOG.warning("message not sent (%s): %s", text, error)
 
 
 def tell_decision(home: Path, model: str, promotion: Promotion, link: str) -> None:

@@ -121,7 +121,7 @@ def train_policy(opened: Opened, refresh: bool = False, resume: bool | None = No
         opened.facts["held-out sets"] = ", ".join(known)
     named = {"teacher": recipe.teacher, "judge": recipe.judge}
     served = [key for key, settings in named.items() if settings is not None and settings.address is not None]
-    unknown = [f"nobody can say later which model stood behind {key}.address" for key in served]
+    unknown = [f"which model served {key}.address cannot be determined later" for key in served]
     base = recipe.policy.base
     if base is not None and given_folder(base) is None:
         unknown.append(unpinned_base(base))

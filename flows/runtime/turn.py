@@ -60,7 +60,7 @@ def only_run(home: Path, wait: float = 0.0, report: Callable[[str], None] = prin
                 who = lock.read().strip() or "unknown"
                 if time.monotonic() >= until:
                     raise UserError(
-                        f"{home}: another run (process {who}) goes on in this folder; wait for it or set "
+                        f"{home}: another run (process {who}) is in progress in this folder; wait for it or set "
                         "REWARDFLOW_HOME"
                     )
                 # Report at the second look: a new holder of the lock may not yet have written its process id.

@@ -72,7 +72,7 @@ def automations_of(
     made = [
         AutomationCore(
             name=f"{OURS}no heartbeat",
-            description="A run whose process is gone becomes Crashed, which frees its place and is told.",
+            description="A run whose process is gone becomes Crashed, which frees its place and is reported.",
             trigger=EventTrigger(
                 **runs,
                 after={beat},
@@ -93,7 +93,7 @@ def automations_of(
         ),
         AutomationCore(
             name=f"{OURS}crashed",
-            description="A run became Crashed or TimedOut: people are told.",
+            description="A run became Crashed or TimedOut: a message is sent.",
             trigger=EventTrigger(
                 **runs,
                 expect={"prefect.flow-run.Crashed", "prefect.flow-run.TimedOut"},
@@ -112,7 +112,7 @@ def automations_of(
         made.append(
             AutomationCore(
                 name=f"{OURS}{name} is silent",
-                description=f"No run of {name} began within {within}: people are told.",
+                description=f"No run of {name} began within {within}: a message is sent.",
                 trigger=EventTrigger(
                     match=runs["match"],
                     match_related={
@@ -207,7 +207,7 @@ def require_lasting_server() -> None:
 
     if not required("PREFECT_API_URL", str(PREFECT_API_URL.value() or "")):
         raise UserError(
-            "automations need a Prefect server that goes on: set PREFECT_API_URL, or start one with `rewardflow ui`"
+            "automations need a lasting Prefect server: set PREFECT_API_URL, or start one with `rewardflow ui`"
         )
 
 

@@ -175,7 +175,7 @@ def _serve(deployments: list[RunnerDeployment], late: Container[str], watched: S
     try:
         automations.put_up(watched)
     except (UserError, PrefectHTTPStatusError) as error:
-        _LOG.warning("Prefect's server will tell nobody of a crash or of silence: %s", error)
+        _LOG.warning("Prefect's server will not report crashes or missing runs: %s", error)
     signal.signal(signal.SIGINT, signal.default_int_handler)  # which lets asyncio end its tasks in order
     try:
         asyncio.run(runner.start())
@@ -206,7 +206,7 @@ def _skip_late(deployments: list[RunnerDeployment]) -> None:
             only = DeploymentFilter.model_validate({"id": {"any_": [known.id]}})
             late = client.read_flow_runs(flow_run_filter=due, deployment_filter=only)
             for run in (run for run in late if run.auto_scheduled):  # runs that a person started keep their place
-                client.set_flow_run_state(run.id, Cancelled(message="It came due while nobody served it."), force=True)
+                client.set_flow_run_state(run.id, Cancelled(message="It came due while it was not served."), force=True)
 
 
 def _settle(deployments: list[RunnerDeployment], reason: str, pause: bool) -> None:

@@ -119,7 +119,7 @@ def tell_of_silence(home: Path, deployments: Mapping[str, Schedules], link: str,
             tell(home, "silent", str(missed), {"name": missed.deployment, "due": missed.due[-1].isoformat()}, link)
             account(home, missed.deployment, deployments[missed.deployment], missed.due[-1])
     except (OSError, UserError) as error:
-        _LOG.warning("nobody is told of missed runs: %s", error)
+        _LOG.warning("missed runs are not reported: %s", error)
 
 
 @contextmanager

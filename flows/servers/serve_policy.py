@@ -77,7 +77,7 @@ def serve(said: Recorded, home: Path, place: Place) -> None:
     """
     version = said.version
     if version is None:
-        raise UserError(f"{said.label} is no version; `rewardflow models` lists what can be served")
+        raise UserError(f"{said.label} is not a version; `rewardflow models` lists what can be served")
     if not has_vllm():
         raise UserError("vLLM is not installed, which serves policies: pip install '.[cpu]', or '.[cuda]' on a GPU")
     check_port(place.host, place.port)
@@ -116,7 +116,7 @@ def check_use(label: str, use: Use) -> None:
     if use.gated or use.mask_top_p < 1:
         second = "a gate" if use.gated else "a mask"
         raise UserError(
-            f"{label} is used with {second} that lies beside it, which vLLM does not know: it would serve another "
+            f"{label} is used with {second} stored with it, which vLLM does not support: it would serve another "
             "policy than the one that was evaluated"
         )
 

@@ -57,7 +57,7 @@ class Place:
         except FileNotFoundError:
             raise UserError(f"{self.folder}: no services were started here; `rewardflow services start` does") from None
         except (ValueError, TypeError, KeyError):
-            raise UserError(f"{self._ports} is broken; remove it, and the next start chooses ports anew") from None
+            raise UserError(f"{self._ports} is broken; remove it, and the next start chooses new ports") from None
 
     def choose_ports(self, running: frozenset[str] | set[str]) -> list[str]:
         """Choose ports for services that have none, and new ports for services whose port another program has taken.

@@ -154,7 +154,7 @@ def identity_of_server() -> dict[str, Any]:
         except KeyError:
             continue
         return {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
-    raise UserError("PostgreSQL does not run as root, and there is no user postgres it could run as: adduser postgres")
+    raise UserError("PostgreSQL does not run as root, and the user postgres is missing; create it: adduser postgres")
 
 
 @cache

@@ -122,7 +122,7 @@ def _choices(scored: Scored) -> list[Tensor]:
     chosen = [rollout.trained for rollout in scored.rollouts if rollout.trained is not None]
     if len(chosen) != len(scored.rollouts):
         raise UserError(
-            "advantage selective learns from choices between policy and reference, but nobody made any; "
+            "advantage selective learns from choices between policy and reference, but the rollouts made none; "
             "set `rollouts: {name: gated}`"
         )
     return [torch.tensor(flags) for flags in chosen]

@@ -43,7 +43,7 @@ class CriticSettings:
         if self.clip is not None and self.loss == "hl_gauss":
             raise ValueError("critic.clip holds values near the old ones, which hl_gauss does not do; leave it out")
         if self.optimiser.decay != "none":
-            raise ValueError("critic.optimiser.decay must be none: a critic is not told how long the run is")
+            raise ValueError("critic.optimiser.decay must be none: a critic does not get the length of the run")
 
     @property
     def outputs(self) -> int:

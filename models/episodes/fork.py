@@ -80,7 +80,7 @@ def _replay(playing: Playing, fork: Fork, settings: EpisodeSettings) -> None:
         answer = in_time(seconds, lambda: playing.opened.step(turn.said), playing.opened)  # noqa: B023
         if answer is None or answer[0] != turn.heard or answer[2] or answer[3]:
             raise UserError(
-                f"environment {settings.environment.name}: told the same turns from the same seed it answered "
+                f"environment {settings.environment.name}: given the same turns from the same seed it answered "
                 "otherwise than before, so episodes cannot branch in it"
             )
     start = episode.turns[fork.turn].start

@@ -233,5 +233,5 @@ def require_loopback(address: str, setting: str) -> None:
     parts = urlsplit(address)
     if parts.scheme != "http" or parts.hostname not in ("127.0.0.1", "::1", "localhost"):
         raise UserError(
-            f"{setting}: {shortened(address)} is no http address on loopback, such as http://127.0.0.1:1/mcp"
+            f"{setting}: {shortened(address)} is not an http address on loopback, such as http://127.0.0.1:1/mcp"
         )

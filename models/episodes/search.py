@@ -182,7 +182,7 @@ class Search:
             if not same or now != (passed.turn.heard, passed.turn.reward, passed.state) or terminated or truncated:
                 raise UserError(
                     f"environment {self.episodes.environment.name} cannot be searched: opened again with the same seed "
-                    f"it answered turn {number} otherwise than before, {shortened(heard, 80)!r} in place of "
+                    f"it answered turn {number} otherwise than before, {shortened(heard, 80)!r} instead of "
                     f"{shortened(passed.turn.heard, 80)!r}"
                 )
 

@@ -104,7 +104,7 @@ def _checked(scores: ArrayLike) -> Scores:
     array = np.asarray(scores, dtype=np.float64)
     array = array[:, None] if array.ndim == 1 else array
     if array.ndim != 2 or array.size == 0:
-        raise UserError("comparison: there are no scores")
+        raise UserError("comparison: no scores are given")
     if not np.isfinite(array).all():
         raise UserError("comparison: a score is not finite")
     return array

@@ -72,7 +72,7 @@ def bounded(
         f"against {whom} {difference.estimate:+.4f}, {words} {bound:+.4f} with {confidence:.0%} confidence; "
         f"must be {words} {limit:+.4f}"
         if math.isfinite(bound)
-        else f"against {whom}: {difference.estimate} with a bound of {bound} is no finite number"
+        else f"against {whom}: {difference.estimate} with a bound of {bound} is not a finite number"
     )
     return Check(name, "passed" if kept and math.isfinite(bound) else "failed", bound, limit, detail)
 

@@ -148,7 +148,7 @@ def binned(before: Sample, after: Sample, bins: int = 10) -> tuple[list[str], Co
         kinds = sorted({*before.counts, *after.counts})
         old, new = (np.array([float(side.counts.get(kind, 0)) for kind in kinds]) for side in (before, after))
         return kinds, old, new
-    raise UserError("drift: numbers cannot be held against kinds")
+    raise UserError("drift: numbers cannot be compared with kinds")
 
 
 def two_sample_test(before: Sample, after: Sample) -> tuple[float, float]:

@@ -84,7 +84,7 @@ class GateSettings:
             if not known_metric(name):
                 raise UserError(f"gate: unknown metric {name!r}")
             if name in UNBOUNDED:
-                raise UserError(f"gate: {name} is no share between 0 and 1, which metric and capabilities must be")
+                raise UserError(f"gate: {name} is not a share between 0 and 1, which metric and capabilities must be")
         for name in ("problems", "samples", "looks"):
             if getattr(self, name) < 1:
                 raise UserError(f"gate.{name}: {getattr(self, name)} must be 1 or more")
@@ -149,7 +149,7 @@ def judge(
     baseline: Sequence[PromptRecord],
     settings: GateSettings,
     *,
-    anchor: Sequence[PromptRecord] | str = "there is no anchor before the first promotion",
+    anchor: Sequence[PromptRecord] | str = "no anchor exists before the first promotion",
     look: Look | None = None,
     reward_model: bool = True,
     held_out: Mapping[str, HeldOutAnswers] | None = None,
@@ -183,7 +183,7 @@ def hold(
     old: Measured,
     settings: GateSettings,
     *,
-    anchor: Measured | str = "there is no anchor before the first promotion",
+    anchor: Measured | str = "no anchor exists before the first promotion",
     look: Look | None = None,
     reward_model: bool = True,
     held_out: tuple[Sequence[Check], Sequence[Check]] = ((), ()),

@@ -59,7 +59,7 @@ class HeldOutSettings(BaseModel):
         if not known_metric(self.metric):
             raise ValueError(f"metric: unknown metric {self.metric!r}")
         if self.metric in UNBOUNDED:
-            raise ValueError(f"metric: {self.metric} is no share between 0 and 1")
+            raise ValueError(f"metric: {self.metric} is not a share between 0 and 1")
         if samples_needed(self.metric) > self.samples:
             raise ValueError(f"samples is {self.samples}, but {self.metric} needs {samples_needed(self.metric)}")
         return self

@@ -92,7 +92,7 @@ def prompt_values(records: Sequence[PromptRecord], name: str) -> Values:
         UserError: the name is unknown, `records` is empty, or a prompt has too few samples.
     """
     if not records:
-        raise UserError("evaluation: there are no prompts to evaluate on")
+        raise UserError("evaluation: no prompts to evaluate on")
     if at_k := _AT_K.fullmatch(name):
         k = int(at_k[2])
         if at_k[1] == "maj":
@@ -150,7 +150,7 @@ def compiled_patterns(patterns: Sequence[str]) -> list[re.Pattern[str]]:
         try:
             compiled.append(re.compile(pattern, re.IGNORECASE))
         except re.error as error:
-            raise UserError(f"safety pattern {pattern!r} is no regular expression ({error})") from None
+            raise UserError(f"safety pattern {pattern!r} is not a regular expression ({error})") from None
     return compiled
 
 
@@ -178,5 +178,5 @@ def reward_divergence(records: Sequence[PromptRecord]) -> float:
 def _samples(records: Sequence[PromptRecord]) -> list[Completion]:
     samples = [sample for record in records for sample in record.samples]
     if not samples:
-        raise UserError("evaluation: there are no samples to evaluate")
+        raise UserError("evaluation: no samples to evaluate")
     return samples

@@ -192,7 +192,7 @@ class Consulted:
     def _count(self, calls: int, read: Iterable[Sequence[int]]) -> None:
         self._left -= calls
         if self._left < 0:
-            raise RuntimeError("a strategy asks more often than it says that it does")
+            raise RuntimeError("a strategy asks more often than it declares")
         self.spent.calls += calls
         self.spent.read += sum(map(len, read))
 

@@ -42,11 +42,11 @@ def _tree(formula: str) -> ast.expr:
     try:
         tree = ast.parse(formula.strip(), mode="eval").body
     except (SyntaxError, RecursionError, MemoryError):
-        raise ValueError(f"{formula!r} is no formula of names with and, or, not and brackets") from None
+        raise ValueError(f"{formula!r} is not a formula of names with and, or, not and brackets") from None
     known = (ast.Name, ast.BoolOp, ast.And, ast.Or, ast.Not, ast.Load)
     for node in ast.walk(tree):
         if not isinstance(node, known) and not (isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)):
-            raise ValueError(f"{formula!r} is no formula of names with and, or, not and brackets")
+            raise ValueError(f"{formula!r} is not a formula of names with and, or, not and brackets")
     return tree
 
 

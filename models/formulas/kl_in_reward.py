@@ -48,7 +48,9 @@ def log_ratios(world: World, rollouts: Sequence[Rollout], weight: float) -> list
     """
     reference = world.readings.reference(rollouts)
     if reference is None:
-        raise UserError(f"advantage.kl_in_reward is {weight}, but there is no reference to hold the policy against")
+        raise UserError(
+            f"advantage.kl_in_reward is {weight}, but the recipe has no reference to compare the policy with"
+        )
     policy = world.readings.policy(rollouts)
     return [mine.cpu() - other.cpu() for mine, other in zip(policy, reference, strict=True)]
 

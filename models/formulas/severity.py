@@ -29,7 +29,7 @@ def severity_table(weights: Mapping[str, float], where: str) -> Table:
         try:
             table.append((re.compile(pattern, re.IGNORECASE), float(weight)))
         except re.error as error:
-            raise UserError(f"{where}: {pattern!r} is no regular expression ({error})") from None
+            raise UserError(f"{where}: {pattern!r} is not a regular expression ({error})") from None
     return table
 
 

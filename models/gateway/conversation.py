@@ -51,7 +51,7 @@ def prompt_of(
 def _refuse(body: Mapping[str, Any]) -> None:
     for key in ("tools", "functions", "stop", "echo", "suffix", "response_format"):
         if body.get(key):
-            raise BadRequest(f"{key} is not supported: say what is wanted in the prompt, and leave it out")
+            raise BadRequest(f"{key} is not supported: describe in the prompt what is wanted, and leave {key} out")
 
 
 def _messages(given: Any) -> tuple[Message, ...]:

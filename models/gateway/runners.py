@@ -132,7 +132,7 @@ class Process:
         try:
             return json.loads(lines[-1]) if lines else ProgramFailed("it printed no result")
         except (ValueError, RecursionError):
-            return ProgramFailed(f"the last line that it printed is no JSON: {shortened(lines[-1], 200)}")
+            return ProgramFailed(f"the last line that it printed is not JSON: {shortened(lines[-1], 200)}")
 
 
 def _end_of(file: Any) -> str:

@@ -214,7 +214,7 @@ def _handler_of(gateway: Gateway) -> type[BaseHTTPRequestHandler]:
         def _models(self) -> Mapping[str, Any]:
             gateway.session_of(self.headers.get("Authorization", ""))
             if self.path.rstrip("/") != "/v1/models":
-                raise Refused(404, f"{self.path}: there is no such thing here", "not_found")
+                raise Refused(404, f"{self.path}: unknown path", "not_found")
             return {"object": "list", "data": [{"id": MODEL, "object": "model", "created": 0, "owned_by": "local"}]}
 
         def _completions(self) -> Mapping[str, Any] | bytes:
@@ -225,13 +225,13 @@ def _handler_of(gateway: Gateway) -> type[BaseHTTPRequestHandler]:
             content = self.rfile.read(int(length))
             session = gateway.session_of(self.headers.get("Authorization", ""))
             if self.path not in _PATHS:
-                raise Refused(404, f"{self.path}: there is no such thing here", "not_found")
+                raise Refused(404, f"{self.path}: unknown path", "not_found")
             try:
                 body = json.loads(content)
             except (ValueError, RecursionError):
-                raise Refused(400, "the request is no JSON") from None
+                raise Refused(400, "the request is not JSON") from None
             if not isinstance(body, dict):
-                raise Refused(400, "the request is no JSON object")
+                raise Refused(400, "the request is not a JSON object")
             answer = gateway.ask(Asked(session, self.path == _PATHS[0], body))
             options = body.get("stream_options")
             usage = isinstance(options, dict) and bool(options.get("include_usage"))

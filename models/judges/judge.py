@@ -61,7 +61,7 @@ class GenerativeJudge(Protocol):
         Raises:
             UserError: this judge does not provide likelihoods.
         """
-        raise UserError("the judge tells no likelihoods of given texts: set judge.path or judge.recipe")
+        raise UserError("the judge returns no likelihoods of given texts: set judge.path or judge.recipe")
 
     @property
     def temperature(self) -> float:

@@ -67,7 +67,7 @@ def check_template(template: str, needed: set[str], where: str, allowed: frozens
     """
     places = set(_PLACE.findall(template))
     if missing := sorted(needed - places):
-        raise UserError(f"{where}: {{{missing[0]}}} does not stand in the template")
+        raise UserError(f"{where}: {{{missing[0]}}} is missing from the template")
     if unknown := sorted(places - needed - allowed):
         known = ", ".join(f"{{{name}}}" for name in sorted(needed | allowed))
-        raise UserError(f"{where}: {{{unknown[0]}}} is no place of this template; there are {known}")
+        raise UserError(f"{where}: {{{unknown[0]}}} is not a placeholder of this template; it takes {known}")

@@ -115,7 +115,7 @@ def fit_supervised(
         UserError: there is nothing to learn from, or the loss is not finite.
     """
     if not len(sequences):
-        raise UserError("warm_start: there are no demonstrations to learn from")
+        raise UserError("warm_start: no demonstrations to learn from")
     model.train()
     if should_compile(settings.compile, model, settings.token_budget):
         compile_layers(model)

@@ -259,7 +259,7 @@ def require_room(
     rows = prompts + together * source.max_tokens + extras
     if (needed := int(rows.max())) > budget:
         prompt, extra = max(zip(prompts[rows == needed].tolist(), extras[rows == needed].tolist(), strict=True))
-        compared = f", the {together} completions that are compared stand in one row" if together > 1 else ""
+        compared = f", the {together} completions that are compared are in one row" if together > 1 else ""
         added = f", rollouts {source.name} adds {extra}" if extra else ""
         raise UserError(
             f"schedule.token_budget is {budget}, smaller than its longest row: the prompt has {prompt} tokens, "

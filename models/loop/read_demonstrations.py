@@ -118,7 +118,7 @@ def _told(
     if settings.tells != "feedback":
         column = "answer" if settings.tells == "answer" else "completion"
         return lambda row: str(row[column]) if right(row) else None
-    assert adviser is not None, "the recipe check makes sure that somebody says something"
+    assert adviser is not None, "the recipe check makes sure that there is an adviser"
     rows_of = _rows_by_prompt(table)
 
     @lru_cache(maxsize=BATCH_ROWS)

@@ -63,7 +63,7 @@ class Scoring:
         limits, label = reward.limits, reward.label
         if given.failures:
             _LOG.warning(
-                "reward %s: %d of %d completions count %g in place of a value (%s)",
+                "reward %s: %d of %d completions count %g instead of a value (%s)",
                 label, given.failures, count, limits.value, given.reason,
             )  # fmt: skip
         failed = given.failures > limits.failed_share * count
@@ -72,8 +72,8 @@ class Scoring:
             rounds = "a round" if limits.patience == 1 else f"{limits.patience} rounds in a row"
             raise UserError(
                 f"reward {label}: no value for more than {limits.failed_share:.0%} of the completions in {rounds} "
-                f"({given.reason}); a policy that goes on would be trained on a constant. Where what it needs was "
-                f"away, the same command goes on from the last checkpoint"
+                f"({given.reason}); a policy that continues would be trained on a constant. If a service or file "
+                f"that it needs was unavailable, the same command resumes from the last checkpoint"
             )
 
 

@@ -50,5 +50,5 @@ class World:
 
     def sampler(self) -> Engine:
         """Return the engine, which exists for every source that draws."""
-        assert self.engine is not None, "the source says that it draws"
+        assert self.engine is not None, "the source declares that it draws"
         return self.engine

@@ -62,7 +62,7 @@ def check_base_folder(folder: Path, *, chat: bool = False) -> tuple[int | None, 
     check_model_folder(folder)
     config = _object(folder / "config.json")
     if not isinstance(config.get("model_type"), str):
-        raise UserError(f"{folder}/config.json: no model_type; this is no config of transformers")
+        raise UserError(f"{folder}/config.json: no model_type; this is not a config of transformers")
     files = {name: _object(folder / name) for name in JSON_FILES if (folder / name).is_file()}
     if not any(file for pattern in TOKENIZERS for file in folder.glob(pattern)):
         raise UserError(f"{folder}: no tokenizer, tokenizer.json is missing")
@@ -95,7 +95,9 @@ def check_targets(targets: str | Sequence[str], modules: Sequence[str]) -> None:
         try:
             pattern = re.compile(targets)
         except re.error as error:
-            raise UserError(f"policy.lora.targets: {shortened(targets)!r} is no regular expression ({error})") from None
+            raise UserError(
+                f"policy.lora.targets: {shortened(targets)!r} is not a regular expression ({error})"
+            ) from None
         if not any(pattern.fullmatch(name) for name in modules):
             hint = f"write [{targets}]" if targets in ends else f"the policy has {listed(ends)}"
             raise UserError(f"policy.lora.targets: {shortened(targets)!r} matches no module's whole name; {hint}")
@@ -183,7 +185,7 @@ def _check_vocabulary(folder: Path, tokenizer: Mapping[str, Any] | None, shapes:
     """Check that every token has an embedding."""
     model = (tokenizer or {}).get("model", {})
     if tokenizer is not None and not isinstance(model, dict):
-        raise UserError(f"{folder}/tokenizer.json: no model; this is no tokenizer of the tokenizers library")
+        raise UserError(f"{folder}/tokenizer.json: no model; this is not a tokenizer of the tokenizers library")
     vocabulary, added = model.get("vocab"), (tokenizer or {}).get("added_tokens") or []
     ids = list(vocabulary.values()) if isinstance(vocabulary, dict) else list(range(len(vocabulary or [])))
     ids += [token.get("id") for token in added if isinstance(token, dict)]

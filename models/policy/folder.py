@@ -91,7 +91,7 @@ def check_model_folder(folder: Path) -> None:
         raise UserError(f"{folder}: no such model folder")
     if not (folder / "config.json").is_file():
         adapter = "; adapters are merged into their base first" if (folder / "adapter_config.json").is_file() else ""
-        raise UserError(f"{folder}: config.json is missing; this is no model folder{adapter}")
+        raise UserError(f"{folder}: config.json is missing; this is not a model folder{adapter}")
     try:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:

@@ -76,7 +76,8 @@ def check_hub_id(base: str) -> None:
         return
     if constants.HF_HUB_OFFLINE:
         raise UserError(
-            f"policy.base: {base} is no folder here, and as a hub id it is not in the cache while HF_HUB_OFFLINE is set"
+            f"policy.base: {base} is not a local folder, and as a hub id it is not in the cache while "
+            "HF_HUB_OFFLINE is set"
         )
     try:
         get_hf_file_metadata(hf_hub_url(name, "config.json", revision=commit), timeout=PATIENCE)
@@ -91,6 +92,6 @@ def check_hub_id(base: str) -> None:
         raise UserError(f"policy.base: {base}: the hub answers {status} for its config.json") from None
     except Exception as error:  # any error of the hub's client without a network
         raise UserError(
-            f"policy.base: {base} is no folder here and not in the cache, and the hub cannot be reached "
+            f"policy.base: {base} is not a local folder and not in the cache, and the hub cannot be reached "
             f"({type(error).__name__}); name a local folder"
         ) from None

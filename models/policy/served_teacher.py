@@ -71,8 +71,8 @@ class ServedTeacher:
             return torch.tensor([finite_of_json(value) for value in values[-length:]], dtype=torch.float32)
         except ValueError as error:
             raise UserError(
-                f"teacher.address: {self.address} tells no log-prob for each token of a given text, by echo with "
-                f"logprobs ({error})"
+                f"teacher.address: {self.address} does not return a log-prob for each token of a given text, by echo "
+                f"with logprobs ({error})"
             ) from None
 
 

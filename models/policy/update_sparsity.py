@@ -140,7 +140,7 @@ def masks_of(model: nn.Module, settings: SubnetworkSettings) -> dict[str, Tensor
         raise UserError(f"policy.subnetwork.masks: {settings.masks} cannot be read ({error})") from None
     for name, mask in given.items():
         if name not in learning or learning[name].shape != mask.shape:
-            raise UserError(f"policy.subnetwork.masks: {settings.masks}: {name} is no parameter of such a shape")
+            raise UserError(f"policy.subnetwork.masks: {settings.masks}: {name} is not a parameter of such a shape")
     return {name: mask.bool() for name, mask in given.items()}
 
 

@@ -55,5 +55,5 @@ def _tensor(entry: dict[str, Any]) -> tuple[tuple[int, ...], int]:
     """Return the shape and last byte of one entry of a header."""
     first, last = entry["data_offsets"]
     if not all(isinstance(number, int) for number in (first, last, *entry["shape"])):
-        raise ValueError("a shape or an offset is no whole number")
+        raise ValueError("a shape or an offset is not a whole number")
     return tuple(entry["shape"]), last

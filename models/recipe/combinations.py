@@ -152,7 +152,7 @@ def _reference(recipe: Recipe) -> None:
     weights = {"advantage.kl_in_reward": recipe.advantage.kl_in_reward, "objective.kl": recipe.objective.kl}
     for key, weight in weights.items():
         if weight:
-            raise ValueError(f"{key} is {weight}, but there is no reference to hold the policy against")
+            raise ValueError(f"{key} is {weight}, but the recipe has no reference to compare the policy with")
     for place, part in _named(recipe):
         if part.needs_reference:
             raise ValueError(f"{place} {part.name} needs a reference, but the recipe has none")
@@ -160,7 +160,7 @@ def _reference(recipe: Recipe) -> None:
 
 def _offload(recipe: Recipe) -> None:
     if recipe.policy.lora is not None:
-        raise ValueError("reference.offload: beside policy.lora the reference is the policy, its adapter off")
+        raise ValueError("reference.offload: with policy.lora the reference is the policy, its adapter off")
     if recipe.placement.learners > 1:
         raise ValueError("reference.offload: of several learners each holds a part of the reference; leave it out")
     if recipe.rollouts.needs_reference:
@@ -248,7 +248,7 @@ def _curriculum(recipe: Recipe, schedule: ScheduleSettings) -> None:
         raise ValueError("schedule.curriculum.order is adaptive, which tries prompts between rounds: set async to 0")
     if recipe.rollouts.reads != "problems" and not curriculum.foretold:
         raise ValueError(
-            f"schedule.curriculum goes by what the policy's own completions are worth, but rollouts "
+            f"schedule.curriculum depends on what the policy's own completions are worth, but rollouts "
             f"{recipe.rollouts.name} takes its prompts from {recipe.rollouts.reads}"
         )
 
@@ -301,7 +301,7 @@ def _advice(recipe: Recipe) -> None:
     start = recipe.warm_start
     if start is not None and start.context and start.tells == "feedback" and recipe.rollouts.adviser is None:
         raise ValueError(
-            f"warm_start.tells is feedback, but rollouts {recipe.rollouts.name} asks nobody for any; set rollouts.name "
+            f"warm_start.tells is feedback, but rollouts {recipe.rollouts.name} has no adviser; set rollouts.name "
             f"to {_having('rollouts', lambda rollouts: rollouts.adviser is not None)}"
         )
 

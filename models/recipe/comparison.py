@@ -122,7 +122,7 @@ def _contender(path: str, overrides: Sequence[str], smoke: bool) -> Contender:
     chosen = (*(made_small(file, overrides) if smoke else overrides), f"name={EXPERIMENT}{'-smoke' if smoke else ''}")
     recipe = load_recipe(file, chosen)
     if recipe.schedule is None:
-        raise UserError(f"{file}: ends before reinforcement learning (schedule: null), so there is no policy")
+        raise UserError(f"{file}: ends before reinforcement learning (schedule: null), so it has no policy")
     return Contender(file.stem, file, chosen, recipe)
 
 

@@ -100,7 +100,7 @@ def _check_teachers(recipe: Recipe) -> None:
         if settings.recipe is not None:
             require_files(recipe_of(settings, recipe, role))
             continue
-        assert settings.path is not None, "a path where there is no recipe"
+        assert settings.path is not None, "without a recipe there is a path"
         folder, key = Path(settings.path).expanduser(), f"{KEYS[role]}.path"
         try:
             check_model_folder(folder)

@@ -25,8 +25,8 @@ def check_teacher(recipe: Recipe, named: Sequence[tuple[str, SlotPart]]) -> None
             raise ValueError(f"{place} {part.name} learns from a teacher; set teacher.path to a model folder")
         if part.needs_teacher == "model" and teacher.address is not None:
             raise ValueError(
-                f"{place} {part.name} needs the teacher's weights, but one behind teacher.address tells log-probs of "
-                "given tokens alone; set teacher.path, or advantage.name to judge_log_ratio"
+                f"{place} {part.name} needs the teacher's weights, but one behind teacher.address returns only "
+                "log-probs of given tokens; set teacher.path, or advantage.name to judge_log_ratio"
             )
     drawn = recipe.rollouts.sampling
     if (
@@ -35,7 +35,7 @@ def check_teacher(recipe: Recipe, named: Sequence[tuple[str, SlotPart]]) -> None
         and (drawn.temperature, drawn.top_p, drawn.top_k) != (1, 1, 0)
     ):
         raise ValueError(
-            "a teacher behind teacher.address tells log-probs of temperature 1 and of all tokens, and the policy's "
+            "a teacher behind teacher.address returns log-probs of temperature 1 and of all tokens, and the policy's "
             "must be of the same: set rollouts.temperature to 1, top_p to 1 and top_k to 0, or teacher.path"
         )
     asked = recipe.objective.divergence
@@ -65,7 +65,7 @@ def check_judge(recipe: Recipe, named: Sequence[tuple[str, SlotPart]]) -> None:
     reading = [f"{place} {part.name}" for place, part in named if part.needs_likelihoods]
     if reading and recipe.judge is not None and recipe.judge.address is not None:
         raise ValueError(
-            f"{reading[0]} asks the judge how likely given texts are, which one behind judge.address does not tell; "
+            f"{reading[0]} asks the judge how likely given texts are, which one behind judge.address does not return; "
             "set judge.path or judge.recipe"
         )
     learned = [f"{place} {part.name}" for place, part in named if part.companion and part.begins_as == "judge"]

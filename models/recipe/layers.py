@@ -105,7 +105,7 @@ def _extended(file: Path, base: Any) -> Path:
         raise UserError(f"{file}: extends: the name of one recipe, not a {type(base).__name__}")
     if Path(base).is_absolute() or ".." in Path(base).parts:
         raise UserError(
-            f"{file}: extends: {shortened(base)} leads out of the folder; a recipe extends one beside it or in "
+            f"{file}: extends: {shortened(base)} leads out of the folder; a recipe extends one next to it or in "
             f"{FOLDER}/, by its name"
         )
     try:
@@ -188,7 +188,7 @@ def put_override(raw: dict[str, Any], override: str) -> None:
 
 def _require_mapping(shown: str, key: str, place: Any) -> None:
     if not isinstance(place, dict):
-        raise UserError(f"override {shown}: {shortened(key)!r} is no key: there is no mapping but {shortened(place)!r}")
+        raise UserError(f"override {shown}: {shortened(key)!r} is not a key: {shortened(place)!r} is not a mapping")
 
 
 def _index(shown: str, key: str, items: list[Any]) -> int:

@@ -107,14 +107,14 @@ class RewardModelSection(Section):
         if self.gap is not None and (self.parallel or self.process is not None or self.strength is not None):
             raise ValueError("gap: a gap is one of labelled preferences; set parallel, process and strength back")
         if self.parallel and (self.process is not None or self.strength is not None):
-            raise ValueError("parallel: parallel texts are no labelled preferences; set process and strength to null")
+            raise ValueError("parallel: parallel texts are not labelled preferences; set process and strength to null")
         if self.pairs is not None and (self.parallel or self.process is not None):
             raise ValueError("pairs: a jury makes preferences; set process to null and parallel to false")
         if self.principles is not None and any(
             (self.process, self.parallel, self.gap, self.fit.contrast, self.fit.reactions)
         ):
             raise ValueError(
-                "principles: they order preferences anew; set process, gap, fit.contrast and fit.reactions to null, "
+                "principles: they order preferences again; set process, gap, fit.contrast and fit.reactions to null, "
                 "and parallel to false"
             )
         others = (self.process, self.ensemble, self.strength, self.parallel, self.principles)

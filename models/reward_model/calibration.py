@@ -79,7 +79,7 @@ def pair_report(
     """
     margin = np.asarray(margins, dtype=np.float64).reshape(-1)
     if margin.size == 0:
-        raise UserError("reward_model: there are no held-out pairs to judge it on")
+        raise UserError("reward_model: no held-out pairs to judge it on")
     if not np.isfinite(margin).all():
         raise UserError(f"reward_model: the margin of pair {int(np.argmin(np.isfinite(margin)))} is not finite")
     if flaws and len(flaws) != margin.size:

@@ -130,7 +130,7 @@ class RewardModelSettings:
 
     def __post_init__(self) -> None:
         if self.reactions is not None and (self.margin or self.centring):
-            raise ValueError("reactions give scores a level of their own: margin and centring must be 0 beside them")
+            raise ValueError("reactions give scores a level of their own: margin and centring must be 0 with them")
 
     def updates(self, pairs: int) -> int:
         """Return the number of updates on a set of `pairs` pairs."""
@@ -245,7 +245,7 @@ def fit_reward_model(
         UserError: `pairs` is empty, one does not fit the model, or the loss or a gradient is not finite.
     """
     if not pairs:
-        raise UserError("reward_model: there are no preference pairs to learn from")
+        raise UserError("reward_model: no preference pairs to learn from")
     for first in range(0, len(pairs), TOGETHER):
         checked_lengths(model, both_answers(pairs[first : first + TOGETHER]), 2 * first)
 

@@ -73,7 +73,7 @@ class JurySettings:
 
     def __post_init__(self) -> None:
         if not self.jury:
-            raise UserError("reward_model.pairs.jury: there is no juror")
+            raise UserError("reward_model.pairs.jury: no juror is given")
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ def _first_is_given(principles: dict[str, Rule]) -> dict[str, Rule]:
     if blank := [text for text in principles if not text.strip()]:
         raise ValueError(f"{blank[0]!r} says nothing")
     if next(iter(principles.values())) != "given":
-        raise ValueError("the first is meant where nobody names one: it takes the pairs as they are given")
+        raise ValueError("the first applies where none is named: it must be `given`, which takes the pairs as they are")
     return principles
 
 

@@ -56,7 +56,7 @@ class ClaimSupport(OfDocuments, Reward):
     def try_out(self) -> None:
         """Raise a UserError if no documents are named."""
         if not self.given:
-            raise UserError(f"rewards.{self.label}.documents: name the documents that claims are held against")
+            raise UserError(f"rewards.{self.label}.documents: name the documents that claims are compared with")
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
         """Return values in [0, 1], or `silent`, [completions]."""

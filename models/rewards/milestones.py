@@ -37,7 +37,7 @@ class Milestones(TokenReward):
             try:
                 re.compile(pattern)
             except re.error as error:
-                raise ValueError(f"patterns: {pattern!r} is no regular expression ({error})") from None
+                raise ValueError(f"patterns: {pattern!r} is not a regular expression ({error})") from None
 
     def tokens(self, world: World, rollouts: Sequence[Rollout]) -> list[Tensor]:
         """Return the rewards at the last token of each turn, [completions] tensors of [tokens of it]."""

@@ -93,4 +93,4 @@ def _compiled(pattern: str, where: str) -> re.Pattern[str]:
     try:
         return re.compile(pattern, re.IGNORECASE | re.MULTILINE)
     except re.error as error:
-        raise UserError(f"{where}: {pattern!r} is no regular expression ({error})") from None
+        raise UserError(f"{where}: {pattern!r} is not a regular expression ({error})") from None

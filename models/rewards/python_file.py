@@ -168,7 +168,7 @@ class PythonReward(Reward):
     def _function(self) -> tuple[Any, Columns, list[str]]:
         """Return the function, the columns of its signature, and the names of the columns that it takes."""
         if not self.given:
-            raise UserError(f"rewards.{self.label}.path: name the file that the function {self.function} lies in")
+            raise UserError(f"rewards.{self.label}.path: name the file that defines the function {self.function}")
         (source,) = self.given
         where = f"rewards.{self.label}: {self.path}"
         function = vars(source.load()).get(self.function)

@@ -59,7 +59,8 @@ class Believed(Episodes):
         for problem in problems:
             if problem.answer not in [deal for _, deal in game.deals()]:
                 raise UserError(
-                    f"rollouts believed: problem {problem.id}: the answer {problem.answer!r} is no deal of {game.name}"
+                    f"rollouts believed: problem {problem.id}: the answer {problem.answer!r} is not a deal of "
+                    f"{game.name}"
                 )
         made = super().__call__(world, problems, round_number)
         moves = [[self._moved(game, rollout.problem, turn) for turn in rollout.turns] for rollout in made]

@@ -54,7 +54,7 @@ class Gated(Voiced):
         learner = world.learner
         gate = learner.companions.get(Selective.companion)
         if gate is None:
-            raise UserError("rollouts gated: there is no gate to choose who writes; set `advantage: {name: selective}`")
+            raise UserError("rollouts gated: no gate exists to choose who writes; set `advantage: {name: selective}`")
         voices = [policy_voice(learner), reference_voice(learner)]
         seed = round_seed(world.seed, round_number)
         return drawn_by(world, problems, voices, self.sampling, seed, switch=switch_of(gate.model))

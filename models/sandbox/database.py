@@ -117,7 +117,7 @@ def _answered(answer: Mapping[str, Any] | None, queries: int) -> Answered:
     if answer is None:
         return Answered(frozenset(), (Result(why="it broke the database, or took too long"),) * queries)
     if "broken" in answer:
-        return Answered(frozenset(), (Result(why="there is no database"),) * queries, str(answer["broken"]))
+        return Answered(frozenset(), (Result(why="the database is missing"),) * queries, str(answer["broken"]))
     return Answered(frozenset(answer["names"]), tuple(_result(each) for each in answer["results"]))
 
 

@@ -184,7 +184,7 @@ def _view(kind: Kind, settings: SandboxSettings) -> list[str]:
     """
     program = bubblewrap()
     if program is None:
-        raise NotStarted("there is no bubblewrap (bwrap)")
+        raise NotStarted("bubblewrap (bwrap) is missing")
     words = [program, "--unshare-all", "--as-pid-1", "--new-session", "--cap-drop", "ALL", "--hostname", "jail"]
     words += ["--uid", "65534", "--gid", "65534", "--clearenv", "--setenv", "PATH", "/usr/bin:/bin"]
     words += ["--setenv", "PYTHONHASHSEED", "0", "--ro-bind", "/usr", "/usr"]

@@ -198,7 +198,7 @@ class Sandbox:
         if not self.compilers:
             raise ValueError("only a sandbox for compilers runs commands")
         if wrong := [name for name in files if os.path.basename(name) != name or name in ("", ".", "..")]:
-            raise ValueError(f"{wrong[0]!r} is no plain name of a file")
+            raise ValueError(f"{wrong[0]!r} is not a plain file name")
         return self._ran({"kind": "command", "words": list(words), "files": dict(files)})
 
     def commands(self, runs: Sequence[tuple[Sequence[str], Mapping[str, str]]]) -> list[Ran]:

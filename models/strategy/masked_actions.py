@@ -44,7 +44,7 @@ class Way:
         try:
             re.compile(self.only)
         except re.error as error:
-            raise ValueError(f"{self.name}: {self.only!r} is no pattern ({error})") from None
+            raise ValueError(f"{self.name}: {self.only!r} is not a pattern ({error})") from None
 
     def admits(self, actions: Sequence[str]) -> list[str]:
         """Return those of `actions` that may be taken."""

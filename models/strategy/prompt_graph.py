@@ -58,7 +58,7 @@ def order_of(questions: Sequence[Question]) -> list[list[str]]:
     for question in questions:
         for name in question.after:
             if name not in names:
-                raise ValueError(f"{question.name} waits for {name}, which is no question")
+                raise ValueError(f"{question.name} waits for {name}, which is not a question")
     sorter = TopologicalSorter({question.name: question.after for question in questions})
     try:
         sorter.prepare()

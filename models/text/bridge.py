@@ -97,16 +97,16 @@ def _probe(codec: Codec, role: Role) -> tuple[str, str] | str:
         if whole.count(heard) != 1 or whole.count(reply) != 1:
             return f"it does not write what the role {role} says and what was replied before, once each"
         if head not in (render(asked), render(asked, reply, asks=False).partition(reply)[0]):
-            return "it writes a conversation anew when a message is added"
+            return "it rewrites a conversation when a message is added"
         before, _, behind = behind_reply.partition(heard)
         seen.append((head, before, behind))
     if seen[0][1:] != seen[1][1:]:
-        return "what it writes between messages goes by what they say"
+        return "what it writes between messages depends on their texts"
     head, before, behind = seen[0]
     longer = render(_ASKED[0], _REPLIES[0], _HEARD[0], _REPLIES[1], _HEARD[1])
     begins, ends = f"{head}{_REPLIES[0]}{before}{_HEARD[0]}", f"{_REPLIES[1]}{before}{_HEARD[1]}{behind}"
     if not longer.startswith(begins) or not longer.endswith(ends):
-        return "it writes a conversation anew when a second reply is added"
+        return "it rewrites a conversation when a second reply is added"
     ids = codec.inside([before])[0]
     if not ids or ids[0] not in codec.ends:
         return "it does not end a reply with a token that ends completions"

@@ -44,7 +44,7 @@ def plain_template(tokenizer: PreTrainedTokenizerBase, behind: str = "") -> str:
     starts = [at for at in range(len(whole) - len(bare) + 1) if whole[at : at + len(bare)] == bare]
     if not starts:
         raise UserError(
-            "the tokenizer's special tokens change the text beside them, so no chat template can write them"
+            "the tokenizer's special tokens change the text next to them, so no chat template can write them"
         )
     first, close = (
         "".join(tokenizer.convert_ids_to_tokens(ids)) for ids in (whole[: starts[0]], whole[starts[0] + len(bare) :])

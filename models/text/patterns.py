@@ -16,4 +16,4 @@ def compiled(pattern: str, where: str, flags: int = 0) -> re.Pattern[str]:
     try:
         return re.compile(pattern, flags)
     except re.error as error:
-        raise UserError(f"{where}: {pattern!r} is no regular expression ({error})") from None
+        raise UserError(f"{where}: {pattern!r} is not a regular expression ({error})") from None

@@ -43,7 +43,7 @@ class Compiled(Tool):
         """Raise a UserError if the compiler is missing, or if this machine cannot run one in the sandbox."""
         compiler, _ = _OF[self.language]
         if shutil.which(compiler) is None:
-            raise UserError(f"tool compiled: there is no compiler for {self.language} here ({compiler})")
+            raise UserError(f"tool compiled: no compiler for {self.language} is installed ({compiler})")
         _ = shared_sandbox(self.sandbox, compilers=True).layers
 
     def call(self, argument: str) -> str:

@@ -77,7 +77,7 @@ def require_held_out_answers(data: Path, name: str, verifier: Reward | None) -> 
     """
     column = "tests" if verifier is not None and verifier.needs_tests else "answer"
     if "gate" not in available(data).get("problems", ()) or not _any_text(data, "problems", "gate", column):
-        asked = "has tests, which are run" if column == "tests" else "has an answer, which completions are held against"
+        asked = "has tests, which are run" if column == "tests" else "has an answer to compare completions with"
         raise UserError(
             f"gate.held_out.{name}: no problem {asked}; name the column in gate.held_out.{name}.columns.{column}"
         )

@@ -61,4 +61,4 @@ def _spread(recipe: Recipe) -> tuple[float, str]:
             said = f"champion version {champion.version} on validation, and {OWN} assumed between two trainings"
             return spread_of_differences(correct, recipe.gate.samples, OWN), said
     spread = float(np.sqrt(2 * UNCERTAINTY / recipe.gate.samples + OWN**2))
-    return spread, f"assumed, there is no champion yet: p (1 - p) {UNCERTAINTY} on average, {OWN} between two trainings"
+    return spread, f"assumed, no champion exists yet: p (1 - p) {UNCERTAINTY} on average, {OWN} between two trainings"

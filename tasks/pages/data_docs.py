@@ -60,7 +60,7 @@ def page(data: str, files: Sequence[FileFindings], bounds: Mapping[str, Any]) ->
     rows, checks = sum(file.rows for file in files), sum(len(file.findings) for file in files)
     failed, warned = sum(file.failed for file in files), sum(file.warned for file in files)
     verdict = "every expectation holds" if not failed + warned else f"{failed} fail, {warned} warn"
-    lead = f"{rows:,} rows in {len(files)} files held against {checks} expectations: {verdict}."
+    lead = f"{rows:,} rows in {len(files)} files checked against {checks} expectations: {verdict}."
     return whole_page(f"Data Docs: {data}", lead, f"{_overview(files)}{''.join(_file(file, bounds) for file in files)}")
 
 

@@ -78,7 +78,7 @@ def model_card(card: Card, folder: str) -> str:
         section("Use", _use(card, folder)),
         section("Evaluation", _evaluation(card)),
         section("Gate", judged or "No gate has judged this version."),
-        section("Approval", _facts(card.approval) or "Nobody made it champion."),
+        section("Approval", _facts(card.approval) or "It was not made champion."),
         section("Data", table(["data", "role", "hash", "rows"], [[cell(text) for text in row] for row in card.data])),
         section("Where it comes from", _facts(card.origin)),
         section("Recipe", fenced(card.recipe.rstrip(), "yaml") if card.recipe else ""),
@@ -143,7 +143,7 @@ def _use(card: Card, folder: str) -> str:
     if card.use.after_prompt:
         notes.append(f"Put {code(card.use.text)} behind every prompt: the policy was measured so.")
     if card.use.gated or card.use.mask_top_p < 1:
-        notes.append("Its completions are drawn with a second model that lies in this folder (`use.json`), which vLLM "
+        notes.append("Its completions are drawn with a second model that is in this folder (`use.json`), which vLLM "
                      "and transformers by themselves do not do: what they draw is another policy.")  # fmt: skip
     return "\n\n".join([fenced(f"{gpu}\n# on a CPU:\n{cpu}", "bash"), fenced(loading, "python"), *notes])
 

@@ -216,7 +216,7 @@ def divergence(steps: Sequence[int], reward_model_score: Sequence[float], truth:
     other.spines[["top", "left"]].set_visible(False)
     other.spines["right"].set_visible(True)
     axis.set_xlabel("step")
-    axis.set_title("Reward model beside the truth")
+    axis.set_title("Reward model compared with the truth")
     lines = [*axis.get_lines(), *other.get_lines()]
     named = [line for line in lines if not str(line.get_label()).startswith("_")]
     axis.legend(named, [str(line.get_label()) for line in named], loc="lower right")

@@ -22,7 +22,7 @@ def review_lines(what: Said) -> list[tuple[str, str]]:
     people = sorted({str(row["reviewer"]) for row in what.rows})
     counts = [(name, sum(row["preferred"] == name for row in what.rows)) for name in _LABELS]
     lines = [
-        ("answers", f"{len(what.rows)} by {len(people)}: {', '.join(people) or 'nobody yet'}"),
+        ("answers", f"{len(what.rows)} by {len(people)}: {', '.join(people) or 'no reviewer yet'}"),
         ("of these", ", ".join(f"{count} {_LABELS[name]}" for name, count in counts)),
     ]
     if what.preferred is not None:

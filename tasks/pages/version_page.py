@@ -87,7 +87,7 @@ def policy_page(recipe: str, name: str) -> str:
         "- `champion`: the version in use; a candidate takes its place only through the gate, or by a person's hand\n"
         "- `previous`: the champion before, to which `rewardflow rollback` returns\n"
         "- `candidate`: the newest that was judged\n"
-        "- `anchor`: the first champion, or the one that a person named; guards are held against it too\n\n"
+        "- `anchor`: the first champion, or the one that a person named; guards are compared with it too\n\n"
         f"{_how_to_load(f'models:/{name}@champion')}"
     )
 
@@ -95,8 +95,8 @@ def policy_page(recipe: str, name: str) -> str:
 def reward_model_page(recipe: str) -> str:
     """Render the page of a registered reward model."""
     return (
-        f"Reward models of the recipe {code(recipe)}: a text classifier with one label, whose logit says how good a "
-        "completion is beside others of the same prompt. Policies name the version that they were trained against."
+        f"Reward models of the recipe {code(recipe)}: a text classifier with one label, whose logit scores a "
+        "completion relative to others of the same prompt. Policies name the version that they were trained against."
     )
 
 

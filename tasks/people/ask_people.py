@@ -51,7 +51,7 @@ def ask(
         UserError: both are one version, or a reviewer's name is not a login; also errors that `draw` raises.
     """
     if candidate.version == champion.version:
-        raise UserError(f"version {candidate.version} is held against itself; name another one with --against")
+        raise UserError(f"version {candidate.version} is compared with itself; name another one with --against")
     people = [_name(reviewer) for reviewer in reviewers] or [""]
     ours = of_version(candidate)
     with store.exclusive("review"):
@@ -85,13 +85,15 @@ def read_review(text: str) -> Review:
         pairs = {trace: AnswerPair(**pair) for trace, pair in entries["pairs"].items()}
         return Review(**{**entries, "pairs": pairs})
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise UserError(f"an artifact below {FOLDER}/ is no list of pairs ({error})") from error
+        raise UserError(f"an artifact below {FOLDER}/ is not a list of pairs ({error})") from error
 
 
 def _name(reviewer: str) -> str:
     name = reviewer.strip().lower()
     if not _REVIEWER.fullmatch(name) or name == _ANYBODY:
-        raise UserError(f"reviewer {shortened(reviewer)!r} is no login: letters, digits and . _ @ + - after the first")
+        raise UserError(
+            f"reviewer {shortened(reviewer)!r} is not a login: letters, digits and . _ @ + - after the first"
+        )
     return name
 
 

@@ -60,7 +60,7 @@ def collect(newest: VersionInfo, root: Path, name: str = "", report: Report = pr
         if review.model == newest.name
     ]
     if not reviews:
-        raise UserError(f"nobody was asked about {newest.name} yet; `rewardflow review queue` does")
+        raise UserError(f"no reviewer was asked about {newest.name} yet; run `rewardflow review queue`")
     name = name or f"{reviews[-1][1].data}-reviewed"
     before = _rows_before(root, name, report)
     fresh = [row for run, review in reviews for row in rows_of(review, review_queues.answers(run, list(review.pairs)))]

@@ -61,7 +61,7 @@ def named_version(base: str, model: str) -> registry.VersionInfo:
     parts = _ADDRESS.fullmatch(address)
     if parts is None:
         raise UserError(
-            f"policy.base: {shortened(base)!r} is no address of a model; write {MODELS}NAME/VERSION or "
+            f"policy.base: {shortened(base)!r} is not an address of a model; write {MODELS}NAME/VERSION or "
             f"{MODELS}NAME@ALIAS"
         )
     if parts["version"] is not None:

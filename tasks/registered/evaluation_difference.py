@@ -74,7 +74,7 @@ def evaluation_difference(
     judges = [side.facts.get(tags.REWARD_MODEL_VERSION, "") or "no reward model" for side in (before, after)]
     if judges[0] != judges[1] and "reward_score" in names:
         names.remove("reward_score")
-        notes.append(f"reward_score is left out: that of {judges[0]} is no measure for that of {judges[1]}")
+        notes.append(f"reward_score is left out: that of {judges[0]} cannot be compared with that of {judges[1]}")
     return EvaluationDifference(
         metrics=tuple(metric_changes(names, answered, theirs, pairs)),
         flips=flipped if pairs else None,

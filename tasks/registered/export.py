@@ -56,7 +56,7 @@ def export(said: Recorded, target: Path, licence: str = "") -> None:
     require_empty(target)
     version = said.version
     if version is None:
-        raise UserError(f"{said.label} is no version; `rewardflow models` lists what can be exported")
+        raise UserError(f"{said.label} is not a version; `rewardflow models` lists what can be exported")
     original, _ = registered_files(version)
     check_model_folder(original)
     architectures = json.loads((original / "config.json").read_text(encoding="utf-8")).get("architectures") or [""]
@@ -147,7 +147,7 @@ def require_empty(target: Path) -> None:
     if target.is_dir() and not any(target.iterdir()):
         return
     if target.exists() or target.is_symlink():
-        what = "holds something already" if target.is_dir() else "is no folder"
+        what = "holds something already" if target.is_dir() else "is not a folder"
         raise UserError(f"{target}: {what}; name a folder that is not there yet, or an empty one")
 
 

@@ -41,7 +41,7 @@ def registered_reward_model(named: str) -> RewardModelFiles:
     """
     name, _, number = named.rpartition("/")
     if not name or not number.isdecimal():
-        raise UserError(f"{named!r} is no version of a reward model")
+        raise UserError(f"{named!r} is not a version of a reward model")
     version = registry.version_info(name, int(number))
     folder, digest = registered_files(version)
     return RewardModelFiles(folder, digest, version.model_id)

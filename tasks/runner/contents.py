@@ -58,7 +58,7 @@ def content_of(value: Any) -> Any:
         return content_of(dict(value))
     if is_dataclass(value):
         return {item.name: content_of(getattr(value, item.name)) for item in fields(value)} | _named_files(value)
-    raise TypeError(f"a step's key cannot hold {value!r}: nothing says what its content is")
+    raise TypeError(f"a step's key cannot hold {value!r}: its content is not defined")
 
 
 def _named_files(settings: Any) -> dict[str, Any]:

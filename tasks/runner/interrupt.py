@@ -25,8 +25,8 @@ MOMENT = 0.01
 """Seconds until an interrupt that Python dropped is raised again: a finaliser takes far less."""
 
 WORDS = {
-    signal.SIGINT: "interrupted; the same command goes on from the last checkpoint",
-    signal.SIGTERM: "ended by SIGTERM; the same command goes on from the last checkpoint",
+    signal.SIGINT: "interrupted; the same command continues from the last checkpoint",
+    signal.SIGTERM: "ended by SIGTERM; the same command continues from the last checkpoint",
 }
 
 

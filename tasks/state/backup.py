@@ -81,7 +81,7 @@ def write_backup(file: Path, home: Path, parts: dict[str, Path] | None = None) -
     if not home.is_dir():
         raise UserError(f"{home}: no state folder, nothing to back up")
     if file.absolute().is_relative_to(home.absolute()):
-        raise UserError(f"{file}: lies in the state folder, and would be in the next backup; name another folder")
+        raise UserError(f"{file}: is in the state folder, and would be in the next backup; name another folder")
     with tempfile.TemporaryDirectory(prefix="rewardflow-backup-") as copies, replace_file(file) as beside:
         beside.touch(mode=0o600)
         sources = list(_of_state(home, Path(copies)))
@@ -293,14 +293,14 @@ def _opened(file: Path) -> Iterator[tarfile.TarFile]:
     except FileNotFoundError:
         raise UserError(f"{file} does not exist") from None
     except tarfile.TarError as error:
-        raise UserError(f"{file}: is no backup of rewardflow's, or damaged ({error})") from None
+        raise UserError(f"{file}: is not a backup made by rewardflow, or is damaged ({error})") from None
 
 
 def _require_plain(file: Path, member: tarfile.TarInfo) -> None:
     """Refuse members that are not plain files, or would leave the folder."""
     path = PurePosixPath(member.name)
     if not member.isfile() or path.is_absolute() or ".." in path.parts:
-        raise UserError(f"{file}: {member.name} is no plain file inside the folder; nothing was restored")
+        raise UserError(f"{file}: {member.name} is not a plain file inside the folder; nothing was restored")
 
 
 def _extract(tar: tarfile.TarFile, member: tarfile.TarInfo, place: Path, show: Any) -> tuple[int, str]:

@@ -89,7 +89,7 @@ def signed_links(uri: str, seconds: int, endpoint: str | None = None) -> dict[st
             for key in keys
         }
     if not links:
-        raise UserError(f"{uri}: there are no files")
+        raise UserError(f"{uri}: no files were found")
     return links
 
 

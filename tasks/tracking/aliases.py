@@ -31,7 +31,7 @@ UNCHECKED = Unchecked()
 
 NOBODY = "unknown"
 """Author of what was done outside Rewardflow."""
-SET_BY_HAND = "set outside Rewardflow; when and by whom is unknown"
+SET_BY_HAND = "set outside Rewardflow; its time and author are unknown"
 """Recorded reason for a champion that was set outside Rewardflow."""
 
 _LONGEST_HISTORY = 4000
@@ -160,11 +160,11 @@ def _notice_champion(name: str, lease: lock.Lease) -> str:
         said = f"version {before} was champion; its alias was deleted outside Rewardflow"
         by_hand.settled(name)
         audit.append(name, lease, "noticed", None, by=NOBODY, why="its alias was deleted", before=before)
-        _remember(name, None, f"noticed: {said}; when and by whom is unknown")
+        _remember(name, None, f"noticed: {said}; its time and author are unknown")
         return f"{said}; candidates are judged against the base model until there is a champion again"
     record = read_verdict(now) if decided(now) is not None else None
     verdict = verdict_text(record) if record is not None else "it was never judged by the gate"
-    said = f"version {now.version} was made champion outside Rewardflow, in place of {_called(before)}"
+    said = f"version {now.version} was made champion outside Rewardflow, instead of {_called(before)}"
     lease.confirm()
     replaced = None
     with suppress(UserError):  # it may have been deleted, too

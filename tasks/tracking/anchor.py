@@ -43,7 +43,7 @@ def notice(name: str, champions: Sequence[int], lease: lock.Lease) -> str:
     there, noted = registry.by_alias(name, ANCHOR), _noted(name)
     if there is not None:
         remember(name, there.version)
-        moved = f"version {there.version} was made anchor outside Rewardflow, in place of version {noted}"
+        moved = f"version {there.version} was made anchor outside Rewardflow, instead of version {noted}"
         return "" if noted is None else moved
     first = _first_left(name, [noted, *champions] if noted else champions)
     if first is not None:

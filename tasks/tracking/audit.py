@@ -134,7 +134,7 @@ def entries(name: str) -> list[Entry]:
                 read.append(Entry(**json.loads(written)))
             except (TypeError, ValueError) as error:
                 number = key.removeprefix(tags.AUDIT)
-                raise UserError(f"the audit log of {name}: what stands as {number} is no entry: {error}") from None
+                raise UserError(f"the audit log of {name}: record {number} is not an entry: {error}") from None
     return read
 
 

@@ -52,8 +52,8 @@ def uses_of(wanted: str) -> list[Use]:
     begins = wanted.removesuffix(".dir").lower()
     if not re.fullmatch(f"[0-9a-f]{{{LEAST},40}}", begins):
         raise UserError(
-            f"{wanted!r} is no version of data: give its hash as `rewardflow lineage VERSION` prints it, or the first "
-            f"{LEAST} digits or more of it, or of a commit that pins it"
+            f"{wanted!r} is not a version of data: give its hash as `rewardflow lineage VERSION` prints it, or the "
+            f"first {LEAST} digits or more of it, or of a commit that pins it"
         )
     runs = _runs(f"dataset.digest LIKE '{begins}%'") or _runs(f"tags.`{tags.DATA_REVISION}` LIKE '{begins}%'")
     if not runs:

@@ -88,7 +88,7 @@ def log_model(
 
     for needed in ("config.json", "*.safetensors"):
         if not list(folder.glob(needed)):
-            raise UserError(f"{folder}: {needed} is missing, this is no model folder")
+            raise UserError(f"{folder}: {needed} is missing, this is not a model folder")
     run = store.patiently(store.client().get_run, run_id)
     logged = store.patiently(
         store.client().create_logged_model,

@@ -125,7 +125,7 @@ def test_a_damaged_backup_restores_nothing(home: Path, tmp_path: Path, where: st
     if where == "content":
         content[content.index(b"0" * 32)] ^= 1
     file.write_bytes(content[:-12_000] if where == "end" else b"no tar file" if where == "text" else content)
-    with pytest.raises(UserError, match=r"one\.tar: (state/id is not what was|.* cut off|is no backup|.*damaged)"):
+    with pytest.raises(UserError, match=r"one\.tar: (state/id is not what was|.* cut off|is not a backup|.*damaged)"):
         read_backup(file, tmp_path / "again")
     assert not (tmp_path / "again").exists() and not list(tmp_path.glob(".*"))
 
@@ -169,7 +169,7 @@ def test_a_planted_member_restores_nothing_and_writes_nowhere(home: Path, tmp_pa
         if planted == "link":
             member.type, member.linkname = tarfile.SYMTYPE, "/etc"
         tar.addfile(member)
-    with pytest.raises(UserError, match="is no plain file inside the folder; nothing was restored"):
+    with pytest.raises(UserError, match="is not a plain file inside the folder; nothing was restored"):
         read_backup(file, tmp_path / "again")
     assert not (tmp_path / "again").exists() and not (tmp_path / "evil").exists() and not Path(planted).exists()
 
@@ -179,7 +179,7 @@ def test_nothing_is_written_over(home: Path, tmp_path: Path) -> None:
     write_backup(file, home)
     with pytest.raises(UserError, match=r"one\.tar exists; a backup is never written over another"):
         write_backup(file, home)
-    with pytest.raises(UserError, match="lies in the state folder, and would be in the next backup"):
+    with pytest.raises(UserError, match="is in the state folder, and would be in the next backup"):
         write_backup(home / "one.tar", home)
     with pytest.raises(UserError, match="is not empty; restore into a new folder"):
         read_backup(file, home)

@@ -134,4 +134,4 @@ def test_an_interruption_says_how_to_go_on_and_ends_with_the_shells_status(
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 130
-    assert capsys.readouterr().err == "\ninterrupted; the same command goes on from the last checkpoint\n"
+    assert capsys.readouterr().err == "\ninterrupted; the same command continues from the last checkpoint\n"

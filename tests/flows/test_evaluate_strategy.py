@@ -89,7 +89,10 @@ def test_the_command_measures_a_policy_alone_with_a_strategy_and_beside_a_partne
     ("arguments", "line"),
     [
         (["/nowhere", "--strategy", "vote", "--recipe", "calculator"], "nothing was run here yet"),
-        (["EMPTY", "--strategy", "vote", "--recipe", "calculator"], "config.json is missing; this is no model folder"),
+        (
+            ["EMPTY", "--strategy", "vote", "--recipe", "calculator"],
+            "config.json is missing; this is not a model folder",
+        ),
         (["OWN", "--strategy", "vote"], "is a folder: --recipe says on whose problems"),
         (["OWN", "--strategy", "guess", "--recipe", "calculator"], "strategy.name: 'guess' is not known"),
         (["OWN", "--strategy", "vote", "--recipe", "no_such"], "no_such"),

@@ -115,7 +115,7 @@ def test_data_that_changed_between_kill_and_resume_begin_anew(scene: Scene, tmp_
     finally:
         params.write_text(text)
     assert "going on from the checkpoint" not in said
-    line = line_in(said, "begins anew: the training that was cut off after round . is another by now: the data were ")
+    line = line_in(said, "starts again: the training that was cut off after round . has changed since: the data were ")
     assert list((killed / "checkpoints").glob("round_*")), "they wait for the data that they are of"
     assert scene.finish(home).count("going on from the checkpoint after round") == 1
     for result in home.glob("store/fine_tune/*/result.json"):  # of the other data

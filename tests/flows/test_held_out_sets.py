@@ -58,7 +58,7 @@ def test_a_set_is_pinned_kept_out_of_the_training_judged_by_and_never_shown(
     ("rows", "said"),
     [
         (None, "gate.held_out.history: data.path: {file}: no such file"),
-        ([{"question": "1 + 1"}], "gate.held_out.history: no problem has an answer, which completions are held "),
+        ([{"question": "1 + 1"}], "gate.held_out.history: no problem has an answer to compare completions with;"),
         ([], "gate.held_out.history: {file}: no rows"),
     ],
 )

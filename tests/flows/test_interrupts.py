@@ -24,8 +24,8 @@ from tasks.tracking import store, summaries
 
 pytestmark = pytest.mark.rotating(of=6)
 
-INTERRUPTED = "interrupted; the same command goes on from the last checkpoint"
-ENDED = "ended by SIGTERM; the same command goes on from the last checkpoint"
+INTERRUPTED = "interrupted; the same command continues from the last checkpoint"
+ENDED = "ended by SIGTERM; the same command continues from the last checkpoint"
 
 
 @dataclass

@@ -67,8 +67,8 @@ def test_nothing_hangs_on_a_receiver_that_is_away_or_an_outbox_that_cannot_be_wr
         telling.tell(tmp_path, "refused", "x", {"v": 1})
     assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
         "a message waits",
-        "nobody was told that x",
-        "nobody was told that x",
+        "message not sent (x)",
+        "message not sent (x)",
     ]
     assert TOKEN not in caplog.text
     assert [state for _, state, _ in Outbox(tmp_path).listed()] == ["waiting"]

@@ -55,7 +55,7 @@ def end(process: subprocess.Popen[str]) -> None:
 def test_one_run_at_a_time_holds_a_folder_and_its_end_frees_it(tmp_path: Path) -> None:
     with (
         only_run(tmp_path),
-        pytest.raises(UserError, match=r"another run \(process \d+\) goes on in this folder; wait for it or set"),
+        pytest.raises(UserError, match=r"another run \(process \d+\) is in progress in this folder; wait for it or"),
         only_run(tmp_path),
     ):
         pass

@@ -68,7 +68,7 @@ def changed(project: Path) -> str:
         (["tiny", "-s", "policy.base=./gone"], "policy.base: gone: no such model folder"),
         (
             ["tiny", "-s", "policy.base=Nobody/Nothing"],
-            "policy.base: Nobody/Nothing is no folder here, and as a hub id",
+            "policy.base: Nobody/Nothing is not a local folder, and as a hub id",
         ),
         (["tiny", "-s", "policy.lora={targets: [q_projj]}"], "policy.lora.targets: the policy has no module 'q_projj'"),
         (["tiny", "-s", "rewards.0.weight=.inf"], "rewards.0.weight: inf is not a finite number"),

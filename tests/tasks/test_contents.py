@@ -103,7 +103,7 @@ def test_masks_that_are_not_there_are_refused_before_anything_starts(tmp_path, m
 @pytest.mark.parametrize("value", [Path("rows.jsonl"), {"of": [Path("rows.jsonl")]}, print, object()])
 def test_what_nothing_says_the_content_of_can_be_in_no_key(value):
     """A file changes under the same path: its key would take the result of another one."""
-    with pytest.raises(TypeError, match="nothing says what its content is"):
+    with pytest.raises(TypeError, match="its content is not defined"):
         content_key("a step", value)
 
 

@@ -128,8 +128,8 @@ def test_a_base_of_another_kind_is_left_as_it_is(home: Path, tmp_path: Path) -> 
         ("models:/nobody@champion", r"policy\.base: model 'nobody' has no version with the alias champion"),
         (f"models:/{MODEL}/7", r"policy\.base: model 'mine-policy' has no version 7; its versions, newest first: 2, 1"),
         (f"models:/{MODEL}@champoin", "has no version with the alias champoin"),
-        (f"models:/{MODEL}", r"is no address of a model; write models:/NAME/VERSION or models:/NAME@ALIAS"),
-        (f"models:/{MODEL}/two", "is no address of a model"),
+        (f"models:/{MODEL}", r"is not an address of a model; write models:/NAME/VERSION or models:/NAME@ALIAS"),
+        (f"models:/{MODEL}/two", "is not an address of a model"),
     ],
 )
 def test_an_address_of_nothing_is_one_line(home: Path, tmp_path: Path, address: str, line: str) -> None:

@@ -54,7 +54,7 @@ def test_a_signed_link_is_read_without_keys_and_another_file_is_not(s3_endpoint,
 
 
 def test_what_cannot_be_signed_is_said(s3_endpoint):  # noqa: F811
-    assert refused(lambda: signed_links(f"s3://{BUCKET}/none", 60, s3_endpoint)).endswith("there are no files")
+    assert refused(lambda: signed_links(f"s3://{BUCKET}/none", 60, s3_endpoint)).endswith("no files were found")
     assert "604,800 seconds" in refused(lambda: signed_links(f"s3://{BUCKET}/none", 604_801, s3_endpoint))
     assert refused(lambda: signed_links("s3://nowhere/x", 60, s3_endpoint)) == "s3://nowhere/x: no such bucket"
 

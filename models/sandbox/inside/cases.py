@@ -36,7 +36,7 @@ def cases_of(tests: str, entry_point: str) -> list[CodeType]:
         modules = list(_modules(tree, entry_point))
         return [compile(ast.fix_missing_locations(module), "<tests>", "exec") for module in modules]
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise UselessTests(f"the tests are no Python ({type(error).__name__}: {error})") from None
+        raise UselessTests(f"the tests are not Python ({type(error).__name__}: {error})") from None
 
 
 def _modules(tree: ast.Module, entry_point: str) -> Iterable[ast.Module]:

@@ -58,7 +58,7 @@ def pack(value: Any, depth: int = 0) -> Any:
         return {"b": bytes(value).hex()}
     if isinstance(value, complex):
         return {"c": [float.hex(value.real), float.hex(value.imag)]}
-    raise TypeError(f"a value of type {type(value).__name__} is no plain data")
+    raise TypeError(f"a value of type {type(value).__name__} is not plain data")
 
 
 def unpack(value: Any) -> Any:
@@ -70,7 +70,7 @@ def unpack(value: Any) -> Any:
     try:
         return _unpack(value)
     except (ValueError, TypeError, AttributeError, RecursionError, OverflowError) as error:
-        raise Malformed(f"an answer that is no plain data ({type(error).__name__})") from None
+        raise Malformed(f"an answer that is not plain data ({type(error).__name__})") from None
 
 
 def _unpack(value: Any) -> Any:
@@ -143,7 +143,7 @@ def receive(connection: Readable) -> Any:
     try:
         return json.loads(_exactly(connection, length))
     except (ValueError, RecursionError) as error:
-        raise Malformed(f"an answer that is no JSON ({type(error).__name__})") from None
+        raise Malformed(f"an answer that is not JSON ({type(error).__name__})") from None
 
 
 def _exactly(connection: Readable, length: int) -> bytes:

@@ -119,5 +119,5 @@ def test_tokens_that_are_not_trained_on_are_no_part_of_the_statistics() -> None:
 
 def test_a_kl_without_a_reference_is_refused() -> None:
     held, *_ = random_round()
-    with pytest.raises(UserError, match=r"advantage\.kl_in_reward is 0\.1, but there is no reference"):
+    with pytest.raises(UserError, match=r"advantage\.kl_in_reward is 0\.1, but the recipe has no reference"):
         BatchNormalised(kl_in_reward=0.1)(make_world(), held)

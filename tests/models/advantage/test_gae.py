@@ -156,7 +156,7 @@ def test_the_penalty_of_a_token_is_its_log_ratio_to_the_reference() -> None:
 
 def test_a_penalty_without_a_reference_is_refused() -> None:
     gae = Gae(kl_in_reward=0.1)
-    with pytest.raises(UserError, match=r"advantage\.kl_in_reward is 0\.1, but there is no reference"):
+    with pytest.raises(UserError, match=r"advantage\.kl_in_reward is 0\.1, but the recipe has no reference"):
         gae(world_of(learner_with(gae, reference=False)), WORTH)
 
 

@@ -120,14 +120,14 @@ def test_only_tokens_that_the_policy_wrote_are_penalised() -> None:
 
 def test_without_a_reference_it_is_refused_in_a_recipe_and_in_a_round(tmp_path: Path) -> None:
     world, held = round_of(reference=None)
-    with pytest.raises(UserError, match=r"advantage\.kl_in_reward is 0\.3, but there is no reference"):
+    with pytest.raises(UserError, match=r"advantage\.kl_in_reward is 0\.3, but the recipe has no reference"):
         LeaveOneOut(kl_in_reward=KL).of_completions(world, held)
     recipe = tmp_path / "mine.yaml"
     recipe.write_text(
         "advantage: {name: leave_one_out, kl_in_reward: 0.3}\nreference: {name: none}\n"
         "objective: {name: reinforce}\nselect: {name: all}"
     )
-    with pytest.raises(UserError, match=r"advantage\.kl_in_reward is 0\.3, but there is no reference"):
+    with pytest.raises(UserError, match=r"advantage\.kl_in_reward is 0\.3, but the recipe has no reference"):
         load_recipe(recipe)
 
 

@@ -111,7 +111,7 @@ def test_kinds_are_tested_by_chi_squared() -> None:
 
 
 def test_numbers_against_kinds_and_nothing_at_all_are_refused() -> None:
-    with pytest.raises(UserError, match="numbers cannot be held against kinds"):
+    with pytest.raises(UserError, match="numbers cannot be compared with kinds"):
         two_sample_test(normal(0), KINDS)
     with pytest.raises(UserError, match="empty"):
         two_sample_test(normal(0), Numbers.of([math.nan]))

@@ -124,7 +124,7 @@ def test_flagged_samples_are_counted_once_whatever_their_case() -> None:
     records = [record("a", [said("BAD bad"), said("good")]), record("b", [said("worse"), said("fine")])]
     assert flagged_share(records, ["bad", r"\bBad\b", "wors[ea]"]) == 0.5
     assert flagged_share(records, []) == 0.0
-    with pytest.raises(UserError, match="no regular expression"):
+    with pytest.raises(UserError, match="not a regular expression"):
         flagged_share(records, ["("])
 
 

@@ -275,7 +275,7 @@ def test_settings_that_make_no_sense_are_refused_before_anything_runs() -> None:
     for key, value in senseless.items():
         with pytest.raises(UserError):
             GateSettings(**{key: value})
-    with pytest.raises(UserError, match="tokens is no share"):
+    with pytest.raises(UserError, match="tokens is not a share"):
         GateSettings(metric="tokens")
     with pytest.raises(UserError, match=r"gate\.samples is 8, but the gate's metrics need 16"):
         GateSettings(capabilities=("pass_at_16",), samples=8)

@@ -158,7 +158,7 @@ def test_other_problems_are_no_comparison() -> None:
     ("changed", "said"),
     [
         ({"metric": "charm"}, "unknown metric 'charm'"),
-        ({"metric": "tokens"}, "tokens is no share"),
+        ({"metric": "tokens"}, "tokens is not a share"),
         ({"metric": "pass_at_8"}, "samples is 4, but pass_at_8 needs 8"),
         ({"margin": -0.1}, "greater than or equal to 0"),
         ({"margin": math.nan}, "finite"),

@@ -68,5 +68,5 @@ def test_its_bound_is_that_of_the_mean_change_over_prompts() -> None:
 
 def test_without_a_table_there_is_no_such_guard_and_a_pattern_that_is_none_is_refused() -> None:
     assert guard(policy(0.3, 0.9), policy(0.0, 0.3), replace(SETTINGS, severity={})) is None
-    with pytest.raises(UserError, match=r"gate.severity: '\(' is no regular expression"):
+    with pytest.raises(UserError, match=r"gate.severity: '\(' is not a regular expression"):
         GateSettings(severity={"(": 1.0})

@@ -26,7 +26,7 @@ class Unwritten:
 def test_a_reward_that_training_cannot_hold_is_none() -> None:
     rewards: list[Any] = [10**400, -(10**400), LONG, float("inf"), float("nan"), 1e39, "1", True, None]
     for reward in rewards:
-        with pytest.raises(ProgramFailed, match=r"^its reward: .* is no finite number$"):
+        with pytest.raises(ProgramFailed, match=r"^its reward: .* is not a finite number$"):
             outcome_of({"reward": reward})
 
 

@@ -53,5 +53,5 @@ def test_a_report_that_asks_a_judge_needs_one_and_its_template_has_the_places() 
     with pytest.raises(UserError, match=r"reward_model\.report\.judged asks a judge"):
         load_recipe("arithmetic", ["reward_model.report={judged: 9}"])
     load_recipe("arithmetic", ["reward_model.report={judged: 9}", "judge={}"])
-    with pytest.raises(UserError, match=r"\{second\} does not stand in the template"):
+    with pytest.raises(UserError, match=r"\{second\} is missing from the template"):
         load_recipe("arithmetic", ["reward_model.report={judged: 9, judge_template: '{prompt} {first}'}", "judge={}"])

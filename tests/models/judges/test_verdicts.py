@@ -58,9 +58,10 @@ def test_what_is_filled_in_is_not_read_as_a_template() -> None:
 
 def test_a_template_without_its_places_or_with_others_is_refused_by_its_key() -> None:
     check_template("{a} {b}", {"a"}, "rewards.j.template", frozenset({"b"}))
-    with pytest.raises(UserError, match=r"^rewards\.j\.template: \{a\} does not stand in the template$"):
+    with pytest.raises(UserError, match=r"^rewards\.j\.template: \{a\} is missing from the template$"):
         check_template("{b}", {"a"}, "rewards.j.template", frozenset({"b"}))
-    with pytest.raises(UserError, match=r"^rewards\.j\.template: \{c\} is no place of this template; there are \{a\}$"):
+    unknown = r"^rewards\.j\.template: \{c\} is not a placeholder of this template; it takes \{a\}$"
+    with pytest.raises(UserError, match=unknown):
         check_template("{a} {c}", {"a"}, "rewards.j.template")
 
 

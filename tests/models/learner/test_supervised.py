@@ -95,7 +95,7 @@ def test_what_was_demonstrated_becomes_likely_and_is_reported() -> None:
 
 
 def test_nothing_to_learn_from_is_one_clear_line() -> None:
-    with pytest.raises(UserError, match="there are no demonstrations"):
+    with pytest.raises(UserError, match="warm_start: no demonstrations"):
         fit_supervised(tiny_policy(), Sequences([], []), SupervisedSettings(), seed=0)
 
 

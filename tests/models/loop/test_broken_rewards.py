@@ -94,7 +94,7 @@ def test_a_broken_reward_is_asked_again_and_then_has_the_defined_value_and_is_co
     assert scored.components["judge"].tolist() == scored.rewards.tolist() == values
     assert scored.watched == {"rewards/judge/failures": values.count(-1.0)}
     missing = values.count(-1.0)
-    assert f"reward judge: {missing} of 4 completions count -1 in place of a value ({reason})" in caplog.text
+    assert f"reward judge: {missing} of 4 completions count -1 instead of a value ({reason})" in caplog.text
 
 
 def test_a_failure_that_passes_leaves_nothing_but_time(caplog: pytest.LogCaptureFixture) -> None:

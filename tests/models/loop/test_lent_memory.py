@@ -142,7 +142,7 @@ def test_the_recipe_says_so_in_a_word_and_is_refused_where_it_would_mean_nothing
     learner = build_learner(policy, recipe, recipe.schedule, lambda model: None)
     assert learner.offloaded is not None and learner.reference is not None
     for extra, words in {
-        "policy.lora.rank=4": "reference.offload: beside policy.lora the reference is the policy",
+        "policy.lora.rank=4": "reference.offload: with policy.lora the reference is the policy",
         "placement={learners: 2, engines: 1}": "reference.offload: of several learners each holds a part",
     }.items():
         with pytest.raises(UserError, match=words):

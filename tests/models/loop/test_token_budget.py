@@ -49,7 +49,7 @@ def test_a_budget_that_the_longest_row_does_not_fit_names_its_setting_and_what_i
 )
 def test_all_completions_that_are_compared_must_fit(source: Rollouts, objective: Objective, together: int) -> None:
     require_room([LONG], source, objective, CODEC, 30 + 12 * together)
-    with pytest.raises(UserError, match=rf"the {together} completions that are compared stand in one row"):
+    with pytest.raises(UserError, match=rf"the {together} completions that are compared are in one row"):
         require_room([LONG], source, objective, CODEC, 29 + 12 * together)
 
 

@@ -131,7 +131,7 @@ BAD: dict[str, tuple[Callable[[Path], None], str]] = {
     ),
     "an adapter": (
         both(without("config.json"), text("adapter_config.json", "{}")),
-        "config.json is missing; this is no model folder; adapters are merged into their base first",
+        "config.json is missing; this is not a model folder; adapters are merged into their base first",
     ),
     "an adapter next to the weights": (
         both(text("adapter_config.json", "{}"), text("adapter_model.safetensors", "")),
@@ -189,7 +189,7 @@ def recipe(tmp_path: Path, policy: str, rest: str = "") -> None:
         ),
         (", lora: {targets: [all-linear]}", "", "the policy has no module 'all-linear'; write targets: all-linear"),
         (", lora: {targets: q_proj}", "", r"'q_proj' matches no module's whole name; write \[q_proj\]"),
-        (", lora: {targets: '('}", "", r"'\(' is no regular expression"),
+        (", lora: {targets: '('}", "", r"'\(' is not a regular expression"),
         (", lora: {targets: []}", "", "policy.lora.targets: an empty list"),
         (", subnetwork: {masks: BASE/config.json}", "", "policy.subnetwork.masks: .*config.json: no safetensors file"),
     ],
@@ -274,12 +274,12 @@ def test_a_hub_id_is_asked_for_once_and_quickly(hub: None) -> None:
 
 def test_a_hub_that_is_away_is_one_line(hub: None, monkeypatch: pytest.MonkeyPatch) -> None:
     lies_at("http://127.0.0.1:9", monkeypatch)
-    with pytest.raises(UserError, match=r"good/model is no folder here .* the hub cannot be reached \(ConnectError\)"):
+    with pytest.raises(UserError, match=r"model is not a local folder .* the hub cannot be reached \(ConnectError\)"):
         check_hub_id("good/model")
 
 
 def test_a_hub_id_without_a_network_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"policy\.base: Qwen/Nothing is no folder here, .* HF_HUB_OFFLINE is set"):
+    with pytest.raises(UserError, match=r"policy\.base: Qwen/Nothing is not a local folder, .* HF_HUB_OFFLINE is set"):
         recipe(tmp_path, "{base: Qwen/Nothing}")
 
 

@@ -146,7 +146,7 @@ def test_what_is_no_model_folder_says_in_one_line_why(folder: Path, tmp_path: Pa
     (folder / "config.json").write_text('{"model_type": ')
     one_line(lambda: check_model_folder(folder), r"config\.json: not valid JSON")
     (folder / "config.json").unlink()
-    one_line(lambda: open_policy(folder), r"config\.json is missing; this is no model folder")
+    one_line(lambda: open_policy(folder), r"config\.json is missing; this is not a model folder")
 
 
 def test_broken_weights_or_tokenizers_are_one_line_too(folder: Path) -> None:

@@ -84,7 +84,7 @@ def test_a_server_that_does_not_tell_every_log_prob_is_refused() -> None:
     def answer(path: str, body: Mapping[str, Any]) -> tuple[int, dict[str, list[dict[str, int | None]]]]:
         return 200, {"choices": [{"index": n, "logprobs": None} for n in range(len(body["prompt"]))]}
 
-    with answering(answer) as address, pytest.raises(UserError, match="tells no log-prob for each token"):
+    with answering(answer) as address, pytest.raises(UserError, match="does not return a log-prob for each token"):
         ServedTeacher(address, "m")(SEQUENCES)
 
 
@@ -101,7 +101,7 @@ def test_a_log_prob_that_is_no_number_is_refused(value: object) -> None:
     with (
         answering(answer) as address,
         pytest.raises(
-            UserError, match=r"^teacher\.address: .* tells no log-prob for each token .* no finite number\)$"
+            UserError, match=r"^teacher\.address: .* does not return a log-prob for each token .* a finite number\)$"
         ),
     ):
         ServedTeacher(address, "m")(SEQUENCES)
@@ -111,7 +111,7 @@ def test_a_log_prob_that_is_no_number_is_refused(value: object) -> None:
 def test_whatever_a_server_calls_a_choice_is_a_choice_or_one_line(choice: object) -> None:
     with (
         answering(lambda path, body: (200, {"choices": [choice] * len(body["prompt"])})) as address,
-        pytest.raises(UserError, match=r"^teacher\.address: .* (did not answer each of 3|tells no log-prob)"),
+        pytest.raises(UserError, match=r"^teacher\.address: .* (did not answer each of 3|does not return a log-prob)"),
     ):
         ServedTeacher(address, "m")(SEQUENCES)
 

@@ -61,7 +61,7 @@ def test_a_teacher_is_named_once(settings: dict[str, Any], line: str) -> None:
         (DISTIL + "teacher: {path: t, contrast: {path: u}}", "teacher.contrast: no part of the recipe reads it"),
         (DISTIL + "teacher: {address: 'http://127.0.0.1:1/v1'}", "needs the teacher's weights, but one behind"),
         (DISTIL + "teacher: {path: t}\nrollouts: {top_p: 0.9}", "draws from a part of them; set rollouts.top_p to 1"),
-        (SERVED + "rollouts: {temperature: 0.8}", "tells log-probs of temperature 1 and of all tokens"),
+        (SERVED + "rollouts: {temperature: 0.8}", "returns log-probs of temperature 1 and of all tokens"),
         (SERVED + "rollouts: {top_k: 20}", "set rollouts.temperature to 1, top_p to 1 and top_k to 0"),
         ("extends: arithmetic\nteacher: {path: t}", "teacher: no part of the recipe learns from one"),
         (

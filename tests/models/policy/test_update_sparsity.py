@@ -146,7 +146,7 @@ def test_masks_from_a_file_are_those_of_the_file_and_a_wrong_one_is_named(tmp_pa
     save_file({"model.layers.0.mlp.up_proj.weight": mask}, file)
     assert masks_of(model, SubnetworkSettings(masks=str(file))).keys() == {"model.layers.0.mlp.up_proj.weight"}
     save_file({"model.layers.7.mlp.up_proj.weight": mask}, file)
-    with pytest.raises(UserError, match=r"layers\.7\.mlp\.up_proj\.weight is no parameter of such a shape"):
+    with pytest.raises(UserError, match=r"layers\.7\.mlp\.up_proj\.weight is not a parameter of such a shape"):
         masks_of(model, SubnetworkSettings(masks=str(file)))
     with pytest.raises(UserError, match="cannot be read"):
         masks_of(model, SubnetworkSettings(masks=str(tmp_path / "none.safetensors")))

@@ -103,7 +103,7 @@ def test_what_only_the_method_changes_may_differ(tmp_path: Path) -> None:
         (RUN, {"budget": 10**30}, f"--budget {10**30}: at least one completion, 4294967295 at most"),
         (RUN, {"overrides": ("seed=3",)}, "--set seed=3: a comparison sets seed itself"),
         (RUN, {"overrides": ("name=mine",)}, "--set name=mine: a comparison sets name itself"),
-        (RUN, {"overrides": ("schedule=null",)}, "so there is no policy"),
+        (RUN, {"overrides": ("schedule=null",)}, "so it has no policy"),
         (RUN, {"metric": "sampled_acuracy"}, "--metric sampled_acuracy: it is not measured; did you mean sampled_ac"),
         (RUN, {"metric": "pass_at_8"}, "--metric pass_at_8: evaluation.ks is 1, 4, 16, evaluation.samples 16; did you"),
         (RUN, {"metric": "maj_at_1"}, "--metric maj_at_1: evaluation.ks is 1, 4, 16"),

@@ -97,7 +97,7 @@ def test_an_unknown_part_is_named_with_the_nearest_known_one(recipe: Writes, tex
     ("text", "pattern"),
     [
         ("rollouts: {group_size: 1}", r"rollouts\.group_size is 1, but advantage group_relative compares .* 2 or more"),
-        ("reference: {name: none}", r"objective\.kl is 0\.01, but there is no reference"),
+        ("reference: {name: none}", r"objective\.kl is 0\.01, but the recipe has no reference"),
         ("warm_start: null", r"warm_start: null needs policy\.base"),
         ("objective: {name: dpo}", r"rollouts\.group_size is 8, but objective dpo learns from pairs: it needs 2"),
         (
@@ -122,7 +122,7 @@ def test_an_unknown_part_is_named_with_the_nearest_known_one(recipe: Writes, tex
         ),
         (
             "advantage: {name: gae, kl_in_reward: 0.1}\nreference: {name: none}\nobjective: {name: reinforce}",
-            r"advantage\.kl_in_reward is 0\.1, but there is no reference",
+            r"advantage\.kl_in_reward is 0\.1, but the recipe has no reference",
         ),
         (
             "rewards: [{name: exact_answer}, {name: implicit_process}]\nreference: {name: none}\n"
@@ -321,8 +321,8 @@ def test_overrides_reach_into_sections_parts_and_lists(recipe: Writes) -> None:
         ("rewards.5.weight=1", "'5' is not one of the 1 entries of the list"),
         ("rewards.first.weight=1", "'first' is not one of the 1 entries of the list"),
         ("rewards.0.tags.0.x=1", "rewards.0.tags"),
-        ("gate.safety_patterns.0.x=1", "'x' is no key: there is no mapping"),
-        ("gate.safety_patterns.0.x.y=1", "'x' is no key: there is no mapping"),
+        ("gate.safety_patterns.0.x=1", "'x' is not a key: "),
+        ("gate.safety_patterns.0.x.y=1", "'x' is not a key: "),
         ("schedule.rounds=[1", "is not valid YAML"),
         ("schedule.rouns=3", r"did you mean rounds\?"),
     ],

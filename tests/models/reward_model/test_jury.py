@@ -122,7 +122,7 @@ def test_a_jury_that_says_nothing_can_be_tried_out() -> None:
 
 
 def test_settings_and_recipes_that_make_no_sense_are_refused_by_their_key() -> None:
-    with pytest.raises(UserError, match=r"^reward_model\.pairs\.jury: there is no juror"):
+    with pytest.raises(UserError, match=r"^reward_model\.pairs\.jury: no juror is given"):
         JurySettings(jury=[])
     with pytest.raises(UserError, match=r"reward_model\.pairs\.jury\.1.*exact_answer.*judge_pairs"):
         load_recipe("refined_rewards", ["reward_model.pairs.jury=[{name: judge_pairs}, {name: exact_answer}]"])

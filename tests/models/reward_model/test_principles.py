@@ -88,9 +88,9 @@ def test_a_folder_says_which_principles_it_goes_by_and_one_that_says_none_goes_b
 def test_a_recipe_whose_principles_make_no_sense_is_refused_by_the_key() -> None:
     for override, said in [
         ("rewards=[{name: reward_model, principle: kind}]", "principle: 'kind' is none of reward_model.principles"),
-        ("reward_model.principles={concise: shorter}", "the first is meant where nobody names one"),
+        ("reward_model.principles={concise: shorter}", "the first applies where none is named"),
         ("reward_model.principles={' ': given}", "says nothing"),
-        ("reward_model.process={}", "principles: they order preferences anew"),
+        ("reward_model.process={}", "principles: they order preferences again"),
     ]:
         with pytest.raises(UserError, match=said):
             load_recipe("salmon", [override])

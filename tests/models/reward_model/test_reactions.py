@@ -85,7 +85,7 @@ def test_a_margin_or_a_centre_beside_reactions_is_refused() -> None:
         RewardModelSettings(reactions=ReactionSettings(), centring=0.01)
     with pytest.raises(UserError, match="a reaction is to one completion"):
         load_recipe("rluf", ["reward_model.strength={}"])
-    with pytest.raises(UserError, match="parallel texts are no labelled preferences"):
+    with pytest.raises(UserError, match="parallel texts are not labelled preferences"):
         load_recipe("plain_words", ["reward_model.fit.reactions=null", "reward_model.strength={}"])
 
 

@@ -63,6 +63,6 @@ def test_without_documents_with_other_content_or_without_a_pattern_it_is_refused
         ClaimSupport().try_out()
     with pytest.raises(UserError, match="other content than sha256 says"):
         ClaimSupport(documents=known, sha256="0")
-    with pytest.raises(UserError, match=r"rewards\.claim_support\.pattern: '\(' is no regular expression"):
+    with pytest.raises(UserError, match=r"rewards\.claim_support\.pattern: '\(' is not a regular expression"):
         ClaimSupport(documents=known, pattern="(")
     assert ClaimSupport(documents=known, sha256=ClaimSupport(documents=known).sha256).given[0].file == Path(known)

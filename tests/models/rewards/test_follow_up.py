@@ -105,9 +105,9 @@ def test_after_it_has_seen_users_a_model_tells_pleasing_answers(tmp_path: Path) 
 
 
 def test_what_cannot_tell_likelihoods_is_refused_in_the_run_and_in_the_recipe() -> None:
-    with pytest.raises(UserError, match="tells no likelihoods"):
+    with pytest.raises(UserError, match="returns no likelihoods"):
         FollowUp()(judged_by(Writing()), [rollout("3")])
-    with pytest.raises(UserError, match=r"judge\.address does not tell"):
+    with pytest.raises(UserError, match=r"judge\.address does not return"):
         load_recipe("recipes/implicit-reward/flr.yaml", ["judge={address: 'http://127.0.0.1:1/v1'}"])
 
 
@@ -116,7 +116,7 @@ def test_sayings_and_places_that_are_missing_are_refused() -> None:
         FollowUp(pleased=())
     with pytest.raises(UserError, match="none of them empty"):
         FollowUp(displeased=(" ",))
-    with pytest.raises(UserError, match="does not stand in the template"):
+    with pytest.raises(UserError, match="is missing from the template"):
         FollowUp(template="{prompt}")
 
 

@@ -102,9 +102,9 @@ def test_an_empty_completion_has_no_step_and_so_no_value() -> None:
 
 
 def test_a_template_without_its_places_is_refused_by_its_key() -> None:
-    with pytest.raises(UserError, match=r"^rewards\.judge_steps\.template: \{output\} does not stand"):
+    with pytest.raises(UserError, match=r"^rewards\.judge_steps\.template: \{output\} is missing"):
         JudgeSteps(template="{step}")
-    with pytest.raises(UserError, match=r"^rewards\.judge_steps\.template: \{output\} is no place"):
+    with pytest.raises(UserError, match=r"^rewards\.judge_steps\.template: \{output\} is not a placeholder"):
         JudgeSteps(program="", template="{step} {output}")
     with pytest.raises(UserError, match=r"^rewards\.judge_steps\.program: \{step\}"):
         JudgeSteps(program="{prompt}")

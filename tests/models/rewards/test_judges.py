@@ -106,7 +106,7 @@ def test_self_reference_asks_the_judge_for_its_own_answer_and_shows_it_in_both_o
     assert isinstance(here.judge, Scripted)
     assert here.judge.asked == ["solve add", "add 7 first 7 second 8", "add 7 first 8 second 7"]
     assert call_reward(world_of(lambda question, vote: "?"), reward, rollouts(*MALFORMED)).values.isfinite().all()
-    with pytest.raises(UserError, match=r"^rewards\.judge_pairs\.template: \{reference\} does not stand"):
+    with pytest.raises(UserError, match=r"^rewards\.judge_pairs\.template: \{reference\} is missing"):
         JudgePairs(own="solve {prompt}")
-    with pytest.raises(UserError, match=r"^rewards\.judge_pairs\.own: \{prompt\} does not stand"):
+    with pytest.raises(UserError, match=r"^rewards\.judge_pairs\.own: \{prompt\} is missing"):
         JudgePairs(own="solve", template=reward.template)

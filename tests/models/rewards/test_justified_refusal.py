@@ -114,9 +114,9 @@ def test_helpfulness_that_differs_in_the_last_bit_alone_is_no_difference() -> No
 
 
 def test_a_reason_that_is_no_expression_is_refused() -> None:
-    with pytest.raises(UserError, match=r"rewards\.justified_refusal\.reason: .* is no regular expression"):
+    with pytest.raises(UserError, match=r"rewards\.justified_refusal\.reason: .* is not a regular expression"):
         JustifiedRefusal(reason="(")
-    with pytest.raises(UserError, match=r"rewards\.justified_refusal\.form: .* is no regular expression"):
+    with pytest.raises(UserError, match=r"rewards\.justified_refusal\.form: .* is not a regular expression"):
         JustifiedRefusal(form="(")
 
 

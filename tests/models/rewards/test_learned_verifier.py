@@ -248,7 +248,7 @@ def test_what_is_missing_is_said_in_a_line(folder: Path) -> None:
         replace(PART, by="sevens").learn(world, [rollout("7")], outcomes(True))
     with pytest.raises(UserError, match=r"the judge's weights are not on this machine: set judge\.path or judge\.rec"):
         PART.tokens(replace(world, judge=Behind()), [rollout("7")])
-    with pytest.raises(UserError, match=r"rewards\.learned_verifier\.template: \{completion\} does not stand"):
+    with pytest.raises(UserError, match=r"rewards\.learned_verifier\.template: \{completion\} is missing"):
         LearnedVerifier(template="{prompt}")
     with pytest.raises(UserError, match="says_right and says_wrong name a verdict each"):
         LearnedVerifier(says_right=())

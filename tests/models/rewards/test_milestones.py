@@ -23,5 +23,5 @@ def test_each_milestone_counts_once_at_its_turn_and_never_for_what_the_policy_sa
 
 
 def test_what_is_no_pattern_is_refused_by_name() -> None:
-    with pytest.raises(ValueError, match=r"patterns: '\(' is no regular expression"):
+    with pytest.raises(ValueError, match=r"patterns: '\(' is not a regular expression"):
         Milestones(patterns=("(",))

@@ -37,7 +37,7 @@ def test_a_circuit_is_its_truth_table(formula: str) -> None:
     "text", ["a == b", "a(b)", "a if b else c", "1", "a.b", "a[0]", "", "a b", "lambda: a", "(a := b)"]
 )
 def test_nothing_but_names_with_and_or_not_is_a_formula(text: str) -> None:
-    with pytest.raises(ValueError, match="is no formula"):
+    with pytest.raises(ValueError, match="is not a formula"):
         names_of(text)
 
 
@@ -100,9 +100,9 @@ def test_rules_that_constrain_cost_nothing_while_few_enough_episodes_violate_the
     "settings, why",
     [
         ({"rules": (Rule(when="^buy", requires="seen"),)}, "rules.0.requires: no proposition is called 'seen'"),
-        ({"rules": (Rule(when="(", requires="looked"),)}, "rules.0.when: '\\(' is no regular expression"),
-        ({"rules": (Rule(when="a", requires="looked +"),)}, "rules.0.requires: 'looked \\+' is no formula"),
-        ({"propositions": {"looked": "["}}, "propositions.looked: '\\[' is no regular expression"),
+        ({"rules": (Rule(when="(", requires="looked"),)}, "rules.0.when: '\\(' is not a regular expression"),
+        ({"rules": (Rule(when="a", requires="looked +"),)}, "rules.0.requires: 'looked \\+' is not a formula"),
+        ({"propositions": {"looked": "["}}, "propositions.looked: '\\[' is not a regular expression"),
     ],
 )
 def test_a_rule_that_cannot_be_read_is_refused_by_its_key(settings: dict[str, Any], why: str) -> None:
@@ -117,5 +117,5 @@ def test_severity_is_the_largest_weight_that_is_met_in_each_turn() -> None:
     assert row.tolist() == [0, 0.5, 0, 0, -10.0, 0, 0, 0.0, 0, 0, -2.0]
     plain: Sequence[Rollout] = [Rollout(Problem("p", ""), 0, (1, 2), None, "a strike", True)]
     assert torch.equal(Severity(table=table)(make_world(), plain), torch.tensor([-10.0]))
-    with pytest.raises(UserError, match=r"rewards.severity.table: '\(' is no regular expression"):
+    with pytest.raises(UserError, match=r"rewards.severity.table: '\(' is not a regular expression"):
         Severity(table={"(": 1.0})

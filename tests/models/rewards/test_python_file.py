@@ -82,7 +82,7 @@ def test_numbers_may_come_as_a_list_an_array_or_a_tensor(tmp_path: Path, kind: s
 
 WRONG = {
     "no file": (None, "{name: python, path: gone.py}", r"rewards\.python\.path: .*gone\.py: no such file"),
-    "no path": (None, "{name: python}", r"rewards\.python\.path: name the file that the function reward lies in"),
+    "no path": (None, "{name: python}", r"rewards\.python\.path: name the file that defines the function reward"),
     "a folder": (None, "{name: python, path: .}", r"rewards\.python\.path: .*cannot be read \(Is a directory\)"),
     "no python": ("def reward(:\n", None, r"my_reward\.py, line 1: no valid Python \(invalid syntax\)"),
     "bytes": ("\0", None, "no valid Python"),
@@ -227,7 +227,7 @@ def test_a_call_in_which_the_file_leaves_is_a_failed_call_that_names_it(
     code = f"import os, sys\ndef reward(completions):\n    {leaves}"
     scored = score(make_world(), [own(tmp_path, code, limits=Limits(value=-3.0))], rollouts())
     assert scored.rewards.tolist() == [-3.0] * 4
-    assert f"4 of 4 completions count -3 in place of a value (UserCodeError: {tmp_path}/my_reward.py, line 3: " in (
+    assert f"4 of 4 completions count -3 instead of a value (UserCodeError: {tmp_path}/my_reward.py, line 3: " in (
         caplog.text
     )
 

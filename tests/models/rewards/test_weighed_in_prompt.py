@@ -74,7 +74,7 @@ def test_prompts_of_a_round_keep_their_own_weights() -> None:
 
 
 def test_a_pattern_that_finds_no_number_is_refused() -> None:
-    with pytest.raises(UserError, match=r"rewards\.prompt_weights\.of\.a: .* is no regular expression"):
+    with pytest.raises(UserError, match=r"rewards\.prompt_weights\.of\.a: .* is not a regular expression"):
         PromptWeights(of={"a": "("})
     with pytest.raises(UserError, match="has no group"):
         PromptWeights(of={"a": "novelty"})

@@ -92,5 +92,5 @@ def test_what_a_seat_knows_tells_seat_and_state_where_the_deal_is_known() -> Non
 def test_an_environment_without_hidden_roles_and_a_problem_without_a_deal_are_refused_by_a_line() -> None:
     with pytest.raises(UserError, match=r"needs environment: .* a game of hidden roles"):
         load_recipe("social_deduction", ("rollouts.environment={name: table, game: kuhn_poker}",))
-    with pytest.raises(UserError, match="problem p: the answer 'win' is no deal of mole"):
+    with pytest.raises(UserError, match="problem p: the answer 'win' is not a deal of mole"):
         played(problem=replace(PROBLEM, answer="win"))

@@ -117,7 +117,5 @@ def test_a_warm_start_that_tells_feedback_needs_somebody_who_gives_it() -> None:
             "tells": "feedback",
         }
     )
-    with pytest.raises(
-        Exception, match=r"rollouts sample asks nobody for any; set rollouts\.name to improved or refined"
-    ):
+    with pytest.raises(Exception, match=r"rollouts sample has no adviser; set rollouts\.name to improved or refined"):
         load_recipe("arithmetic", telling)

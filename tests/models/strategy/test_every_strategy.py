@@ -113,7 +113,7 @@ def test_a_strategy_that_asks_more_often_than_it_says_is_stopped(engine: Countin
             return policy.draft(asks, drawing)
 
     asks = asks_of([PROBLEMS[0].tokens], Sampling(max_tokens=4), 1)
-    with pytest.raises(RuntimeError, match="more often than it says"):
+    with pytest.raises(RuntimeError, match="more often than it declares"):
         Strategic(engine, ENDING, Greedy(), ROOM).each(asks, Drawing(log_probs=False))
 
 

@@ -58,7 +58,7 @@ def test_a_cycle_is_refused_in_a_line_that_names_its_questions() -> None:
         UserError, match=r"^strategy: questions wait for one another: (goal -> act -> goal|act -> goal -> act)$"
     ):
         read_strategy("prompt_graph", [cycle])
-    with pytest.raises(UserError, match="strategy: act waits for plan, which is no question"):
+    with pytest.raises(UserError, match="strategy: act waits for plan, which is not a question"):
         read_strategy("prompt_graph", ["strategy.questions=[{name: act, ask: a, after: [plan]}]"])
 
 

@@ -69,8 +69,8 @@ def test_a_conversation_in_ids_is_what_the_template_writes_though_no_turn_is_enc
     [
         (None, "the tokenizer has none"),
         (THOUGHTLESS, "it drops the thoughts of earlier replies"),
-        (NUMBERED, "it writes a conversation anew when a message is added"),
-        (ECHOING, "what it writes between messages goes by what they say"),
+        (NUMBERED, "it rewrites a conversation when a message is added"),
+        (ECHOING, "what it writes between messages depends on their texts"),
         (ENDLESS, "it does not end a reply with a token that ends completions"),
         (USERS_ONLY, "it refuses a message of the role user behind a reply (one message only)"),
         (FORGETFUL, "it does not write what the role user says and what was replied before, once each"),
@@ -86,7 +86,7 @@ def test_a_template_that_cannot_be_continued_is_refused_by_a_line_that_says_why(
 VERDICTS = {
     "ok": "",
     "thoughts": "it drops the thoughts",
-    "anew": "it writes a conversation anew",
+    "anew": "it rewrites a conversation",
     "end": "it does not end a reply",
     "unwritten": "it does not write what the role",
     "refuses": "it refuses a message of the role",

@@ -35,7 +35,7 @@ def test_what_is_printed_is_the_answer() -> None:
 def test_another_language_has_another_compiler() -> None:
     tool = Compiled(language="c++", sandbox=LIMITS)
     if shutil.which("c++") is None:
-        with pytest.raises(UserError, match=r"no compiler for c\+\+ here"):
+        with pytest.raises(UserError, match=r"no compiler for c\+\+ is installed"):
             tool.try_out()
     else:
         assert tool.call("#include <iostream>\nint main() { std::cout << 42; }") == "42"

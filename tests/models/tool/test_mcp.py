@@ -107,8 +107,8 @@ def test_a_server_on_loopback_answers_over_http() -> None:
     [
         ({}, "needs a command or an address"),
         ({"command": COMMAND, "address": "http://127.0.0.1:1/mcp"}, "name one of them"),
-        ({"address": "http://example.org/mcp"}, "no http address on loopback"),
-        ({"address": "https://127.0.0.1/mcp"}, "no http address on loopback"),
+        ({"address": "http://example.org/mcp"}, "not an http address on loopback"),
+        ({"address": "https://127.0.0.1/mcp"}, "not an http address on loopback"),
         ({"command": ("no-such-program",)}, "the MCP server no-such-program: "),
         ({"command": COMMAND, "only": ("none",)}, "the server has no tool 'none'; there is add, shout"),
     ],

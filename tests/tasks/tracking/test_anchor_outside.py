@@ -39,7 +39,7 @@ def test_without_a_champion_guards_are_still_held_against_the_anchor(night):  # 
 def test_before_the_first_promotion_the_verdict_says_so(night):  # noqa: F811
     verdict = night("one").verdict
     details = [check.detail for check in verdict.checks if check.name == "anchor"]
-    assert details == ["there is no anchor before the first promotion"]
+    assert details == ["no anchor exists before the first promotion"]
 
 
 def test_a_deleted_anchor_is_restored_and_said(home: Path, policy_folder: Path):
@@ -61,7 +61,7 @@ def test_the_anchor_that_a_person_named_is_the_one_restored(home: Path, policy_f
 def test_an_anchor_moved_outside_holds_and_is_said_once(home: Path, policy_folder: Path):
     promoted(policy_folder, 3)
     store.client().set_registered_model_alias(POLICY, registry.ANCHOR, "2")
-    assert aliases.notice(POLICY) == "version 2 was made anchor outside Rewardflow, in place of version 1"
+    assert aliases.notice(POLICY) == "version 2 was made anchor outside Rewardflow, instead of version 1"
     assert anchor_of() == 2 and aliases.notice(POLICY) == ""
 
 

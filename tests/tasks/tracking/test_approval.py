@@ -180,7 +180,7 @@ def test_an_entry_that_is_taken_out_or_cut_off_is_noticed(log):
 
 def test_a_log_that_is_deleted_whole_or_is_no_log_is_noticed(log):
     registry.set_model_tag(LOG, written(1), "[]")
-    with pytest.raises(UserError, match="what stands as 000001 is no entry"):
+    with pytest.raises(UserError, match="record 000001 is not an entry"):
         audit.broken(NAME)
     store.client().delete_registered_model(LOG)
     assert len(audit.broken(NAME)) == 2

@@ -89,7 +89,7 @@ def test_a_worse_champion_set_by_hand_is_judged_recorded_and_left(run: str, home
     assert first.startswith("Champion by hand: version 2: the gate would not have promoted it")
     assert "capability" in version.description and version.description.endswith("What stood here.")
     assert (
-        hand_text(verdict) in version.tags[tags.PROMOTED_BY] and "by whom is unknown" in version.tags[tags.PROMOTED_BY]
+        hand_text(verdict) in version.tags[tags.PROMOTED_BY] and "author are unknown" in version.tags[tags.PROMOTED_BY]
     )
     assert set(version.tags) <= set(tags.FOR_A_PERSON)
     kept = read_hand_judgement(version)

@@ -52,7 +52,7 @@ def test_what_was_only_measured_on_it_did_not_learn_from_it(home: Path, policy_f
 
 
 @pytest.mark.parametrize(
-    ("wanted", "says"), [("12345", "is no version"), ("x' OR", "is no"), ("9" * 32, "no run read")]
+    ("wanted", "says"), [("12345", "is not a version"), ("x' OR", "is not"), ("9" * 32, "no run read")]
 )
 def test_what_is_no_data_of_any_run_is_one_line(home: Path, wanted: str, says: str) -> None:
     with pytest.raises(UserError, match=says):

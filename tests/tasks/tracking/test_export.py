@@ -163,7 +163,7 @@ def test_a_folder_that_holds_something_is_left_as_it_is(said: recorded.Recorded,
     (tmp_path / "file").write_text("mine")
     with pytest.raises(UserError, match="holds something already"):
         export(said, full)
-    with pytest.raises(UserError, match="is no folder"):
+    with pytest.raises(UserError, match="is not a folder"):
         export(said, tmp_path / "file")
     with pytest.raises(UserError, match="cannot be written"):
         export(said, tmp_path / "file" / "below")
@@ -188,7 +188,7 @@ def test_a_reward_model_and_a_run_are_refused(home: Path, reward_folder: Path, t
     registry.register("e-reward-model", model)
     with pytest.raises(UserError, match="is a reward model"):
         export(recorded.recorded("e-reward-model/1", lambda: ""), tmp_path / "exported")
-    with pytest.raises(UserError, match="is no version"):
+    with pytest.raises(UserError, match="is not a version"):
         export(recorded.recorded(flow, lambda: ""), tmp_path / "exported")
 
 

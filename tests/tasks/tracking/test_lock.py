@@ -154,12 +154,10 @@ def test_an_alias_set_by_hand_is_noticed_once_recorded_and_left(home: Path, poli
     assert aliases.notice(NAME) == ""
     store.client().set_registered_model_alias(NAME, registry.CHAMPION, "3")
     said = aliases.notice(NAME)
-    assert said == (
-        "version 3 was made champion outside Rewardflow, in place of version 1; of itself: kept: not better"
-    )
+    assert said == "version 3 was made champion outside Rewardflow, instead of version 1; of itself: kept: not better"
     assert champion() == 3 and aliases.notice(NAME) == ""
     newest, before = aliases.history(NAME)
-    assert newest.endswith("version 3 (noticed: set outside Rewardflow; when and by whom is unknown)")
+    assert newest.endswith("version 3 (noticed: set outside Rewardflow; its time and author are unknown)")
     assert "version 1 (by hand)" in before
     assert "unknown" in registry.facts_of(registry.version_info(NAME, 3))[tags.PROMOTED_BY]
     assert aliases.rollback(NAME).version == 1
@@ -191,7 +189,7 @@ def test_a_first_champion_set_by_hand_is_noticed_and_a_model_without_one_is_not(
     registry.register(NAME, registry.log_model(run_id, policy_folder, NAME, "text-generation"))
     assert aliases.notice(NAME) == ""
     store.client().set_registered_model_alias(NAME, registry.CHAMPION, "1")
-    assert "in place of no champion; of itself: it was never judged by the gate" in aliases.notice(NAME)
+    assert "instead of no champion; of itself: it was never judged by the gate" in aliases.notice(NAME)
 
 
 def test_a_promotion_that_was_killed_before_its_record_is_no_deed_of_others(
@@ -199,7 +197,7 @@ def test_a_promotion_that_was_killed_before_its_record_is_no_deed_of_others(
 ):
     versions(policy_folder, 2)
 
-    def killed(line: str, name: str) -> None:
+    def killed(name: str, version: int | None, why: str, at: str = "") -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:

@@ -106,7 +106,7 @@ def test_the_power_of_a_gate_is_a_table_that_says_what_it_assumes(home: Path):
     from models.recipe.load import load_recipe
 
     said = gate_power(load_recipe("arithmetic"), 0.02)
-    assert "assumed, there is no champion yet" in said
+    assert "assumed, no champion exists yet" in said
     rows = [line.split() for line in said.splitlines()[5:]]
     first, last = (int(rows[place][2].replace(",", "")) for place in (0, -1))
     assert [row[0] for row in rows] == ["1", "30", "180", "365"]

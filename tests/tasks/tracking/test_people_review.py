@@ -59,11 +59,11 @@ def test_who_is_asked_twice_is_asked_once_and_each_in_traces_of_their_own(versio
     assert list(first.review.candidate_first.values()) == [not x for x in beside.review.candidate_first.values()]
     assert not set(first.review.pairs) & set(beside.review.pairs), "each has traces of their own"
     for wanted in ("../x", "a/b", "", "anybody"):
-        with pytest.raises(UserError, match="is no login"):
+        with pytest.raises(UserError, match="is not a login"):
             ask(new, old, draw, [wanted])
-    with pytest.raises(UserError, match="held against itself"):
+    with pytest.raises(UserError, match="compared with itself"):
         ask(new, new, draw, [])
-    with pytest.raises(UserError, match="no list of pairs"):
+    with pytest.raises(UserError, match="not a list of pairs"):
         read_review('{"model": 1}')
 
 
@@ -76,7 +76,7 @@ def test_answers_become_a_pinned_version_once_and_what_is_said_later_another(
         monkeypatch.setenv(f"GIT_{role}_EMAIL", "somebody@localhost")
     old, new = versions
     quiet: Callable[[str], None] = lambda line: None  # noqa: E731
-    with pytest.raises(UserError, match="nobody was asked about e-policy yet"):
+    with pytest.raises(UserError, match="no reviewer was asked about e-policy yet"):
         collect(new, root, report=quiet)
     ann, bob = (asked.review for asked in ask(new, old, lambda: PAIRS, ["ann", "bob"]))
     nothing = collect(new, root, report=quiet)

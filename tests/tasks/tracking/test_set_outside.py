@@ -57,7 +57,7 @@ def test_the_command_says_what_it_noticed(set_by_hand, home: Path, monkeypatch, 
     monkeypatch.setenv("REWARDFLOW_HOME", str(home))
     commands.rollback(POLICY)
     noticed, done = capsys.readouterr().out.splitlines()
-    assert noticed.startswith("policy: version 3 was made champion outside Rewardflow, in place of version 2")
+    assert noticed.startswith("policy: version 3 was made champion outside Rewardflow, instead of version 2")
     assert done == "champion of policy: version 2"
 
 
@@ -91,4 +91,4 @@ def test_a_champion_set_while_a_policy_learns_is_noticed_before_the_candidate_is
     with disable_run_logger(), pytest.raises(Reached):
         flows.train.run_steps(opened, False)  # type: ignore[arg-type]
     said = store.client().get_run(run).data.tags[tags.CHAMPION_NOTICED]
-    assert said.startswith("version 2 was made champion outside Rewardflow, in place of version 1")
+    assert said.startswith("version 2 was made champion outside Rewardflow, instead of version 1")
