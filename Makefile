@@ -89,7 +89,7 @@ bench: .venv/.installed ## Measure speed and memory beside TRL (about 15 minutes
 gpu: .venv/.installed ## Test and measure all that only a GPU can show, in 12 minutes; OPTIONS="--minutes 6" for fewer
 	@$(BIN)/python -m benchmarks.gpu_checks --out .rewardflow/gpu $(OPTIONS)
 
-league: .venv/.installed ## Train every recipe at one budget and write docs/league.md (under 4 hours; goes on where it was)
+league: .venv/.installed ## Train every recipe at one budget and write docs/league.md (under 4 hours; resumes where it was)
 	@$(BIN)/python -m benchmarks.league $(OPTIONS)
 
 clean: ## Remove the environment and the caches of tools; runs, models and data stay

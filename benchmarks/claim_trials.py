@@ -16,7 +16,7 @@ from benchmarks.minority_trials import worst_served
 from benchmarks.reward_trials import ensembles_under_flips
 from benchmarks.shaping_trials import CENTRED, CONSTRAINED, RAW_SCORE, WEIGHTED, by_one_reward_model
 from benchmarks.step_reward_trials import better_labels, repetition
-from benchmarks.toy import Arm, Toy, Trained, held_out, state_bytes, train
+from benchmarks.toy import Arm, ArmResult, Toy, held_out, state_bytes, train
 from models.datasets.schema import read_rows
 from models.learner.all_completions import all_log_probs
 from models.learner.packing import Sequences
@@ -112,7 +112,7 @@ def time_of_remax(toy: Toy, seed: int) -> Effect:
     return spent["ppo"] / spent["remax"], spent
 
 
-def pair_accuracy(toy: Toy, trained: Trained, seed: int) -> float:
+def pair_accuracy(toy: Toy, trained: ArmResult, seed: int) -> float:
     """Return the share of held-out preferences in which the policy has raised the better answer more than the worse."""
     rows = read_rows(toy.data, "preferences", "validation")
     prompts = trained.codec.prompts([str(row["prompt"]) for row in rows])

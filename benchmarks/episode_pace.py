@@ -21,7 +21,7 @@ from benchmarks.rows import Row, compare
 from benchmarks.settings import Settings
 from models.engine.engine import EngineSettings, Sampling
 from models.engine.transformers_engine import TransformersEngine
-from models.episodes.environment import Environment, Info, Opened
+from models.episodes.environment import Environment, EnvironmentEpisode, Info
 from models.episodes.limits import EpisodeLimits
 from models.episodes.play import EpisodeSettings, play
 from models.loop.rollout import Problem
@@ -56,7 +56,7 @@ class Waiting(Environment):
 
     name = "waiting"
 
-    def open(self, problem: Problem) -> Opened:
+    def open(self, problem: Problem) -> EnvironmentEpisode:
         """Open an episode."""
         return _Waiting()
 

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from models.evaluation.bootstrap import wilson
 from models.evaluation.gate import GateSettings, hold
-from models.evaluation.measured import Measured
+from models.evaluation.measured import GateMeasurements
 
 Values = NDArray[np.float64]
 
@@ -59,7 +59,7 @@ def draw_problems(chance: np.random.Generator) -> Problems:
     return Problems(levels, np.repeat(np.array(EASE), LEVELS) + SPREAD * chance.normal(size=levels.size))
 
 
-def answers(problems: Problems, shift: float, chance: np.random.Generator) -> Measured:
+def answers(problems: Problems, shift: float, chance: np.random.Generator) -> GateMeasurements:
     """Draw the answers of a policy that is `shift` logits better than the first."""
     n = problems.levels.size
     logit = problems.ease + shift + OWN * chance.normal(size=n)
@@ -70,7 +70,7 @@ def answers(problems: Problems, shift: float, chance: np.random.Generator) -> Me
     scores = 1.2 * correct + 0.7 * (problems.ease[:, None] / SPREAD) + hardness + chance.normal(size=correct.shape)
     accuracy = correct.mean(axis=1)
     wrong_texts = 1 + (SAMPLES - 1) * np.clip(1 - right + 0.1 * chance.normal(size=n), 0, 1)
-    return Measured(
+    return GateMeasurements(
         metrics={
             "sampled_accuracy": accuracy,
             "greedy_accuracy": greedy,

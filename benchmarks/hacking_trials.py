@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 from torch import Tensor
 
 from benchmarks.pair_reward_model import fit_to_pairs
-from benchmarks.toy import Arm, Toy, Trained, held_out, recipe_of, train
+from benchmarks.toy import Arm, ArmResult, Toy, held_out, recipe_of, train
 from models.datasets.arithmetic import SOUND
 from models.datasets.schema import read_rows
 from models.loop.learner import Learner
@@ -44,10 +44,10 @@ ROUNDS = 16
 
 
 @dataclass(frozen=True)
-class Watched:
+class ScoreTraining:
     """A training on a reward model's score alone, with the alarm."""
 
-    trained: Trained
+    trained: ArmResult
     states: tuple[dict[str, Tensor], ...]
     """The policy at the beginning and after every round, [1 + rounds]."""
 
@@ -59,7 +59,7 @@ class Watched:
         return smooth.index(max(smooth))
 
 
-def watch(toy: Toy, pairs: Sequence[Pair], seed: int, rounds: int = ROUNDS) -> Watched:
+def watch(toy: Toy, pairs: Sequence[Pair], seed: int, rounds: int = ROUNDS) -> ScoreTraining:
     """Fit a reward model to `pairs` and train on its score until the last round or the alarm."""
     states: list[dict[str, Tensor]] = []
 
@@ -70,7 +70,7 @@ def watch(toy: Toy, pairs: Sequence[Pair], seed: int, rounds: int = ROUNDS) -> W
         fitted = Path(place) / "reward_model"
         fit_to_pairs(toy.start(seed), recipe_of(WATCHED, seed, rounds), pairs, fitted)
         trained = train(toy, WATCHED, seed, rounds, fitted, keep)
-    return Watched(trained, (trained.before, *states))
+    return ScoreTraining(trained, (trained.before, *states))
 
 
 def pairs_of(toy: Toy, seed: int) -> tuple[list[Pair], list[str]]:
@@ -113,7 +113,7 @@ def caught(toy: Toy, seed: int) -> tuple[float, dict[str, float]]:
     }
 
 
-def right(toy: Toy, watched: Watched, after: int, samples: int = 8) -> float:
+def right(toy: Toy, watched: ScoreTraining, after: int, samples: int = 8) -> float:
     """Return the share of right held-out answers of the policy after so many rounds, of so many samples a problem."""
     trained = watched.trained
     kept = {name: value.clone() for name, value in trained.learner.policy.state_dict().items()}

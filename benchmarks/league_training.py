@@ -125,7 +125,7 @@ def rewards_of(recipe: Any) -> list[Any]:
 
 
 @dataclass(frozen=True)
-class Trained:
+class LeagueTraining:
     """Result of a training."""
 
     curve: tuple[Point, ...]
@@ -141,7 +141,7 @@ def train(
     points: int = POINTS,
     tell: Callable[[str], None] = lambda line: None,
     keep: Path | None = None,
-) -> Trained:
+) -> LeagueTraining:
     """Train `recipe` from its warm start and measure it at the start, `points` times on the way, and at the end.
 
     Args:
@@ -156,7 +156,9 @@ def train(
         return _measured_training(work, loop, points, tell, keep)
 
 
-def _measured_training(work: Work, loop: Loop, points: int, tell: Callable[[str], None], keep: Path | None) -> Trained:
+def _measured_training(
+    work: Work, loop: Loop, points: int, tell: Callable[[str], None], keep: Path | None
+) -> LeagueTraining:
     recipe, codec, learner, start = loop.recipe, loop.codec, loop.learner, loop.start
     held_out = read_problems(work.data, codec, "validation", PromptSections(recipe), PROBLEMS)
     judge = TransformersEngine(start, EngineSettings(), end=codec.end)  # takes the weights of one point after the other
@@ -189,7 +191,7 @@ def _measured_training(work: Work, loop: Loop, points: int, tell: Callable[[str]
         claims["pair_accuracy"] = pair_accuracy(work.data, codec, learner.policy, begun)
     if any(reward.name == "win_rate" for reward in recipe.rewards) or recipe.objective.level == "pair":
         claims["win_rate"] = win_rate(curve[-1], curve[0])
-    return Trained(tuple(curve), rounds, claims, seconds)
+    return LeagueTraining(tuple(curve), rounds, claims, seconds)
 
 
 _BEGUN: dict[tuple[Path, str, tuple[str, ...]], Point] = {}

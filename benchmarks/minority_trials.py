@@ -59,7 +59,7 @@ LIKED: dict[str, Callable[[str], int]] = {"majority": loveliness, "minority": sh
 
 
 @dataclass(frozen=True, kw_only=True)
-class Served(Reward):
+class WorstGroupReward(Reward):
     """Reward by the judgement of the group that is served worst, of as many groups as there are models."""
 
     name = "reward_model"
@@ -110,16 +110,16 @@ def _fitted(start: Path, pairs: Sequence[Pair], seed: int) -> PreTrainedModel:
     return model
 
 
-def _served(tastes: Toy, codec: Codec, parts: Sequence[Sequence[Pair]], seed: int) -> Served:
+def _served(tastes: Toy, codec: Codec, parts: Sequence[Sequence[Pair]], seed: int) -> WorstGroupReward:
     """Make a reward of a model for each part of the pairs, read as in the recipe."""
     start = tastes.start(seed)
     models = tuple(_fitted(start, part, GROUPS.count * seed + place) for place, part in enumerate(parts))
     held_out = read_pairs(tastes.data, codec, "validation", 64)[0]
     levels = levels_of([score_pairs(model, held_out) for model in models])
-    return Served(models=models, ensemble=Ensemble("worst_group", 0.0, levels))
+    return WorstGroupReward(models=models, ensemble=Ensemble("worst_group", 0.0, levels))
 
 
-def _win_rates(tastes: Toy, seed: int, reward: Served) -> dict[str, float]:
+def _win_rates(tastes: Toy, seed: int, reward: WorstGroupReward) -> dict[str, float]:
     """Measure how often people of each group prefer the texts of a policy trained on a reward, by group."""
     trained = train(tastes, Arm("maxmin", MAXMIN, (reward,)), seed, ROUNDS)
     engine = TransformersEngine(tastes.start(seed), EngineSettings(), end=trained.codec.end)

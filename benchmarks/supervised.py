@@ -99,7 +99,7 @@ def our_stepper(folder: Path, shape: Shape) -> Made:
     """Make the stepper in our side's own process."""
     report: dict[str, Any] = {"tokens": []}
 
-    class Counted(Sequences):
+    class CountingSequences(Sequences):
         """Sequences that count the tokens of every batch that is taken."""
 
         def take(self, indices: Any) -> Sequences:
@@ -120,7 +120,7 @@ def our_stepper(folder: Path, shape: Shape) -> Made:
         )
         fit_supervised(
             policy,
-            Counted([row[:1] for row in ids], [row[1:] for row in ids]),
+            CountingSequences([row[:1] for row in ids], [row[1:] for row in ids]),
             settings,
             seed=0,
             autocast=autocast,

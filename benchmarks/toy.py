@@ -109,7 +109,7 @@ class Arm:
 
 
 @dataclass
-class Trained:
+class ArmResult:
     """Result of an arm's training."""
 
     recipe: Recipe
@@ -139,7 +139,7 @@ def train(
     rounds: int,
     reward_model: Path | None = None,
     watch: Callable[[int, Learner], None] = lambda number, learner: None,
-) -> Trained:
+) -> ArmResult:
     """Run an arm's loop from the warm start of its seed.
 
     Args:
@@ -164,7 +164,7 @@ def train(
     rewards = arm.rewards or tuple(reward for reward in recipe.rewards if scorer or not reward.needs_reward_model)
     chosen = replace(recipe.slots, rewards=rewards)
     before = {name: value.detach().clone() for name, value in policy.state_dict().items()}
-    trained = Trained(recipe, learner, codec, before)
+    trained = ArmResult(recipe, learner, codec, before)
 
     def keep(number: int, metrics: dict[str, float]) -> None:
         trained.rounds.append(metrics)
@@ -186,7 +186,7 @@ def open_reward_model(toy: Toy, recipe: Recipe, folder: Path) -> Scorer:
 
 
 def held_out(
-    toy: Toy, trained: Trained, names: Sequence[str], samples: int = 16, score: Scorer | None = None
+    toy: Toy, trained: ArmResult, names: Sequence[str], samples: int = 16, score: Scorer | None = None
 ) -> Mapping[str, float]:
     """Return means of held-out metrics, such as sampled_accuracy or pass_at_8, by name; all arms have the same
     draws."""
@@ -194,7 +194,7 @@ def held_out(
     return {name: float(prompt_values(records, name).mean()) for name in names}
 
 
-def answers(toy: Toy, trained: Trained, samples: int = 16, score: Scorer | None = None) -> list[PromptRecord]:
+def answers(toy: Toy, trained: ArmResult, samples: int = 16, score: Scorer | None = None) -> list[PromptRecord]:
     """Return the present policy's answers to the held-out problems, [problems]; `score` is a reward model's."""
     problems = read_problems(toy.data, trained.codec, "validation", PromptSections(trained.recipe))
     engine = TransformersEngine(toy.start(trained.recipe.seed), EngineSettings(), end=trained.codec.end)

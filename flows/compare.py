@@ -8,7 +8,7 @@ from pathlib import Path
 from prefect import flow
 
 from flows.runtime import prefect_run
-from flows.runtime.opening import Opened, closed_with, log_recipe, own_folder
+from flows.runtime.opening import FlowContext, closed_with, log_recipe, own_folder
 from flows.runtime.telling import told_when_stopped
 from flows.runtime.training import Training, train_policy
 from flows.servers.servers import page_address
@@ -105,7 +105,7 @@ def _trained(contender: Contender, seed: int, home: Path, parent: str) -> Traini
     with closed_with(own), shared_engine(recipe.placement):
         runs.log_params(own, described)
         log_recipe(own, contender.file, overrides, recipe)
-        training = train_policy(Opened(recipe, Path.cwd(), home, own, code, {}, page))
+        training = train_policy(FlowContext(recipe, Path.cwd(), home, own, code, {}, page))
         measured = training.evaluated_candidate()
         records.log_metrics(own, {key: value for key, value in measured.metrics.items() if key.startswith("eval/")})
     return training

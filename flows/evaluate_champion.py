@@ -12,7 +12,7 @@ from flows.runtime.telling import tell_of_champion
 from models.errors import UserError
 from models.recipe.load import plain
 from tasks.compute.shared_engine import shared_engine
-from tasks.gate.champion_watch import Tonight, WatchSections, lines, watch_champion
+from tasks.gate.champion_watch import NightlyMeasurements, WatchSections, lines, watch_champion
 from tasks.registered.policy import registered_policy
 from tasks.registered.reward_model import reward_model_of
 from tasks.steps.evaluate import ShownSections, evaluate_policy
@@ -53,7 +53,7 @@ def evaluate_champion(recipe: RecipeName, overrides: Overrides = None, cluster: 
             noticed += "\n\nIt was set by hand; the next training puts it through the gate."
         before = champion.tags.get(tags.HELDOUT_ACCURACY, "unknown")
         records.log_metrics(run, measured.metrics)
-        tonight = Tonight(measured, version, runs.param_texts(plain(opened.recipe)), judge)
+        tonight = NightlyMeasurements(measured, version, runs.param_texts(plain(opened.recipe)), judge)
         watched = watch_champion(run, champion, WatchSections(opened.recipe), tonight, opened.root)
         tell_of_champion(opened.home, champion, version.digest, watched, opened.page)
         worse = "worse champion" if watched.worse else "champion"

@@ -11,7 +11,7 @@ from pathlib import Path
 from prefect import flow
 
 from flows.runtime.environment import writable_state_folder
-from flows.runtime.opening import Opened, closed_with, own_folder
+from flows.runtime.opening import FlowContext, closed_with, own_folder
 from flows.runtime.training import train_policy
 from models.learner.precision import Precision, fix_precision
 from models.recipe.load import plain
@@ -62,7 +62,7 @@ def made_again(
                 facts = {tags.RECIPE: recipe.name, tags.GIT_COMMIT: code.name, tags.SEED: str(recipe.seed)}
                 run = runs.open_flow_run(recipe.name, f"reproduce {version}", facts, plain(recipe))
                 with closed_with(run), shared_engine(recipe.placement):
-                    training = train_policy(Opened(recipe, root, apart, run, code, {}, ""), refresh=True)
+                    training = train_policy(FlowContext(recipe, root, apart, run, code, {}, ""), refresh=True)
                     measured = training.evaluated_candidate()
                 assert training.tuned is not None, "a registered policy's recipe has a schedule"
                 return MadeAgain(Path(training.tuned.folder) / "policy", dict(measured.metrics))

@@ -24,17 +24,17 @@ if TYPE_CHECKING:
     from models.learner.precision import Precision
     from models.recipe.schema import Recipe
     from tasks.registered.reproduction import Reproduction
-    from tasks.tracking.recorded import Recorded
+    from tasks.tracking.recorded import VersionRecord
 
 MOST = 10
 """Maximum number of tensors and of metrics that are printed."""
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ReproducibleVersion:
     """A version that can be trained again here."""
 
-    said: Recorded
+    said: VersionRecord
     recipe: Recipe
     """The recipe as recorded: its file with its overrides."""
     to_train: Recipe
@@ -47,7 +47,7 @@ class Wanted:
     around: Surroundings
 
 
-def wanted_version(version: str, model: Callable[[], str], root: Path) -> Wanted:
+def wanted_version(version: str, model: Callable[[], str], root: Path) -> ReproducibleVersion:
     """Return everything that is needed to train a version again.
 
     Raises:
@@ -75,7 +75,7 @@ def wanted_version(version: str, model: Callable[[], str], root: Path) -> Wanted
     original = registered_files(said.version).folder
     set_threads(to_train.policy)
     precisions, around = reproducible.recorded_precisions(said), reproduction.surroundings_of(said, root)
-    return Wanted(said, recipe, to_train, precisions, data, original, around)
+    return ReproducibleVersion(said, recipe, to_train, precisions, data, original, around)
 
 
 def warning(around: Surroundings) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from prefect import flow
 
 from flows.runtime.judging_by_hand import judge_by_hand
-from flows.runtime.opening import Opened, notice_champion, open_flow
+from flows.runtime.opening import FlowContext, notice_champion, open_flow
 from flows.runtime.parameters import Overrides, RecipeName
 from flows.runtime.steps import context_of
 from flows.runtime.telling import tell_decision
@@ -73,7 +73,7 @@ def train(
 
 
 def run_steps(
-    opened: Opened, refresh: bool, cluster: str | None = None, resume: bool = False
+    opened: FlowContext, refresh: bool, cluster: str | None = None, resume: bool = False
 ) -> tuple[Outcome, StepResult]:
     """Run the steps one after the other. Returns the outcome and the result of the validation."""
     recipe, run = opened.recipe, opened.run_id

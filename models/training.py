@@ -108,7 +108,7 @@ class Training:
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainingResult:
     """The results of a training, in addition to the folder that was written."""
 
     precision: Precision
@@ -119,7 +119,7 @@ OpenEngine = Callable[[torch.dtype | None], AbstractContextManager[Engine]]
 """Opens the engine, given the learner's autocast dtype, None for plain float32."""
 
 
-def train(training: Training, ranks: Ranks, open_engine: OpenEngine, watchers: Watchers) -> Trained:
+def train(training: Training, ranks: Ranks, open_engine: OpenEngine, watchers: Watchers) -> TrainingResult:
     """Run the loop to its end with the other ranks and write the policy to `training.result`.
 
     Args:
@@ -187,4 +187,4 @@ def train(training: Training, ranks: Ranks, open_engine: OpenEngine, watchers: W
         ranks,
         lambda into: carry_source(training.start, into),
     )
-    return Trained("float32" if learner.autocast is None else "bfloat16", collapse)
+    return TrainingResult("float32" if learner.autocast is None else "bfloat16", collapse)

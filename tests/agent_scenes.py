@@ -27,7 +27,7 @@ from models.episodes.demonstrations import in_turns
 from models.learner.optimiser import OptimiserSettings
 from models.learner.supervised import SupervisedSettings, fit_supervised
 from models.loop.loop import Watchers, run_loop
-from models.loop.rollout import Known, Problem
+from models.loop.rollout import KnownAnswer, Problem
 from models.policy.build import SizeSettings, load_causal_model, new_policy
 from models.policy.folder import load_tokenizer, save_model_folder
 from models.recipe.load import load_recipe
@@ -98,7 +98,7 @@ def problems_of(scene: Scene, reads: str) -> list[Problem]:
         replace(
             problem,
             known=tuple(
-                Known(
+                KnownAnswer(
                     "demonstration", tuple(scene.codec.completions([str(row["completion"])])[0]), str(row["completion"])
                 )
                 for row in own[problem.prompt]

@@ -12,7 +12,7 @@ from tiny_worlds import CODEC
 
 from models.engine.engine import Ask, Drawing, Generated
 from models.engine.transformers_engine import TransformersEngine
-from models.episodes.environment import Environment, Opened
+from models.episodes.environment import Environment, EnvironmentEpisode
 from models.loop.readings import Readings
 from models.loop.rollout import Problem, Rollout
 from models.rollouts.episodes import Episodes
@@ -72,7 +72,7 @@ class Chatter(Environment):
         if self.closed is None:
             object.__setattr__(self, "closed", [])
 
-    def open(self, problem: Problem) -> Opened:
+    def open(self, problem: Problem) -> EnvironmentEpisode:
         return _Chatter(self)
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from models.engine.engine import Ask, Drawing, EngineSettings
 from models.engine.transformers_engine import TransformersEngine
 from models.gateway.conversation import prompt_of
-from models.gateway.server import Asked, Gateway, Refused, completion
+from models.gateway.server import Gateway, PendingRequest, Refused, completion
 from models.judges.judge import Answer, GenerativeJudge
 from models.learner.optimiser import OptimiserSettings
 from models.learner.packing import Sequences
@@ -79,13 +79,13 @@ def save_judge(
 
 
 @contextmanager
-def served(folder: Path, heard: Callable[[Asked], None] = lambda asked: None) -> Iterator[tuple[str, str]]:
+def served(folder: Path, heard: Callable[[PendingRequest], None] = lambda asked: None) -> Iterator[tuple[str, str]]:
     """Address and key of a server on loopback that draws with an engine of ours; `heard` sees every request first."""
     engine = TransformersEngine(folder, EngineSettings(precision="float32"), end=CODEC.ends)
     with Gateway() as gateway:
 
         def answer() -> None:
-            while isinstance(asked := gateway.events.get(), Asked):
+            while isinstance(asked := gateway.events.get(), PendingRequest):
                 try:
                     heard(asked)
                     body = asked.body

@@ -11,7 +11,7 @@ from tiny_worlds import CODEC
 from torch import Tensor
 
 from models.engine.engine import Ask, Drawing, Engine, Generated
-from models.episodes.environment import Environment, Opened
+from models.episodes.environment import Environment, EnvironmentEpisode
 from models.loop.rollout import Problem
 
 ACTIONS = ("1", "2", "3")
@@ -68,7 +68,7 @@ class Lottery(Environment):
         if self.opened is None:
             object.__setattr__(self, "opened", [])
 
-    def open(self, problem: Problem) -> Opened:
+    def open(self, problem: Problem) -> EnvironmentEpisode:
         return _Lottery(self)
 
 

@@ -12,7 +12,7 @@ import typer
 from flows.runtime.environment import state_folder, writable_state_folder
 
 if TYPE_CHECKING:
-    from tasks.state.prune import Held
+    from tasks.state.prune import StateItem
 
 
 def gc(
@@ -116,7 +116,7 @@ def restore(
         print("`rewardflow models` shows what is in the registry.")
 
 
-def prune_lines(held: Sequence[Held]) -> str:
+def prune_lines(held: Sequence[StateItem]) -> str:
     """List the entries to delete, one per line, and those to keep, one line per reason, with their sizes."""
     going = [entry for entry in held if entry.goes]
     lines = [

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from flows.runtime.opening import Opened
+from flows.runtime.opening import FlowContext
 from flows.runtime.steps import call_step, named_context
 from models.errors import UserError
 from models.recipe.held_out import held_out_recipes
@@ -49,7 +49,7 @@ class Prepared:
         return [self.version.unpinned, *(held.version.unpinned for held in self.held_out.values())]
 
 
-def call_preparation(opened: Opened) -> Prepared:
+def call_preparation(opened: FlowContext) -> Prepared:
     """Bring the data and the held-out sets up to date with DVC, which detects changes by itself.
 
     Raises:
@@ -64,7 +64,7 @@ def call_preparation(opened: Opened) -> Prepared:
     return Prepared(result, version, held_out)
 
 
-def call_apart(opened: Opened, recipe: Recipe, name: str) -> PreparedApart:
+def call_apart(opened: FlowContext, recipe: Recipe, name: str) -> PreparedApart:
     """Bring the data of another recipe up to date whose model this run makes.
 
     Args:
@@ -74,7 +74,7 @@ def call_apart(opened: Opened, recipe: Recipe, name: str) -> PreparedApart:
         return PreparedApart(recipe, *_prepared(opened, recipe, f"{name}: data"))
 
 
-def call_validation(opened: Opened, data: Prepared, refresh: bool = False) -> StepResult:
+def call_validation(opened: FlowContext, data: Prepared, refresh: bool = False) -> StepResult:
     """Validate a version of the data.
 
     The key is the same in every flow, so that a version is validated once for all flows. Rows that are also in a
@@ -85,7 +85,7 @@ def call_validation(opened: Opened, data: Prepared, refresh: bool = False) -> St
     return call_step(opened, validate_data, ValidationSections(opened.recipe), *inputs, refresh=refresh)
 
 
-def call_held_out_validation(opened: Opened, data: Prepared, refresh: bool = False) -> dict[str, HeldOut]:
+def call_held_out_validation(opened: FlowContext, data: Prepared, refresh: bool = False) -> dict[str, HeldOut]:
     """Validate the held-out sets, with lengths in the tokens of the policy that is trained on the data."""
     held_out: dict[str, HeldOut] = {}
     for name, held in data.held_out.items():
@@ -107,6 +107,6 @@ def _named(key: str) -> Iterator[None]:
         raise UserError(f"{key}: {error}") from error
 
 
-def _prepared(opened: Opened, recipe: Recipe, name: str) -> tuple[StepResult, DataVersion]:
+def _prepared(opened: FlowContext, recipe: Recipe, name: str) -> tuple[StepResult, DataVersion]:
     key = content_key("data", recipe.data.model_dump(mode="json", exclude={"template"}))
     return prepare_data(named_context(opened, "data", key, DataSections(recipe), name), opened.root)

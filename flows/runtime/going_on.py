@@ -6,7 +6,7 @@ from pathlib import Path
 
 from prefect import get_run_logger
 
-from flows.runtime.opening import Opened
+from flows.runtime.opening import FlowContext
 from models.errors import UserError
 from models.recipe.load import plain
 from tasks.data.versions import DataVersion
@@ -21,7 +21,7 @@ BEGINS_ANEW = "begins anew"
 class GoingOn:
     """The interrupted training of a state folder, compared with the one that starts now."""
 
-    def __init__(self, opened: Opened, data: DataVersion, resume: bool) -> None:
+    def __init__(self, opened: FlowContext, data: DataVersion, resume: bool) -> None:
         """Compare the training that starts with the interrupted one.
 
         Args:

@@ -9,7 +9,7 @@ from flows.runtime.training import Training
 from models.errors import UserError
 from tasks.gate.judgement import JudgementSections, OnGate
 from tasks.registered.policy import PolicyFiles, registered_policy
-from tasks.steps.judge_champion import Measured, judge_champion
+from tasks.steps.judge_champion import ComparedEvaluations, judge_champion
 from tasks.tracking import by_hand, registry
 from tasks.tracking.by_hand import Waiting
 from tasks.tracking.verdict_record import HandJudgement, decided, verdict_of
@@ -33,7 +33,7 @@ def judge_by_hand(training: Training, gate: Mapping[str, OnGate], model: str) ->
     return judge_champion(context, waiting, measured)
 
 
-def measure(training: Training, waiting: Waiting, gate: Mapping[str, OnGate], model: str) -> Measured | str:
+def measure(training: Training, waiting: Waiting, gate: Mapping[str, OnGate], model: str) -> ComparedEvaluations | str:
     """Evaluate the champion, the previous champion and the anchor, or return in one sentence why this is impossible."""
     champion = registry.champion(model)
     if champion is None or champion.version != waiting.version:
@@ -69,4 +69,4 @@ def measure(training: Training, waiting: Waiting, gate: Mapping[str, OnGate], mo
         fixed = f"version {anchor.version} is the anchor itself"
     else:
         fixed = on_gate("anchor", anchor.version, registered_policy(anchor))
-    return Measured(*measured, fixed, f"{new.digest} against {old.digest}")
+    return ComparedEvaluations(*measured, fixed, f"{new.digest} against {old.digest}")

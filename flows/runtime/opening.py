@@ -32,7 +32,7 @@ from tasks.tracking import aliases, records, registry, runs, store, summaries, t
 
 
 @dataclass(frozen=True)
-class Opened:
+class FlowContext:
     """A flow that has started."""
 
     recipe: Recipe
@@ -50,7 +50,7 @@ class Opened:
 
 
 @contextmanager
-def open_flow(kind: str, recipe: str, overrides: Sequence[str]) -> Iterator[Opened]:
+def open_flow(kind: str, recipe: str, overrides: Sequence[str]) -> Iterator[FlowContext]:
     """Check the recipe, lock the state folder, open the MLflow run, and close it with the status of the flow.
 
     Raises:
@@ -107,7 +107,7 @@ def open_flow(kind: str, recipe: str, overrides: Sequence[str]) -> Iterator[Open
             facts["Prefect run"] = prefect
         stoppable.run, stoppable.link = run_id, page
         with closed_with(run_id), until_done(kind, checked, home):
-            yield Opened(resolved, Path.cwd(), home, run_id, code, facts, page)
+            yield FlowContext(resolved, Path.cwd(), home, run_id, code, facts, page)
         prefect_run.tell(*summaries.name_and_note(run_id), page)
 
 

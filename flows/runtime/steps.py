@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from flows.runtime import console
 from flows.runtime.environment import make_prefect_home
-from flows.runtime.opening import Opened
+from flows.runtime.opening import FlowContext
 from models.recipe.sections import Sections
 from tasks.runner import interrupt
 from tasks.runner.caching import reuse
@@ -18,7 +18,7 @@ make_prefect_home()  # here, because all flows import this module: a flow call s
 Read = TypeVar("Read", bound=Sections)
 
 
-def context_of(opened: Opened, step: str, recipe: Read, *inputs: Any, name: str = "") -> StepContext[Read]:
+def context_of(opened: FlowContext, step: str, recipe: Read, *inputs: Any, name: str = "") -> StepContext[Read]:
     """Return the context of a step: sections of the recipe, and a key computed from them and all other inputs.
 
     Args:
@@ -29,7 +29,7 @@ def context_of(opened: Opened, step: str, recipe: Read, *inputs: Any, name: str 
 
 
 def call_step(
-    opened: Opened, task: Any, recipe: Sections, *inputs: Any, refresh: bool = False, name: str = ""
+    opened: FlowContext, task: Any, recipe: Sections, *inputs: Any, refresh: bool = False, name: str = ""
 ) -> StepResult:
     """Call a task with its sections and inputs, or reuse its earlier result if its outputs are unchanged.
 
@@ -54,6 +54,6 @@ def call_cached(task: Any, context: StepContext[Any], *inputs: Any, refresh: boo
     return result.model_copy(update={"reused": reused, "seconds": time.perf_counter() - started})
 
 
-def named_context(opened: Opened, step: str, key: str, recipe: Read, name: str = "") -> StepContext[Read]:
+def named_context(opened: FlowContext, step: str, key: str, recipe: Read, name: str = "") -> StepContext[Read]:
     limit = opened.recipe.timeouts.of(step)
     return StepContext(step, key, recipe, opened.home, opened.run_id, name, limit)

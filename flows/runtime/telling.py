@@ -17,7 +17,7 @@ from tasks.messages.outbox import Outbox, Passed
 from tasks.messages.receivers import receivers
 
 if TYPE_CHECKING:
-    from tasks.gate.champion_watch import Watched
+    from tasks.gate.champion_watch import NightlyResult
     from tasks.steps.promote import Promotion
     from tasks.tracking.registry import VersionInfo
     from tasks.tracking.runs import DeadRun
@@ -55,7 +55,7 @@ def tell_decision(home: Path, model: str, promotion: Promotion, link: str) -> No
         tell(home, decision, text, {"model": model, "version": promotion.version, "reason": promotion.reason}, link)
 
 
-def tell_of_champion(home: Path, champion: VersionInfo, data: str, watched: Watched, link: str) -> None:
+def tell_of_champion(home: Path, champion: VersionInfo, data: str, watched: NightlyResult, link: str) -> None:
     """Send the results of a nightly evaluation of the champion.
 
     A worse champion is reported every night. Drifted inputs are reported once, as they do not change until the data or

@@ -10,7 +10,7 @@ from prefect import get_run_logger
 
 from flows.runtime.data_steps import HeldOut, call_apart, call_held_out_validation, call_preparation, call_validation
 from flows.runtime.going_on import GoingOn
-from flows.runtime.opening import Opened
+from flows.runtime.opening import FlowContext
 from flows.runtime.steps import call_cached, call_step, context_of
 from models.loop.judge import Role
 from models.policy.folder import given_folder
@@ -43,7 +43,7 @@ from tasks.tracking import runs, tags
 class Training:
     """State of a training: its steps by name, and their results."""
 
-    opened: Opened
+    opened: FlowContext
     refresh: bool
     version: DataVersion
     validated: StepResult
@@ -101,7 +101,7 @@ class Training:
         return result
 
 
-def train_policy(opened: Opened, refresh: bool = False, resume: bool | None = None) -> Training:
+def train_policy(opened: FlowContext, refresh: bool = False, resume: bool | None = None) -> Training:
     """Run data, validation, warm start, reward model and, if the recipe has a schedule, reinforcement learning.
 
     Args:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flows.runtime.opening import Opened
+from flows.runtime.opening import FlowContext
 from tasks.data.versions import DataVersion
 from tasks.tracking import data_use
 
@@ -10,7 +10,7 @@ EVENT = "rewardflow.new-data-version"
 """Name of the event, which the triggers of prefect.yaml expect."""
 
 
-def announce(opened: Opened, version: DataVersion) -> bool:
+def announce(opened: FlowContext, version: DataVersion) -> bool:
     """Send the event for a version of the data that no training of the recipe has read yet. Return whether it was sent.
 
     The decision uses MLflow's records, not the last run: if no server received an event, the next run sends it again.

@@ -25,7 +25,7 @@ from models.errors import UserError
 from models.http_answers import answer_here
 from models.policy.use import Use, read_use
 from tasks.registered.export import SERVING, recipe_of, served_folder, served_name
-from tasks.tracking.recorded import Recorded
+from tasks.tracking.recorded import VersionRecord
 from tasks.tracking.registry import VersionInfo
 
 START_SECONDS = 1800.0
@@ -68,7 +68,7 @@ class Place:
         return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
 
 
-def serve(said: Recorded, home: Path, place: Place) -> None:
+def serve(said: VersionRecord, home: Path, place: Place) -> None:
     """Serve a version until Ctrl-C or SIGTERM; requests in flight are answered before it ends.
 
     Raises:
@@ -85,7 +85,7 @@ def serve(said: Recorded, home: Path, place: Place) -> None:
         _serve_from(folder, said, version, home, place)
 
 
-def _serve_from(folder: Path, said: Recorded, version: VersionInfo, home: Path, place: Place) -> None:
+def _serve_from(folder: Path, said: VersionRecord, version: VersionInfo, home: Path, place: Place) -> None:
     """Serve the model that was exported to a folder."""
     check_use(said.label, read_use(folder))
     check_heads(folder, said.label)
@@ -241,7 +241,7 @@ def _launch(arguments: Sequence[str], place: Place, log: Path, home: Path, on_cp
     return replace(server, address=place.address)
 
 
-def _options(said: Recorded, folder: Path, on_cpu: bool) -> list[str]:
+def _options(said: VersionRecord, folder: Path, on_cpu: bool) -> list[str]:
     """Return vLLM's options for this version on this machine."""
     trusted = (recipe_of(said).get("policy") or {}).get("trust_remote_code")
     return [*(["--trust-remote-code"] if trusted else []), *(cpu_options() if on_cpu else [])]

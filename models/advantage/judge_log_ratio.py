@@ -13,7 +13,7 @@ from __future__ import annotations
 from pydantic import PositiveFloat
 
 from models.bounds import Share
-from models.formulas.judged import Judged
+from models.formulas.judged import JudgeDependent
 from models.formulas.token_advantages import discounted_to_go
 from models.loop.rollout import Scored
 from models.loop.signal import Signal
@@ -23,7 +23,7 @@ from models.parts import part
 
 
 @part("judge_log_ratio")
-class JudgeLogRatio(Judged, Advantage):
+class JudgeLogRatio(JudgeDependent, Advantage):
     """Log-ratio of a judge to the policy at each sampled token. Set under `advantage:`."""
 
     learns_from_flat_groups = True

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from models.engine.decoding_loop import batches
 from models.engine.engine import Ask, Drawing, Engine, Generated, check_ids, prompts_of
-from models.engine.kept import Kept
+from models.engine.kept import WeightStore
 from models.engine.restart import Restarting
 from models.errors import UserError
 
@@ -51,11 +51,11 @@ class Fleet(Engine):
         starts: Sequence[Callable[[], Engine]],
         dtype: torch.dtype,
         most: int | None = None,
-        kept: Kept | None = None,
+        kept: WeightStore | None = None,
     ) -> None:
         self.dtype = dtype
         self.most = most
-        self.kept = kept = Kept(dtype) if kept is None else kept
+        self.kept = kept = WeightStore(dtype) if kept is None else kept
         # A thread fixes torch's number of threads at its first query: `models.loop.ahead` explains why it is queried.
         self.threads = [
             ThreadPoolExecutor(1, f"engine-{number}", initializer=torch.get_num_threads)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 
-class Kept:
+class WeightStore:
     """Weights on the CPU in the engines' precision, so that the learner may change its own.
 
     Args:

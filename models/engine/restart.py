@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from models.engine.engine import Ask, Drawing, Engine, Generated
-from models.engine.kept import Kept
+from models.engine.kept import WeightStore
 from models.errors import UserError
 from models.memory import is_out_of_memory
 from models.policy.build import first_line
@@ -39,10 +39,10 @@ class Restarting(Engine):
             memory, which a new one would too.
     """
 
-    def __init__(self, start: Callable[[], Engine], dtype: torch.dtype, kept: Kept | None = None) -> None:
+    def __init__(self, start: Callable[[], Engine], dtype: torch.dtype, kept: WeightStore | None = None) -> None:
         self.start = start
         self.dtype = dtype
-        self.kept = Kept(dtype) if kept is None else kept
+        self.kept = WeightStore(dtype) if kept is None else kept
         self.restarts = 0
         self.midway = False
         self.closed = False

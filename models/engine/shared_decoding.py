@@ -20,7 +20,7 @@ from models.learner.span_tables import tables_of
 
 
 @dataclass
-class Kept:
+class LayerCache:
     """Keys and values of one layer."""
 
     prompt_keys: Tensor
@@ -41,7 +41,7 @@ class Decoding:
     max_tokens: int
     step: int = -1
     """Completion tokens read so far, less one; -1 while the prompts are read."""
-    kept: dict[nn.Module, Kept] = field(default_factory=dict)
+    kept: dict[nn.Module, LayerCache] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         lengths: list[int] = self.lengths.tolist()
@@ -109,7 +109,9 @@ class Decoding:
         heads, prompts, _, size = keys.shape
         room = (heads, prompts, self.group_size, self.max_tokens, size)
         wide = kept_dtype(keys)
-        self.kept[module] = Kept(keys, values, keys.new_empty(room, dtype=wide), values.new_empty(room, dtype=wide))
+        self.kept[module] = LayerCache(
+            keys, values, keys.new_empty(room, dtype=wide), values.new_empty(room, dtype=wide)
+        )
 
     def _softmax(self, scores: Tensor, scale: float, window: int | None, softcap: float | None) -> Tensor:
         """Return the weights of prompt and own tokens, [key heads, prompts, G, each, longest prompt + own]."""

@@ -15,7 +15,7 @@ from random import Random
 
 from models.bounds import Positive
 from models.episodes.arms import arm_of, means_of
-from models.episodes.environment import Environment, Info, Opened
+from models.episodes.environment import Environment, EnvironmentEpisode, Info
 from models.loop.rollout import Problem
 from models.parts import part
 
@@ -28,7 +28,7 @@ class Bandit(Environment):
     pulls: Positive = 10
     """Pulls of an episode."""
 
-    def open(self, problem: Problem) -> Opened:
+    def open(self, problem: Problem) -> EnvironmentEpisode:
         """Open an episode with the arms of `problem`."""
         return _Pulls(means_of(problem), self.pulls)
 

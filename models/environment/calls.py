@@ -9,7 +9,7 @@ tools. The errors are those of `models.episodes.named_calls`; none of them revea
 from __future__ import annotations
 
 from models.bounds import Positive
-from models.episodes.environment import Environment, Info, Opened
+from models.episodes.environment import Environment, EnvironmentEpisode, Info
 from models.episodes.hidden import hidden
 from models.episodes.named_calls import Expected, category_of
 from models.loop.rollout import Problem
@@ -24,7 +24,7 @@ class Calls(Environment):
     tries: Positive = 1
     """Calls that the policy may try; a turn is one."""
 
-    def open(self, problem: Problem) -> Opened:
+    def open(self, problem: Problem) -> EnvironmentEpisode:
         """Open an episode about one problem, whose answer is `{"tools": {...}, "name": ..., "arguments": {...}}`."""
         return _Calling(hidden(problem, Expected, self.name), self.tries)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from models.bounds import Positive
 from models.episodes.arithmetic_target import value_of
-from models.episodes.environment import Environment, Info, Opened
+from models.episodes.environment import Environment, EnvironmentEpisode, Info
 from models.episodes.hidden import Hidden, hidden
 from models.loop.rollout import Problem
 from models.parts import part
@@ -32,7 +32,7 @@ class Countdown(Environment):
     tries: Positive = 3
     """Expressions that the policy may try; a turn is one."""
 
-    def open(self, problem: Problem) -> Opened:
+    def open(self, problem: Problem) -> EnvironmentEpisode:
         """Open an episode about one problem, whose answer is `{"numbers": [...], "target": ...}`."""
         return _Counting(hidden(problem, Target, self.name), self.tries)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import field, replace
 
-from models.episodes.environment import Environment, Info, Opened
+from models.episodes.environment import Environment, EnvironmentEpisode, Info
 from models.errors import UserError
 from models.formulas.likeness import Metric, likeness
 from models.loop.attempt import Attempt
@@ -38,7 +38,7 @@ class ExplainedRepair(Environment):
         """Raise a UserError if this machine cannot run programs in the sandbox."""
         UnitTests(sandbox=self.sandbox).try_out()
 
-    def open(self, problem: Problem) -> Opened:
+    def open(self, problem: Problem) -> EnvironmentEpisode:
         """Open an episode about a problem that has tests.
 
         Raises:

@@ -20,7 +20,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeFloat
 
-from models.episodes.environment import Environment, Info, Opened
+from models.episodes.environment import Environment, EnvironmentEpisode, Info
 from models.episodes.functions import Composed
 from models.episodes.grid import Grid, cell_name, notes, read_move
 from models.episodes.hidden import Hidden, hidden
@@ -53,7 +53,7 @@ class GridWalk(Environment):
     thoughts: tuple[Annotated[str, Field(pattern="^[a-z]+$")], ...] = ()
     """Names of the functions that are requested before each move, one turn each; such a turn does not move."""
 
-    def open(self, problem: Problem) -> Opened:
+    def open(self, problem: Problem) -> EnvironmentEpisode:
         """Open an episode about one problem, whose answer is `{"grid": ["A.#", "..G"]}`."""
         known = hidden(problem, Map, self.name)
         try:

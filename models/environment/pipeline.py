@@ -11,7 +11,7 @@ The reward is the metric of the task's result, not whether the plan is a known o
 from __future__ import annotations
 
 from models.bounds import Positive
-from models.episodes.environment import Environment, Info, Opened
+from models.episodes.environment import Environment, EnvironmentEpisode, Info
 from models.formulas.likeness import likeness
 from models.formulas.repairs import REPAIRS
 from models.loop.rollout import Problem
@@ -26,7 +26,7 @@ class Pipeline(Environment):
     longest: Positive = 8
     """Maximum number of models in a plan; a longer one earns nothing."""
 
-    def open(self, problem: Problem) -> Opened:
+    def open(self, problem: Problem) -> EnvironmentEpisode:
         """Open an episode about one damaged word."""
         return _Carried(problem, self.longest)
 

@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from models.episodes.environment import Environment, Info, Opened
+from models.episodes.environment import Environment, EnvironmentEpisode, Info
 from models.episodes.extras import extra
 from models.episodes.hidden import Hidden, hidden
 from models.errors import UserError, shortened
@@ -34,7 +34,7 @@ _EVALUATES = re.compile(r"\b(eval|exec|compile|parse_expr|sympify|__import__)\(|
 """Calls that evaluate text; sympy evaluates any text that it is given as an expression."""
 
 
-class Drawn(Hidden):
+class GymAnswer(Hidden):
     """The answer of a problem."""
 
     set: str
@@ -49,14 +49,14 @@ class ReasoningGym(Environment):
 
     needs_answers = True
 
-    def open(self, problem: Problem) -> Opened:
+    def open(self, problem: Problem) -> EnvironmentEpisode:
         """Open an episode about one problem.
 
         Raises:
             UserError: the package is not installed, the set does not exist, or it evaluates what it scores.
         """
         extra("reasoning_gym")
-        known = hidden(problem, Drawn, self.name)
+        known = hidden(problem, GymAnswer, self.name)
         try:
             drawn = _set(known.set, known.seed, json.dumps(known.settings))
         except (TypeError, ValueError, AssertionError) as error:

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from models.bounds import Positive
 from models.environment.tools import Tools
-from models.episodes.environment import Heard, Info, Opened, Seat
+from models.episodes.environment import EnvironmentEpisode, Heard, Info, Seat
 from models.loop.rollout import Problem
 from models.loop.turn import Turn, transcript
 from models.parts import part
@@ -45,7 +45,7 @@ class Reflected(Tools):
 class _Trial:
     """A trial of the actor, as the actor sees it."""
 
-    def __init__(self, inner: Opened, problem: Problem, longest: int, begins: bool = True) -> None:
+    def __init__(self, inner: EnvironmentEpisode, problem: Problem, longest: int, begins: bool = True) -> None:
         self._inner, self._answer, self._longest = inner, problem.answer, longest
         self._begins, self._opening = begins, ""
         self.advice: str | None = None

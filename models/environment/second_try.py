@@ -12,7 +12,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from models.episodes.environment import Environment, Info, Opened
+from models.episodes.environment import Environment, EnvironmentEpisode, Info
 from models.loop.rollout import Problem
 from models.parts import part
 from models.rewards.exact_answer import is_right
@@ -28,7 +28,7 @@ class SecondTry(Environment):
     says: str = "check:"
     """Text that the policy reads after every attempt but the last."""
 
-    def open(self, problem: Problem) -> Opened:
+    def open(self, problem: Problem) -> EnvironmentEpisode:
         """Open an episode about one problem; every problem has an answer."""
         return _Attempts(problem.answer, self)
 

@@ -23,7 +23,7 @@ import math
 from typing import Literal
 
 from models.bounds import Positive
-from models.episodes.environment import Environment, Info, Opened
+from models.episodes.environment import Environment, EnvironmentEpisode, Info
 from models.episodes.hidden import Hidden, hidden
 from models.episodes.shelves import Item, Shelves
 from models.loop.rollout import Problem
@@ -32,7 +32,7 @@ from models.parts import part
 COMMANDS = "search KIND, look N, add N, drop N or buy"
 
 
-class Wanted(Hidden):
+class ShopAnswer(Hidden):
     """The answer of a problem."""
 
     items: tuple[tuple[str, str, int], ...]
@@ -69,12 +69,12 @@ class Shop(Environment):
     demands that it meets before the first that it does not, each weighted by how hard it is to meet, over the weight of
     all."""
 
-    def open(self, problem: Problem) -> Opened:
+    def open(self, problem: Problem) -> EnvironmentEpisode:
         """Open an episode about one problem, whose answer is `{"items": [["hat", "red", 9], ...], "kind": "hat",
         ...}`."""
-        return _Shopping(self, hidden(problem, Wanted, self.name))
+        return _Shopping(self, hidden(problem, ShopAnswer, self.name))
 
-    def _earned(self, wanted: Wanted, item: Item) -> float:
+    def _earned(self, wanted: ShopAnswer, item: Item) -> float:
         met = wanted.met(item)
         if all(holds for holds, _ in met):
             return 1.0
@@ -88,7 +88,7 @@ class Shop(Environment):
 
 
 class _Shopping:
-    def __init__(self, settings: Shop, wanted: Wanted) -> None:
+    def __init__(self, settings: Shop, wanted: ShopAnswer) -> None:
         self._settings, self._wanted = settings, wanted
         self._shelves = Shelves([Item(*item) for item in wanted.items])
         self._seen: list[str] = []

@@ -15,7 +15,7 @@ import random
 from collections.abc import Callable
 from typing import Any, Literal, TypeVar
 
-from models.episodes.environment import Environment, Info, Opened
+from models.episodes.environment import Environment, EnvironmentEpisode, Info
 from models.episodes.extras import extra
 from models.loop.rollout import Problem
 from models.parts import part
@@ -35,7 +35,7 @@ class TextArena(Environment):
         """Whether episodes may run concurrently: they may not, because all games share the process's random state."""
         return False
 
-    def open(self, problem: Problem) -> Opened:
+    def open(self, problem: Problem) -> EnvironmentEpisode:
         """Open a game.
 
         Raises:

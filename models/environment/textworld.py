@@ -17,7 +17,7 @@ import re
 from pathlib import Path
 
 from models.bounds import Positive
-from models.episodes.environment import Environment, Info, Opened
+from models.episodes.environment import Environment, EnvironmentEpisode, Info
 from models.episodes.extras import require_extra
 from models.episodes.textworld_games import Game, listed
 from models.errors import UserError
@@ -44,7 +44,7 @@ class TextWorld(Environment):
     lists: bool = False
     """Whether the policy reads, after an answer, the commands that the game accepts next."""
 
-    def open(self, problem: Problem) -> Opened:
+    def open(self, problem: Problem) -> EnvironmentEpisode:
         """Open the game that the problem's answer names.
 
         Raises:

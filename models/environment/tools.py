@@ -20,7 +20,7 @@ from pydantic import Field
 
 from models.datasets.task_sets.drawing import split_of
 from models.episodes.calls import read_call
-from models.episodes.environment import Environment, Info, Opened
+from models.episodes.environment import Environment, EnvironmentEpisode, Info
 from models.episodes.tool import Offer, Tool, ToolError
 from models.errors import UserError
 from models.loop.rollout import Problem
@@ -71,7 +71,7 @@ class Tools(Environment):
         """Return the environment with each tool as it is in that round."""
         return replace(self, tool=[tool.in_round(number) for tool in self.tool])
 
-    def open(self, problem: Problem) -> Opened:
+    def open(self, problem: Problem) -> EnvironmentEpisode:
         """Open an episode about one problem; every problem is accepted."""
         return _Calls(self)
 

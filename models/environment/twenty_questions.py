@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from pydantic import NonNegativeFloat
 
-from models.episodes.environment import Environment, Info, Opened
+from models.episodes.environment import Environment, EnvironmentEpisode, Info
 from models.episodes.hidden import Hidden, hidden
 from models.episodes.questions import attributes_of, expected_information, left_after
 from models.errors import UserError
@@ -40,7 +40,7 @@ class TwentyQuestions(Environment):
     information: NonNegativeFloat = 0.0
     """Reward per bit of a question's expected information."""
 
-    def open(self, problem: Problem) -> Opened:
+    def open(self, problem: Problem) -> EnvironmentEpisode:
         """Open an episode about one problem, whose answer is `{"secret": "fox", "things": {"fox": ["fur"], ...}}`."""
         known = hidden(problem, Secret, self.name)
         if known.secret not in known.things:

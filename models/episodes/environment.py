@@ -40,7 +40,7 @@ Heard = tuple[str, float, bool, bool, Info]
 """Text, reward, terminated, truncated, info."""
 
 
-class Opened(Protocol):
+class EnvironmentEpisode(Protocol):
     """One episode of an environment."""
 
     def reset(self, seed: int) -> tuple[str, Info]:
@@ -86,7 +86,7 @@ Speaker = Literal["policy", "frozen"]
 class Seat:
     """A seat in an episode. Its turns are generated in waves, together with all others of the round."""
 
-    opened: Opened | View
+    opened: EnvironmentEpisode | View
     speaker: Speaker = "policy"
     learns: bool = True
     """Whether its turns are a rollout that the policy is trained on."""
@@ -166,7 +166,7 @@ class Environment(Part):
         return (Seat(self.open(problem)),)
 
     @abstractmethod
-    def open(self, problem: Problem) -> Opened:
+    def open(self, problem: Problem) -> EnvironmentEpisode:
         """Open an episode about `problem`, whose prompt the policy reads first.
 
         Raises:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from models.episodes.environment import Info, Opened
+from models.episodes.environment import EnvironmentEpisode, Info
 
 ACT = "act"
 """Name of the turn that acts."""
@@ -21,7 +21,7 @@ class Composed:
     """An episode in which turns of thought precede every action. Thoughts earn no reward and have the state of the turn
     that acts."""
 
-    def __init__(self, inner: Opened, thoughts: Sequence[str]) -> None:
+    def __init__(self, inner: EnvironmentEpisode, thoughts: Sequence[str]) -> None:
         """Wrap an episode; it is not reset yet.
 
         Args:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from models.datasets.task_sets.drawing import TURNS
-from models.loop.rollout import Known, Problem, Rollout
+from models.loop.rollout import KnownAnswer, Problem, Rollout
 from models.loop.turn import Turn
 from models.text.bridge import Role, bridge_of
 from models.text.encoding import Codec
 
 
 def logged_episodes(
-    codec: Codec, role: Role, problems: Sequence[Problem], groups: Sequence[int], answers: Sequence[Known]
+    codec: Codec, role: Role, problems: Sequence[Problem], groups: Sequence[int], answers: Sequence[KnownAnswer]
 ) -> list[Rollout]:
     """Return answers of the data as episodes, [episodes]; the tokens are those that they have when they are played.
 

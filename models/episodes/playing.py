@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from models.engine.engine import Ask, Generated
-from models.episodes.environment import Heard, Info, Opened, View
+from models.episodes.environment import EnvironmentEpisode, Heard, Info, View
 from models.episodes.episode import Episode
 from models.episodes.limits import EpisodeLimits
 from models.errors import UserError
@@ -35,7 +35,7 @@ class Playing:
     """An open episode."""
 
     prompt: Sequence[int]
-    opened: Opened | View
+    opened: EnvironmentEpisode | View
     seed: int
     """Seed of the completion; the seeds of its turns are derived from it."""
     longest: int

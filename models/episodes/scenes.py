@@ -17,7 +17,7 @@ Who = Literal["policy", "partner"]
 
 
 @dataclass
-class Told:
+class TurnOutcome:
     """The outcome of a turn."""
 
     next: Who
@@ -36,12 +36,12 @@ class Scene(Protocol):
     """Rules of an episode."""
 
     @abstractmethod
-    def begin(self, random: Random) -> Told:
+    def begin(self, random: Random) -> TurnOutcome:
         """Begin the episode. Returns its first outcome."""
         ...
 
     @abstractmethod
-    def hear(self, who: Who, said: str) -> Told:
+    def hear(self, who: Who, said: str) -> TurnOutcome:
         """Take the words of a speaker. Returns the outcome."""
         ...
 
@@ -62,25 +62,25 @@ class Consult:
     seen: list[str] = field(default_factory=list)
     asked: str = ""
 
-    def begin(self, random: Random) -> Told:
+    def begin(self, random: Random) -> TurnOutcome:
         """Give the policy its role."""
         self.patient = drawn(random)
-        return Told("policy", "doctor", state="doctor")
+        return TurnOutcome("policy", "doctor", state="doctor")
 
-    def hear(self, who: Who, said: str) -> Told:
+    def hear(self, who: Who, said: str) -> TurnOutcome:
         """Take a question, an answer or a diagnosis."""
         words = said.split()
         if who == "policy":
             if len(words) == 2 and words[0] == "ask" and words[1] in FINDINGS:
                 self.asked = words[1]
-                return Told("partner", f"patient {written(self.patient)} asked {self.asked}")
-            return Told("policy", "", over=True, solved=words == [condition(self.patient)])
+                return TurnOutcome("partner", f"patient {written(self.patient)} asked {self.asked}")
+            return TurnOutcome("policy", "", over=True, solved=words == [condition(self.patient)])
         new = self.asked not in self.known
         truth = words == ["yes" if self.patient[self.asked] else "no"]
         worth = shares(self.patient)[self.asked] if new and truth else 0.0
         self.known.append(self.asked)
         self.seen.append(f"{self.asked} {said}")
-        return Told("policy", said, self.gain * worth, state=f"doctor {' '.join(sorted(set(self.seen)))}")
+        return TurnOutcome("policy", said, self.gain * worth, state=f"doctor {' '.join(sorted(set(self.seen)))}")
 
 
 @dataclass
@@ -99,29 +99,29 @@ class Direct:
     asked: str = ""
     seen: list[str] = field(default_factory=list)
 
-    def begin(self, random: Random) -> Told:
+    def begin(self, random: Random) -> TurnOutcome:
         """Give the policy its role."""
         self.patient = drawn(random)
-        return Told("policy", "planner", state="planner")
+        return TurnOutcome("policy", "planner", state="planner")
 
-    def hear(self, who: Who, said: str) -> Told:
+    def hear(self, who: Who, said: str) -> TurnOutcome:
         """Take an order, or its result."""
         words = said.split()
         if who == "policy":
             self.asked = words[-1] if words else ""
             if len(words) == 2 and words[0] == "check" and self.asked in FINDINGS:
-                return Told("partner", f"patient {written(self.patient)} asked {self.asked}")
+                return TurnOutcome("partner", f"patient {written(self.patient)} asked {self.asked}")
             if words == ["conclude"]:
-                return Told("partner", f"known {' '.join(sorted(self.seen))} conclude")
-            return Told("policy", "", over=True)
+                return TurnOutcome("partner", f"known {' '.join(sorted(self.seen))} conclude")
+            return TurnOutcome("policy", "", over=True)
         if self.asked == "conclude":
             right = words == [condition(self.patient)]
-            return Told("policy", said, float(right), over=True, solved=right)
+            return TurnOutcome("policy", said, float(right), over=True, solved=right)
         new = not any(pair.startswith(self.asked) for pair in self.seen)
         truth = words == ["yes" if self.patient[self.asked] else "no"]
         worth = self.gain * shares(self.patient)[self.asked] if new and truth else 0.0
         self.seen = [pair for pair in self.seen if not pair.startswith(self.asked)] + [f"{self.asked} {said}"]
-        return Told("policy", said, worth - self.cost, state=f"planner {' '.join(sorted(self.seen))}")
+        return TurnOutcome("policy", said, worth - self.cost, state=f"planner {' '.join(sorted(self.seen))}")
 
 
 @dataclass
@@ -133,18 +133,18 @@ class Brief:
 
     patient: Patient = field(default_factory=dict)
 
-    def begin(self, random: Random) -> Told:
+    def begin(self, random: Random) -> TurnOutcome:
         """Give the policy the whole record, in random order."""
         self.patient = drawn(random)
         order = tuple(random.sample(FINDINGS, len(FINDINGS)))
-        return Told("policy", f"record {written(self.patient, order)}")
+        return TurnOutcome("policy", f"record {written(self.patient, order)}")
 
-    def hear(self, who: Who, said: str) -> Told:
+    def hear(self, who: Who, said: str) -> TurnOutcome:
         """Take the brief, or the conclusion."""
         if who == "policy":
-            return Told("partner", f"known {said} conclude")
+            return TurnOutcome("partner", f"known {said} conclude")
         right = said.split() == [condition(self.patient)]
-        return Told("policy", said, float(right), over=True, solved=right)
+        return TurnOutcome("policy", said, float(right), over=True, solved=right)
 
 
 NEEDS = {"alone": "listen", "lost": "advise", "proud": "praise"}
@@ -168,17 +168,17 @@ class Comfort:
     mood: int = BEGUN
     left: list[str] = field(default_factory=list)
 
-    def begin(self, random: Random) -> Told:
+    def begin(self, random: Random) -> TurnOutcome:
         """Let the partner speak first."""
         self.left = [random.choice(list(NEEDS)) for _ in range(self.turns)]
-        return Told("partner", f"user feels {self.left[0]} mood {self.mood}")
+        return TurnOutcome("partner", f"user feels {self.left[0]} mood {self.mood}")
 
-    def hear(self, who: Who, said: str) -> Told:
+    def hear(self, who: Who, said: str) -> TurnOutcome:
         """Take the user's feeling, or the policy's answer to it."""
         if who == "partner":
-            return Told("policy", f"friend {said}", state=f"friend {said}")
+            return TurnOutcome("policy", f"friend {said}", state=f"friend {said}")
         helped = said.split() == [NEEDS[self.left.pop(0)]]
         self.mood = min(100, max(0, self.mood + (20 if helped else -10)))
         if not self.left:
-            return Told("policy", "", self.mood / 100, over=True, solved=self.mood > BEGUN)
-        return Told("partner", f"user feels {self.left[0]} mood {self.mood}")
+            return TurnOutcome("policy", "", self.mood / 100, over=True, solved=self.mood > BEGUN)
+        return TurnOutcome("partner", f"user feels {self.left[0]} mood {self.mood}")

@@ -19,7 +19,7 @@ from typing import TypeVar
 
 from models.engine.engine import Ask, Engine, Generated, Sampling
 from models.episodes.answers import in_time
-from models.episodes.environment import Opened
+from models.episodes.environment import EnvironmentEpisode
 from models.episodes.play import EpisodeSettings
 from models.episodes.tree import Expansion, Growth, Node, Tree
 from models.errors import UserError, shortened
@@ -166,7 +166,7 @@ class Search:
         node.heard = ids
         return node
 
-    def _replayed(self, opened: Opened, node: Node, seed: int) -> None:
+    def _replayed(self, opened: EnvironmentEpisode, node: Node, seed: int) -> None:
         """Replay the turns up to a node in a newly opened environment.
 
         Raises:

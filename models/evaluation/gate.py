@@ -25,7 +25,7 @@ from models.evaluation.changes import Change, divergence_change, gap_change, mea
 from models.evaluation.checks import Check, Side, both, bounded, not_finite, share_kept
 from models.evaluation.evidence import detectable_difference, log_e_value
 from models.evaluation.held_out import HeldOutAnswers, HeldOutSettings, held_out_checks
-from models.evaluation.measured import Measured, Values, measure
+from models.evaluation.measured import GateMeasurements, Values, measure
 from models.evaluation.metrics import UNBOUNDED, compiled_patterns, defined_on, known_metric, samples_needed
 from models.evaluation.records import PromptRecord, aligned
 from models.formulas.severity import severity_table
@@ -106,7 +106,7 @@ class GateSettings:
         """Samples per prompt that the gate's metrics need."""
         return max(samples_needed(name) for name in (self.metric, *self.capabilities))
 
-    def measure(self, records: Sequence[PromptRecord]) -> Measured:
+    def measure(self, records: Sequence[PromptRecord]) -> GateMeasurements:
         """Return the values of an evaluation that the gate compares."""
         return measure(records, sorted({self.metric, *self.capabilities}), self.safety_patterns, self.severity)
 
@@ -169,7 +169,9 @@ def judge(
         UserError: they were not measured on the same prompts, or a metric is defined on none of them.
     """
     new, old = aligned(candidate, baseline)
-    fixed: Measured | str = anchor if isinstance(anchor, str) else settings.measure(aligned(candidate, anchor)[1])
+    fixed: GateMeasurements | str = (
+        anchor if isinstance(anchor, str) else settings.measure(aligned(candidate, anchor)[1])
+    )
     for name, key in ((settings.metric, "metric"), *((name, "capabilities") for name in settings.capabilities)):
         if not defined_on(new, name).any():
             raise UserError(f"gate.{key}: {name} is defined on none of the {len(new)} prompts")
@@ -179,11 +181,11 @@ def judge(
 
 
 def hold(
-    new: Measured,
-    old: Measured,
+    new: GateMeasurements,
+    old: GateMeasurements,
     settings: GateSettings,
     *,
-    anchor: Measured | str = "no anchor exists before the first promotion",
+    anchor: GateMeasurements | str = "no anchor exists before the first promotion",
     look: Look | None = None,
     reward_model: bool = True,
     held_out: tuple[Sequence[Check], Sequence[Check]] = ((), ()),
@@ -200,7 +202,9 @@ def hold(
     return Verdict(not any(check.failed for check in checks), tuple(checks), difference, look, detectable)
 
 
-def _better(new: Measured, old: Measured, settings: GateSettings, look: Look) -> tuple[Check, Interval, float]:
+def _better(
+    new: GateMeasurements, old: GateMeasurements, settings: GateSettings, look: Look
+) -> tuple[Check, Interval, float]:
     name = settings.metric
     left, right = both(new.metrics[name], old.metrics[name])
     broken = not_finite(f"{name} of the candidate", left) or not_finite(f"{name} of the baseline", right)
@@ -222,7 +226,9 @@ def _better(new: Measured, old: Measured, settings: GateSettings, look: Look) ->
     return Check("better", "passed" if evidence >= asked else "failed", evidence, asked, detail), difference, detectable
 
 
-def _guards(new: Measured, old: Measured, settings: GateSettings, reward_model: bool, against: str) -> list[Check]:
+def _guards(
+    new: GateMeasurements, old: GateMeasurements, settings: GateSettings, reward_model: bool, against: str
+) -> list[Check]:
     """Return every guard that is on. `against`: suffix of the name: "" for the baseline, "_anchor" for the anchor."""
     checks: list[Check] = []
     sure = settings.confidence

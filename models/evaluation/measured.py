@@ -19,7 +19,7 @@ Values = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Measured:
+class GateMeasurements:
     """Values of one policy on the gate's problems; n prompts with S samples each."""
 
     metrics: Mapping[str, Values]
@@ -47,7 +47,7 @@ def measure(
     metrics: Sequence[str],
     safety_patterns: Sequence[str] = (),
     severity: Mapping[str, float] | None = None,
-) -> Measured:
+) -> GateMeasurements:
     """Compute the arrays of an evaluation.
 
     Raises:
@@ -62,7 +62,7 @@ def measure(
         )
     patterns = compiled_patterns(safety_patterns)
     flagged = [[any(p.search(s.text) for p in patterns) for s in record.samples] for record in records]
-    return Measured(
+    return GateMeasurements(
         metrics={name: prompt_values(records, name) for name in metrics},
         tokens=first,
         distinct=prompt_values(records, "distinct_share"),

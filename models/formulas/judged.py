@@ -11,7 +11,7 @@ from models.loop.rollout import Extra
 
 
 @dataclass(frozen=True, kw_only=True)
-class Judged:
+class JudgeDependent:
     """Setting of parts that draw the policy to a judge, and its requirements for the run."""
 
     judge: Judge = "teacher"

@@ -22,14 +22,14 @@ from typing import Any
 import torch
 
 from models.engine.engine import Ask, Engine, Generated, Sampling, asks_of
-from models.episodes.environment import Environment, Opened
+from models.episodes.environment import Environment, EnvironmentEpisode
 from models.episodes.episode import Episode
 from models.episodes.limits import EpisodeLimits
 from models.errors import shortened
-from models.gateway.calls import Chain, Recorded, chains
+from models.gateway.calls import Chain, RecordedCall, chains
 from models.gateway.conversation import BadRequest, prompt_of
 from models.gateway.runners import Function, Outcome, Process, ProgramFailed, Running, Task, outcome_of
-from models.gateway.server import Asked, Ended, Gateway, Refused, completion
+from models.gateway.server import Ended, Gateway, PendingRequest, Refused, completion
 from models.loop.rollout import Problem
 from models.loop.turn import Cut
 from models.source_code import SourceCode
@@ -64,7 +64,7 @@ class AgentPrograms(Environment):
     tells_answer: bool
     """Whether a program is given the problem's answer, so that it can compute its reward."""
 
-    def open(self, problem: Problem) -> Opened:
+    def open(self, problem: Problem) -> EnvironmentEpisode:
         """Raise a TypeError: a program takes no turns, but requests them."""
         raise TypeError("a program asks the policy itself")
 
@@ -105,8 +105,8 @@ class _Session:
     seed: int
     limits: EpisodeLimits
     sampling: Sampling
-    calls: list[Recorded] = field(default_factory=list)
-    waiting: list[Asked] = field(default_factory=list)
+    calls: list[RecordedCall] = field(default_factory=list)
+    waiting: list[PendingRequest] = field(default_factory=list)
     running: Running | None = None
     over: bool = False
     cut: Cut = ""
@@ -129,7 +129,7 @@ class _Session:
         if self.running is not None:
             self.running.stop()
 
-    def refuse(self, asked: Asked, error: Refused, cut: Cut = "") -> None:
+    def refuse(self, asked: PendingRequest, error: Refused, cut: Cut = "") -> None:
         """Refuse a request; the program may continue without it."""
         self.cut = self.cut or cut
         asked.answer(error)
@@ -166,7 +166,7 @@ class _Wanted:
     """A request that can be drawn."""
 
     session: _Session
-    asked: Asked
+    asked: PendingRequest
     prompt: tuple[int, ...]
     said: tuple[tuple[str, str], ...]
     count: int
@@ -232,7 +232,7 @@ class _Round:
                     session.end("time")
             return
         asking = by_key.get(event.session)
-        if isinstance(event, Asked):
+        if isinstance(event, PendingRequest):
             if asking is None or asking.over or asking.running is None:
                 event.answer(Refused(403, "the episode is over", "episode_over"))
             else:
@@ -265,7 +265,7 @@ class _Round:
         for want in wanted:
             self._answer(want, [next(rows) for _ in range(want.count)])
 
-    def _wanted(self, session: _Session, asked: Asked) -> _Wanted | None:
+    def _wanted(self, session: _Session, asked: PendingRequest) -> _Wanted | None:
         limits, longest = session.limits, self._sampling.max_tokens
         try:
             ids, said = prompt_of(self._codec, asked.body, session.calls)
@@ -290,7 +290,7 @@ class _Round:
         texts = self._codec.text([generated.tokens for generated in made])
         for generated, text in zip(made, texts, strict=True):
             session.calls.append(
-                Recorded(want.prompt, generated.tokens, generated.log_probs, text, generated.finished, want.said)
+                RecordedCall(want.prompt, generated.tokens, generated.log_probs, text, generated.finished, want.said)
             )
             if not generated.finished and not want.own_limit:
                 session.cut = session.cut or "tokens"

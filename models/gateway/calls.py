@@ -25,7 +25,7 @@ Message = tuple[str, str]
 
 
 @dataclass(frozen=True, eq=False)
-class Recorded:
+class RecordedCall:
     """A call: its prompt, as ids and as the program's messages, and the completion."""
 
     prompt: tuple[int, ...]
@@ -62,7 +62,7 @@ class Chain:
     """The calls."""
 
 
-def parents(calls: Sequence[Recorded]) -> list[int | None]:
+def parents(calls: Sequence[RecordedCall]) -> list[int | None]:
     """Return the call that each continues, the longest of those before it; None if it begins by itself, [calls]."""
     behind: list[int | None] = []
     for number, call in enumerate(calls):
@@ -73,7 +73,7 @@ def parents(calls: Sequence[Recorded]) -> list[int | None]:
     return behind
 
 
-def chains(calls: Sequence[Recorded]) -> list[Chain]:
+def chains(calls: Sequence[RecordedCall]) -> list[Chain]:
     """Return the calls of an episode in chains, each call in one of them; the first call that continues another extends
     its chain, and any other begins a branch there.
 
@@ -93,14 +93,14 @@ def chains(calls: Sequence[Recorded]) -> list[Chain]:
     return [_chain([calls[place] for place in chain], _history(calls, behind, chain[0])) for chain in members]
 
 
-def _history(calls: Sequence[Recorded], behind: Sequence[int | None], first: int) -> int:
+def _history(calls: Sequence[RecordedCall], behind: Sequence[int | None], first: int) -> int:
     root = first
     while (parent := behind[root]) is not None:
         root = parent
     return len(calls[first].prompt) - len(calls[root].prompt) if root != first else 0
 
 
-def _chain(calls: Sequence[Recorded], history: int) -> Chain:
+def _chain(calls: Sequence[RecordedCall], history: int) -> Chain:
     start, turns, log_probs, at = len(calls[0].prompt), [], [], len(calls[0].prompt)
     whole = calls[-1].whole
     for call in calls:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from models.errors import UserError
-from models.gateway.calls import Message, Recorded
+from models.gateway.calls import Message, RecordedCall
 from models.text.bridge import Role, bridge_of
 from models.text.encoding import Codec
 
@@ -21,7 +21,7 @@ class BadRequest(Exception):
 
 
 def prompt_of(
-    codec: Codec, body: Mapping[str, Any], calls: Sequence[Recorded]
+    codec: Codec, body: Mapping[str, Any], calls: Sequence[RecordedCall]
 ) -> tuple[list[int], tuple[Message, ...]]:
     """Return the ids of a completion's prompt, and the conversation as the program sent it.
 
@@ -74,7 +74,7 @@ def _message(entry: Any) -> Message:
 
 
 def _of_chat(
-    codec: Codec, messages: tuple[Message, ...], calls: Sequence[Recorded]
+    codec: Codec, messages: tuple[Message, ...], calls: Sequence[RecordedCall]
 ) -> tuple[list[int], tuple[Message, ...]]:
     known = [call for call in calls if call.finished and _begins(messages, call)]
     if known:
@@ -91,7 +91,7 @@ def _of_chat(
         raise BadRequest(f"messages: {error}") from None
 
 
-def _begins(messages: tuple[Message, ...], call: Recorded) -> bool:
+def _begins(messages: tuple[Message, ...], call: RecordedCall) -> bool:
     earlier = (*call.asked, ("assistant", call.text))
     return bool(call.asked) and len(messages) > len(earlier) and messages[: len(earlier)] == earlier
 
@@ -109,7 +109,7 @@ def _between(codec: Codec, said: Sequence[Message]) -> list[int] | None:
         return None
 
 
-def _of_text(codec: Codec, prompt: str, calls: Sequence[Recorded]) -> tuple[list[int], tuple[Message, ...]]:
+def _of_text(codec: Codec, prompt: str, calls: Sequence[RecordedCall]) -> tuple[list[int], tuple[Message, ...]]:
     asked = (("text", prompt),)
     known = [
         call

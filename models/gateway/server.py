@@ -45,7 +45,7 @@ class Refused(Exception):
 
 
 @dataclass(eq=False)
-class Asked:
+class PendingRequest:
     """A waiting request."""
 
     session: str
@@ -82,11 +82,11 @@ class Gateway:
     """The server, while it is open: `with Gateway() as gateway`."""
 
     def __init__(self) -> None:
-        self.events: SimpleQueue[Asked | Ended] = SimpleQueue()
+        self.events: SimpleQueue[PendingRequest | Ended] = SimpleQueue()
         """Requests of programs, and their ends."""
         self._token = secrets.token_urlsafe(32)
         self._open = threading.Lock()
-        self._waiting: set[Asked] | None = set()
+        self._waiting: set[PendingRequest] | None = set()
         self._server = ThreadingHTTPServer((HOST, 0), _handler_of(self))
         self._server.daemon_threads = True
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
@@ -129,7 +129,7 @@ class Gateway:
             raise Refused(401, "the key is not this server's", "invalid_api_key")
         return session
 
-    def ask(self, asked: Asked) -> Mapping[str, Any]:
+    def ask(self, asked: PendingRequest) -> Mapping[str, Any]:
         """Wait for the answer to a request and return it.
 
         Raises:
@@ -232,7 +232,7 @@ def _handler_of(gateway: Gateway) -> type[BaseHTTPRequestHandler]:
                 raise Refused(400, "the request is not JSON") from None
             if not isinstance(body, dict):
                 raise Refused(400, "the request is not a JSON object")
-            answer = gateway.ask(Asked(session, self.path == _PATHS[0], body))
+            answer = gateway.ask(PendingRequest(session, self.path == _PATHS[0], body))
             options = body.get("stream_options")
             usage = isinstance(options, dict) and bool(options.get("include_usage"))
             return streamed(answer, usage) if body.get("stream") else answer

@@ -31,7 +31,7 @@ WATCHED = ("loss", "entropy", "gradient_norm")
 
 
 @dataclass(frozen=True)
-class Answered:
+class JudgedQuestion:
     """A question with a judge's answers and their rewards."""
 
     question: str
@@ -45,7 +45,7 @@ class Answered:
 def reinforce(
     world: World,
     companion: Companion,
-    answered: Sequence[Answered],
+    answered: Sequence[JudgedQuestion],
     *,
     temperature: float,
     passes: int,

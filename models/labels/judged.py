@@ -29,7 +29,7 @@ _LEAST: frozenset[str] = frozenset({"prompt", "step"})
 
 
 @part("judged")
-class Judged(Labels):
+class JudgedLabels(Labels):
     """A judge's verdict on each step in several wordings, if the judge agrees with it given the answer."""
 
     needs_judge = True

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from models.errors import UserError
 from models.learner.upload import all_to_device, to_device
-from models.loop.distribution import Said
+from models.loop.distribution import PolicyOutputs
 from models.loop.rollout import Rollout, Scored, TokenBatch, groups_of, trained_places, turn_numbers
 
 
@@ -17,7 +17,7 @@ def token_batch(
     chosen: Scored,
     indices: Sequence[int],
     advantage: Sequence[Tensor],
-    said: Said,
+    said: PolicyOutputs,
     old: Sequence[Tensor] | None,
     reference: Sequence[Tensor] | None,
     progress: float,

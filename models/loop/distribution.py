@@ -31,7 +31,7 @@ LEAST_EXTRAPOLATION = 1e-3
 
 
 @dataclass(frozen=True)
-class Said:
+class PolicyOutputs:
     """The policy's output at the completion tokens that are trained on, [trained] each, nats."""
 
     log_prob: Tensor
@@ -46,7 +46,7 @@ class Said:
 
 def read_policy(
     learner: Learner, row: Sequences, rollouts: Sequence[Rollout], readings: Readings, asked: Divergence | None
-) -> Said:
+) -> PolicyOutputs:
     """Read a row with the policy. Only tokens that are trained on pass through the output projection.
 
     Args:
@@ -80,7 +80,7 @@ def read_policy(
         divergence = fused_divergence(states, head, target, asked.beta, temperature, compute=compute)
         return log_prob, entropy, divergence, gap
 
-    return Said(*with_whole_weights(learner.policy, read))
+    return PolicyOutputs(*with_whole_weights(learner.policy, read))
 
 
 def contrast_weight(gap: Tensor, extrapolation: float) -> Tensor:

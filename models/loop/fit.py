@@ -14,7 +14,7 @@ from models.loop.round_tokens import RoundTokens
 from models.loop.schedule import ScheduleSettings
 from models.loop.slots import Objective
 from models.loop.update import Fit
-from models.loop.watched import Watched
+from models.loop.watched import UpdateMetrics
 
 
 def fit_round(
@@ -70,7 +70,7 @@ def fit_round(
         reference=reference,
         marked=None if marks is None else seen.by_completion(marks),
     )
-    watched = Watched()
+    watched = UpdateMetrics()
     for _ in range(settings.epochs):
         for rows in minibatches(chosen, settings.minibatches):
             try:

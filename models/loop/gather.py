@@ -29,7 +29,7 @@ from models.seeds import seed_of
 
 
 @dataclass(frozen=True)
-class Gathered:
+class RoundCompletions:
     """The completions of a round."""
 
     scored: Scored
@@ -48,7 +48,7 @@ def gather(
     rollouts: Sequence[Rollout],
     number: int,
     meter: Meter,
-) -> Gathered:
+) -> RoundCompletions:
     """Score and select `rollouts`, and those of further prompts while a selector requests it and no reward fails.
 
     Args:
@@ -84,7 +84,7 @@ def gather(
         meter.generated(made)
         more = scored_and_penalised(made)
         scored, chosen = _joined(scored, more), _joined(chosen, _selected(slots, more))
-    return Gathered(scored, chosen, draws)
+    return RoundCompletions(scored, chosen, draws)
 
 
 def _selected(slots: Slots, scored: Scored) -> Scored:

@@ -20,7 +20,7 @@ from models.datasets.arithmetic import SOUND
 from models.datasets.placing import hashes_of, same_prompts
 from models.datasets.row_table import Names, Row, RowTable
 from models.datasets.schema import SYSTEM
-from models.loop.rollout import Known, Origin, Problem
+from models.loop.rollout import KnownAnswer, Origin, Problem
 from models.text.token_rows import TokenRows, few
 
 TOGETHER = 4096
@@ -68,9 +68,9 @@ class ProblemRows:
             for group, some, truth in zip(groups, read, truths, strict=True)
         ]
 
-    def _known(self, number: int, row: Row) -> Iterator[Known]:
+    def _known(self, number: int, row: Row) -> Iterator[KnownAnswer]:
         for column, (origin, tokens) in self.answers.items():
-            yield Known(origin, tuple(tokens[number]), str(row[column]), _flaw(origin, str(row["flaw"])))
+            yield KnownAnswer(origin, tuple(tokens[number]), str(row[column]), _flaw(origin, str(row["flaw"])))
 
     def _truths(self, rows: Sequence[Row]) -> list[dict[str, str]]:
         own = [{column: str(row.get(column, "")) for column in TRUTHS} for row in rows]

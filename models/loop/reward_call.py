@@ -27,7 +27,7 @@ EMPTY: Mapping[str, Tensor] = {}
 
 
 @dataclass(frozen=True)
-class Given:
+class RewardOutput:
     """The values of a reward for the completions of a round."""
 
     values: Tensor
@@ -46,7 +46,7 @@ class Given:
 
 def call_reward(
     world: World, reward: Reward, rollouts: Sequence[Rollout], components: Mapping[str, Tensor] = EMPTY
-) -> Given:
+) -> RewardOutput:
     """Compute the values of `reward`, under its `limits`; `components` holds the rewards before it, [completions] each.
 
     A repeated call begins with the same state of torch's random generator as the first one, so that a temporary failure
@@ -62,7 +62,9 @@ def call_reward(
     return ranks.from_first(lambda: _patiently(world, reward, rollouts, components))
 
 
-def _patiently(world: World, reward: Reward, rollouts: Sequence[Rollout], components: Mapping[str, Tensor]) -> Given:
+def _patiently(
+    world: World, reward: Reward, rollouts: Sequence[Rollout], components: Mapping[str, Tensor]
+) -> RewardOutput:
     limits, random = reward.limits, torch.get_rng_state()
     best, reason, file = _nothing(reward, rollouts), "", code_file(reward)
     for attempt in range(limits.retries + 1):
@@ -82,13 +84,13 @@ def _patiently(world: World, reward: Reward, rollouts: Sequence[Rollout], compon
     return _filled(best, limits.value, reason)
 
 
-def _nothing(reward: Reward, rollouts: Sequence[Rollout]) -> Given:
+def _nothing(reward: Reward, rollouts: Sequence[Rollout]) -> RewardOutput:
     rows = [torch.full((len(rollout.completion),), torch.nan) for rollout in rollouts]
     values = torch.full((len(rollouts),), torch.nan)
-    return Given(values, rows if isinstance(reward, TokenReward) else None, len(rollouts))
+    return RewardOutput(values, rows if isinstance(reward, TokenReward) else None, len(rollouts))
 
 
-def _ask(world: World, reward: Reward, rollouts: Sequence[Rollout], components: Mapping[str, Tensor]) -> Given:
+def _ask(world: World, reward: Reward, rollouts: Sequence[Rollout], components: Mapping[str, Tensor]) -> RewardOutput:
     """Return values as the reward gives them; `failures` are those that are not finite.
 
     Raises:
@@ -115,12 +117,12 @@ def _ask(world: World, reward: Reward, rollouts: Sequence[Rollout], components: 
         raise ValueError(f"gave {tuple(values.shape)} values for {len(rollouts)} completions")
     missing = (~torch.isfinite(values)).nonzero().flatten().tolist()
     if not missing:
-        return Given(values, rows, reasons=reasons, watched=watched)
+        return RewardOutput(values, rows, reasons=reasons, watched=watched)
     why = f"no finite value for problem {rollouts[missing[0]].problem.id}"
-    return Given(values, rows, len(missing), why, reasons, watched)
+    return RewardOutput(values, rows, len(missing), why, reasons, watched)
 
 
-def _filled(given: Given, value: float, reason: str) -> Given:
+def _filled(given: RewardOutput, value: float, reason: str) -> RewardOutput:
     """Return `given` with `value` for each missing value; for a reward by token it is placed at the last token."""
     missing = ~torch.isfinite(given.values)
     rows = given.tokens

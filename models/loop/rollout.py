@@ -46,7 +46,7 @@ step_values: the value that the source expects from the beginning of each step o
 
 
 @dataclass(frozen=True, eq=False)
-class Known:
+class KnownAnswer:
     """An answer to a prompt that is part of the data. Equal only to itself, as a rollout is."""
 
     origin: Origin
@@ -69,7 +69,7 @@ class Problem:
     level: int = 0
     tokens: tuple[int, ...] = ()
     """The encoded prompt, [tokens]."""
-    known: tuple[Known, ...] = ()
+    known: tuple[KnownAnswer, ...] = ()
     """Answers in the data, if the recipe's source reads them."""
     tests: str = ""
     """Code that decides whether an answer, which is code too, is right; empty where there is none."""

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from models.errors import UserError
-from models.loop.reward_call import Given, call_reward
+from models.loop.reward_call import RewardOutput, call_reward
 from models.loop.rollout import Rollout, Scored
 from models.loop.slots import Reward
 from models.loop.world import World
@@ -58,7 +58,7 @@ class Scoring:
             total += reward.weight * given.values
         return Scored(rollouts, total, components, watched, by_token, reasons)
 
-    def _note(self, reward: Reward, given: Given, count: int) -> None:
+    def _note(self, reward: Reward, given: RewardOutput, count: int) -> None:
         """Log how a reward failed in a round, and stop the run if it has for too long."""
         limits, label = reward.limits, reward.label
         if given.failures:

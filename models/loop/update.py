@@ -18,14 +18,14 @@ from models.learner.reduce import entropy_term, token_weights
 from models.learner.rows import rows_of
 from models.learner.upload import to_device
 from models.loop.batch import pairs_of, token_batch
-from models.loop.distribution import Said, read_policy
+from models.loop.distribution import PolicyOutputs, read_policy
 from models.loop.episode_parts import episodes_together, owners_of, places_of, wholes_of_row
 from models.loop.learner import Learner
 from models.loop.readings import Readings
 from models.loop.rollout import Rollout, Scored, TokenBatch, parts_of
 from models.loop.schedule import ScheduleSettings
 from models.loop.slots import Objective
-from models.loop.watched import Watched
+from models.loop.watched import UpdateMetrics
 
 BUDGET = "schedule.token_budget"
 
@@ -53,7 +53,7 @@ class Fit:
     marked: Sequence[Tensor] | None
     """Tokens that the objective has marked, likewise; None: none."""
 
-    def update(self, rows: Sequence[int]) -> Watched:
+    def update(self, rows: Sequence[int]) -> UpdateMetrics:
         """Take one optimiser step on the completions at `rows`. Returns the watched values; empty if it was skipped.
 
         If memory runs out, the step is repeated in a way that needs less, which the steps after it use too.
@@ -94,13 +94,13 @@ class Fit:
             tally.skipped += 1
             learner.updates += 1
             warnings.warn(f"{error}; skipped, {tally.skipped} in a row", stacklevel=2)
-            return Watched(skipped=1)
+            return UpdateMetrics(skipped=1)
         tally.skipped = 0
         learner.updates += 1
         watched.steps.append(norm)
         return watched
 
-    def gradient(self, rows: Sequence[int], budget: int) -> Watched:
+    def gradient(self, rows: Sequence[int], budget: int) -> UpdateMetrics:
         """Add the gradient of the loss of the completions at `rows`, read in packed rows of at most `budget` tokens."""
         learner, objective, chosen = self.learner, self.objective, self.chosen
         by_token = objective.level == "token"
@@ -111,12 +111,12 @@ class Fit:
         )
         weight_of = dict(zip(rows, weights, strict=True))
         tokens = sum(map(len, weights))
-        watched = Watched()
+        watched = UpdateMetrics()
         for row in rows_of(
             learner.policy, self._sequences, budget, among=self._places(rows), together=self._together, setting=BUDGET
         ):
             parts = [self._parts[place] for place in row.indices]
-            seen = watched if row.counts else Watched()
+            seen = watched if row.counts else UpdateMetrics()
             read = read_policy(learner, row.sequences, parts, self.readings, objective.divergence)
             indices, said = self._wholes(row.indices, read)
             log_prob, batch = token_batch(
@@ -140,7 +140,7 @@ class Fit:
         """Return the sequences of the completions at `rows`."""
         return [place for row in rows for place in self._sequences_of[row]]
 
-    def _wholes(self, indices: Sequence[int], said: Said) -> tuple[list[int], Said]:
+    def _wholes(self, indices: Sequence[int], said: PolicyOutputs) -> tuple[list[int], PolicyOutputs]:
         """Return the completions of a row's sequences, and the log-probs and entropies of their tokens, with an
         episode's parts concatenated."""
         if len(self._parts) == len(self.chosen.rollouts):
@@ -156,7 +156,7 @@ class Fit:
 
         log_prob, entropy = ordered(said.log_prob), ordered(said.entropy)
         assert log_prob is not None and entropy is not None, "they are said of every token"
-        return wholes, Said(log_prob, entropy, ordered(said.divergence), ordered(said.contrast_gap))
+        return wholes, PolicyOutputs(log_prob, entropy, ordered(said.divergence), ordered(said.contrast_gap))
 
     @cached_property
     def _parts(self) -> list[Rollout]:
@@ -185,7 +185,7 @@ class Fit:
 
 
 def _reduced(
-    objective: Objective, log_prob: Tensor, batch: TokenBatch, weights: list[Tensor], watched: Watched
+    objective: Objective, log_prob: Tensor, batch: TokenBatch, weights: list[Tensor], watched: UpdateMetrics
 ) -> Tensor:
     if objective.level == "token":
         losses, watch = objective(log_prob, batch)

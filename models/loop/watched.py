@@ -12,7 +12,7 @@ from models.ranks import Ranks
 
 
 @dataclass
-class Watched:
+class UpdateMetrics:
     """Sums of watched values over the tokens of all micro-batches, so that their means do not depend on the cut."""
 
     sums: dict[str, Tensor] = field(default_factory=dict)
@@ -38,21 +38,21 @@ class Watched:
         """Sum of the losses so far, a scalar; None before the first."""
         return self.sums.get("loss")
 
-    def take_in(self, step: Watched) -> None:
+    def take_in(self, step: UpdateMetrics) -> None:
         """Add all watched values of another step."""
         for name, value in step.sums.items():
             self._raise(name, value, step.counts.get(name, 0))
         self.steps += step.steps
         self.skipped += step.skipped
 
-    def over(self, ranks: Ranks) -> Watched:
+    def over(self, ranks: Ranks) -> UpdateMetrics:
         """Sum the values of all ranks' rows, of one step; optimiser steps are not summed: all ranks take the same."""
         if ranks.count == 1:
             return self
         place = next(iter(self.sums.values())).device if self.sums else None
         sums = ranks.sums({name: float(value) for name, value in self.sums.items()})
         counts = ranks.sums(self.counts)
-        return Watched(
+        return UpdateMetrics(
             {name: torch.tensor(value, dtype=torch.float64, device=place) for name, value in sums.items()},
             {name: int(count) for name, count in counts.items()},
             self.steps,

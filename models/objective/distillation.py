@@ -18,7 +18,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from models.bounds import Share
-from models.formulas.judged import Judged
+from models.formulas.judged import JudgeDependent
 from models.loop.judge import Divergence
 from models.loop.rollout import TokenBatch
 from models.loop.slots import Objective
@@ -26,7 +26,7 @@ from models.parts import part
 
 
 @part("distillation")
-class Distillation(Judged, Objective):
+class Distillation(JudgeDependent, Objective):
     """Divergence from a judge's whole distribution, token by token."""
 
     level = "token"

@@ -29,7 +29,7 @@ from models.critic.steps import MARKS
 from models.errors import UserError
 from models.judges.judge import Answer
 from models.judges.question import NOTHING, SCORE, check_template, fill
-from models.judges.reinforced import Answered, reinforce
+from models.judges.reinforced import JudgedQuestion, reinforce
 from models.judges.verdict import choice, judged_steps
 from models.learner.optimiser import OptimiserSettings, build_optimiser
 from models.loop.learner import Companion
@@ -118,7 +118,7 @@ class LearnedVerifier(TokenReward):
         outcomes = [bool(right[place]) for place in place_of.values()]
         weights = balanced(outcomes) if self.balance else [1.0] * len(outcomes)
         answered = [
-            Answered(question, said, [self._worth(answer, outcome) for answer in said], weight)
+            JudgedQuestion(question, said, [self._worth(answer, outcome) for answer in said], weight)
             for question, said, outcome, weight in zip(place_of, answers, outcomes, weights, strict=True)
         ]
         fitted = reinforce(

@@ -28,7 +28,7 @@ from models.loop.rollout import Problem, Rollout
 from models.loop.slots import Reward
 from models.loop.world import World
 from models.parts import part
-from models.sandbox.database import LONGEST, Answered, Result, ask
+from models.sandbox.database import LONGEST, DatabaseAnswers, Result, ask
 from models.sandbox.sandbox import shared_sandbox
 from models.sandbox.settings import SandboxSettings
 from models.text.sql import orders, tokens_of, written_query
@@ -122,7 +122,7 @@ class Sql(Reward):
 
 
 @lru_cache(maxsize=2)
-def _ask(sandbox: SandboxSettings, asked: tuple[tuple[str, tuple[str, ...]], ...]) -> dict[str, Answered]:
+def _ask(sandbox: SandboxSettings, asked: tuple[tuple[str, tuple[str, ...]], ...]) -> dict[str, DatabaseAnswers]:
     """Return the results of `ask`, cached: several parts of a recipe ask the same queries of a round."""
     return ask(shared_sandbox(sandbox), dict(asked))
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Literal
 
 from models.loop.prompts import systems_of
-from models.loop.rollout import Known, Problem, Rollout
+from models.loop.rollout import KnownAnswer, Problem, Rollout
 from models.loop.world import World
 from models.parts import part
 from models.rollouts.dataset import Dataset, as_rollout
@@ -57,5 +57,5 @@ class Conditioned(Dataset):
         )
 
 
-def _is_poor(known: Known) -> bool:
+def _is_poor(known: KnownAnswer) -> bool:
     return bool(known.flaw) or known.origin == "rejected"

@@ -13,13 +13,13 @@ from typing import Literal
 from models.bounds import Positive
 from models.engine.engine import Sampling
 from models.loop.problem_rows import known_answers
-from models.loop.rollout import Known, Problem, Rollout
+from models.loop.rollout import KnownAnswer, Problem, Rollout
 from models.loop.slots import Rollouts
 from models.loop.world import World
 from models.parts import part
 
 
-def as_rollout(problem: Problem, group: int, known: Known) -> Rollout:
+def as_rollout(problem: Problem, group: int, known: KnownAnswer) -> Rollout:
     """Convert an answer from the data to a completion."""
     return Rollout(
         problem,

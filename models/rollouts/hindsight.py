@@ -20,7 +20,7 @@ from models.bounds import Positive, Share
 from models.engine.engine import Sampling
 from models.errors import UserError
 from models.loop.learner import Learner
-from models.loop.rollout import Known, Problem, Rollout
+from models.loop.rollout import KnownAnswer, Problem, Rollout
 from models.loop.round_seeds import round_seed
 from models.loop.slots import Rollouts
 from models.loop.world import World
@@ -112,11 +112,11 @@ class Hindsight(Rollouts):
         return [list(ids[:-1]) for ids in codec.completions([self.bad, self.good])]
 
 
-def _of(problem: Problem, origin: str) -> Known:
+def _of(problem: Problem, origin: str) -> KnownAnswer:
     return next(known for known in problem.known if known.origin == origin)
 
 
-def _chain(world: World, problem: Problem, group: int, links: Sequence[tuple[list[int], Known]]) -> Rollout:
+def _chain(world: World, problem: Problem, group: int, links: Sequence[tuple[list[int], KnownAnswer]]) -> Rollout:
     """Chain feedback and answers; of the answers only the last one ends the sequence."""
     ids: list[int] = []
     trained: list[bool] = []

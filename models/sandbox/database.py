@@ -53,7 +53,7 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Answered:
+class DatabaseAnswers:
     """Answers of a database."""
 
     names: frozenset[str]
@@ -64,7 +64,7 @@ class Answered:
     """Reason why the database cannot be made; empty: it can."""
 
 
-def ask(sandbox: Sandbox, asked: Mapping[str, Sequence[str]]) -> dict[str, Answered]:
+def ask(sandbox: Sandbox, asked: Mapping[str, Sequence[str]]) -> dict[str, DatabaseAnswers]:
     """Run the queries of each database.
 
     Args:
@@ -79,7 +79,7 @@ def ask(sandbox: Sandbox, asked: Mapping[str, Sequence[str]]) -> dict[str, Answe
         for database, queries in asked.items()
         for first in range(0, max(1, len(queries)), TOGETHER)
     ]
-    answers: dict[str, Answered] = {}
+    answers: dict[str, DatabaseAnswers] = {}
     for (database, queries), answer in zip(runs, _run(sandbox, runs), strict=True):
         if answer is None and len(queries) > 1:
             alone = _run(sandbox, [(database, (query,)) for query in queries])
@@ -87,8 +87,8 @@ def ask(sandbox: Sandbox, asked: Mapping[str, Sequence[str]]) -> dict[str, Answe
             alone = [answer]
         for each in alone:
             part = _answered(each, len(queries) // len(alone))
-            before = answers.get(database, Answered(frozenset(), ()))
-            answers[database] = Answered(
+            before = answers.get(database, DatabaseAnswers(frozenset(), ()))
+            answers[database] = DatabaseAnswers(
                 before.names | part.names, before.results + part.results, before.broken or part.broken
             )
     return answers
@@ -113,12 +113,12 @@ def _read(ran: Any) -> Mapping[str, Any] | None:
     return answer if isinstance(answer, dict) else None
 
 
-def _answered(answer: Mapping[str, Any] | None, queries: int) -> Answered:
+def _answered(answer: Mapping[str, Any] | None, queries: int) -> DatabaseAnswers:
     if answer is None:
-        return Answered(frozenset(), (Result(why="it broke the database, or took too long"),) * queries)
+        return DatabaseAnswers(frozenset(), (Result(why="it broke the database, or took too long"),) * queries)
     if "broken" in answer:
-        return Answered(frozenset(), (Result(why="the database is missing"),) * queries, str(answer["broken"]))
-    return Answered(frozenset(answer["names"]), tuple(_result(each) for each in answer["results"]))
+        return DatabaseAnswers(frozenset(), (Result(why="the database is missing"),) * queries, str(answer["broken"]))
+    return DatabaseAnswers(frozenset(answer["names"]), tuple(_result(each) for each in answer["results"]))
 
 
 def _result(given: Mapping[str, Any]) -> Result:

@@ -9,7 +9,7 @@ from models.sandbox.settings import SandboxSettings
 
 
 @dataclass(frozen=True)
-class Had:
+class Isolation:
     """Layers available on this machine."""
 
     layers: Layers
@@ -17,7 +17,7 @@ class Had:
     """Reason for missing namespaces, in one line; empty if they are available."""
 
 
-def had_here() -> Had:
+def had_here() -> Isolation:
     """Start a fork server and return the layers that it reports.
 
     Raises:
@@ -33,5 +33,5 @@ def had_here() -> Had:
             why = str(error)
             continue
         server.close()
-        return Had(server.layers, why)
+        return Isolation(server.layers, why)
     raise AssertionError("returned or raised by now")

@@ -36,7 +36,7 @@ from models.engine.arrays import AskArrays, Rows, weight_parts
 from models.engine.engine import Ask, Drawing, Engine, Generated
 from models.engine.fleet import Fleet
 from models.engine.hosted import About, HostedEngine, Order
-from models.engine.kept import Kept
+from models.engine.kept import WeightStore
 from models.engine.open_engine import opening
 from models.errors import UserError
 from models.placement import PlacementSettings
@@ -209,8 +209,8 @@ class StoredWeights(Iterable[tuple[str, Tensor]]):
                 yield array.name, array.tensor()
 
 
-class KeptInStore(Kept):
-    """The weights of the last sync in Ray's object store; see `models.engine.kept.Kept`."""
+class KeptInStore(WeightStore):
+    """The weights of the last sync in Ray's object store; see `models.engine.kept.WeightStore`."""
 
     stored = StoredWeights(())
 

@@ -75,7 +75,7 @@ class FineTuneSections(EngineSections, LearnerSections, ScorerSections):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class FineTuneJob:
     """Inputs of a fine-tuning."""
 
     recipe: FineTuneSections
@@ -93,7 +93,7 @@ class Asked:
 
 
 @dataclass
-class Seen:
+class LastMetrics:
     """Values reported by the rounds of this process."""
 
     last: dict[str, float] = field(default_factory=dict)
@@ -103,12 +103,12 @@ class Seen:
 
 
 @contextmanager
-def watched_rounds(rounds: int, slots: Slots, folder: Path, run_id: str) -> Iterator[tuple[Watchers, Seen]]:
+def watched_rounds(rounds: int, slots: Slots, folder: Path, run_id: str) -> Iterator[tuple[Watchers, LastMetrics]]:
     """Yield watchers that write metrics to journal, tracking store and progress bar, and the values they have seen.
 
     They log a warning after the first rounds if nothing is learned.
     """
-    seen = Seen()
+    seen = LastMetrics()
     first: dict[int, dict[str, float]] = {}
     with (
         MetricLog(run_id, folder / JOURNAL) as log,
@@ -138,7 +138,7 @@ def watched_rounds(rounds: int, slots: Slots, folder: Path, run_id: str) -> Iter
         yield Watchers(metrics, samples, resumed, interrupt.raise_again), seen
 
 
-def fit_here(asked: Asked, watchers: Watchers) -> Collapse | None:
+def fit_here(asked: FineTuneJob, watchers: Watchers) -> Collapse | None:
     """Open everything, run the loop in this process and write the policy. Return its collapse, if there was one."""
     recipe, settings, codec, home = asked.recipe, asked.settings, asked.codec, asked.home
     trusted = recipe.policy.trust_remote_code
@@ -182,7 +182,7 @@ def fit_together(make: Callable[..., Fitted[T]], fit: object, log: MetricLog, re
     return fitted.measured
 
 
-def fit_with_learners(asked: Asked, watchers: Watchers) -> Collapse | None:
+def fit_with_learners(asked: FineTuneJob, watchers: Watchers) -> Collapse | None:
     """Run the loop on the flow's learners, which write the policy. Return its collapse, if there was one.
 
     Raises:
@@ -191,7 +191,7 @@ def fit_with_learners(asked: Asked, watchers: Watchers) -> Collapse | None:
     import torch
 
     from models.engine.hosted import Order
-    from models.training import Trained, Training, train
+    from models.training import Training, TrainingResult, train
     from tasks.compute.learner_group import Joint, learn_together
 
     recipe, settings = asked.recipe, asked.settings
@@ -224,6 +224,6 @@ def fit_with_learners(asked: Asked, watchers: Watchers) -> Collapse | None:
         dtype=torch.float32,
         trust_remote_code=recipe.policy.trust_remote_code,
     )
-    trained: Trained = learn_together(*place_for_learners(), Joint(train, training, order), watchers)
+    trained: TrainingResult = learn_together(*place_for_learners(), Joint(train, training, order), watchers)
     runs.set_tags(asked.run_id, {tags.PRECISION: trained.precision})
     return trained.collapse

@@ -15,7 +15,7 @@ ROLE: dict[str, str] = {"train": "training", "validation": "validation", "gate":
 """Split -> context of a dataset input, MLflow's word for the role in which rows were used."""
 
 
-class Used(NamedTuple):
+class UsedRows(NamedTuple):
     """Rows that a run used, as MLflow names them."""
 
     name: str
@@ -24,7 +24,7 @@ class Used(NamedTuple):
 
 def log_rows(
     run_id: str, data: str, kind: Kind, split: Split, rows: Iterable[Sequence[object]], folder: Path, role: str = ""
-) -> Used:
+) -> UsedRows:
     """Record the rows of a split that a run really used, without those that were left out for length or number.
 
     Args:
@@ -40,7 +40,7 @@ def log_rows(
     for row in rows:
         total.update(json.dumps(row, ensure_ascii=False).encode() + b"\n")
         count += 1
-    used = Used(f"{data}/{kind}_{split}", total.hexdigest()[:32])
+    used = UsedRows(f"{data}/{kind}_{split}", total.hexdigest()[:32])
     source = str(folder / file_name(kind, split))
     records.log_dataset(run_id, used.name, used.digest, source, role or ROLE[split], count)
     return used

@@ -76,7 +76,7 @@ def _answer(info: registry.VersionInfo) -> str:
     try:
         word = word_of(written)
         WORDS[word.key](info.name, info.version, by=f"{word.by}, {PAGE}", why=word.why)
-    except lock.Held:
+    except lock.LockHeldError:
         return ""  # next time
     except UserError as error:
         now = registry.version_info(info.name, info.version)

@@ -30,7 +30,7 @@ from tasks.pages.description import cell
 from tasks.registered.evaluation_difference import SHOWN, read_answers
 from tasks.runner.step import StepResult
 from tasks.tracking import records, registry, tags
-from tasks.tracking.recorded import Recorded, of_version, read_text
+from tasks.tracking.recorded import VersionRecord, of_version, read_text
 from tasks.tracking.verdict_text import is_share, points
 
 MEASURED_ALIKE = ("evaluation.temperature", "evaluation.top_p", "evaluation.max_tokens", "rollouts.max_tokens")
@@ -48,7 +48,7 @@ class WatchSections(Sections):
 
 
 @dataclass(frozen=True)
-class Tonight:
+class NightlyMeasurements:
     """Measurements of one night."""
 
     evaluation: StepResult
@@ -60,7 +60,7 @@ class Tonight:
 
 
 @dataclass(frozen=True)
-class Watched:
+class NightlyResult:
     """Result of one night's comparison for a champion."""
 
     metric: str
@@ -100,8 +100,8 @@ class Watched:
 
 
 def watch_champion(
-    run_id: str, champion: registry.VersionInfo, recipe: WatchSections, tonight: Tonight, root: Path
-) -> Watched:
+    run_id: str, champion: registry.VersionInfo, recipe: WatchSections, tonight: NightlyMeasurements, root: Path
+) -> NightlyResult:
     """Compare a night's evaluation with the one that the champion was judged with, and log the page and the metrics.
 
     Args:
@@ -112,7 +112,7 @@ def watch_champion(
     try:
         watched = compared(of_version(champion), recipe, tonight, root)
     except UserError as error:
-        watched = Watched(recipe.metric, notes=(str(error),))
+        watched = NightlyResult(recipe.metric, notes=(str(error),))
     records.log_metrics(run_id, watched.metrics)
     figure = plots.drift(watched.drifts) if watched.drifts else None
     if figure is not None:
@@ -122,7 +122,7 @@ def watch_champion(
     return watched
 
 
-def lines(watched: Watched) -> str:
+def lines(watched: NightlyResult) -> str:
     """Return the result of a night in Markdown, for the run's description."""
     said = [
         f"✘ worse: {watched.worse}" if watched.worse else "",
@@ -132,7 +132,7 @@ def lines(watched: Watched) -> str:
     return "\n".join(f"- {cell(line)}" for line in [*filter(None, said), f"the page is the artifact {PAGE}"])
 
 
-def compared(before: Recorded, recipe: WatchSections, tonight: Tonight, root: Path) -> Watched:
+def compared(before: VersionRecord, recipe: WatchSections, tonight: NightlyMeasurements, root: Path) -> NightlyResult:
     """Compare a night with the recorded evaluation of a champion.
 
     Raises:
@@ -140,7 +140,7 @@ def compared(before: Recorded, recipe: WatchSections, tonight: Tonight, root: Pa
     """
     judged = read_answers(before)
     if judged is None:
-        return Watched(recipe.metric, notes=("what it answered when it was judged is not on record",))
+        return NightlyResult(recipe.metric, notes=("what it answered when it was judged is not on record",))
     now = read_records(Path(tonight.evaluation.folder) / "records.parquet")
     notes: list[str] = []
     change, problems = _change(before, judged, now, recipe, tonight, root, notes)
@@ -151,15 +151,15 @@ def compared(before: Recorded, recipe: WatchSections, tonight: Tonight, root: Pa
     if before.facts.get(tags.REWARD_MODEL_VERSION, "") != tonight.reward_model:
         old.pop(REWARD_SCORE, None)
         notes.append("the reward model that it learned from did not score tonight: no reward score is compared")
-    return Watched(recipe.metric, change, problems, tuple(drifts(old, new, recipe.drift)), tuple(notes))
+    return NightlyResult(recipe.metric, change, problems, tuple(drifts(old, new, recipe.drift)), tuple(notes))
 
 
 def _change(
-    before: Recorded,
+    before: VersionRecord,
     judged: Sequence[PromptRecord],
     now: Sequence[PromptRecord],
     recipe: WatchSections,
-    tonight: Tonight,
+    tonight: NightlyMeasurements,
     root: Path,
     notes: list[str],
 ) -> tuple[MetricChange | None, int]:
@@ -184,7 +184,7 @@ def _change(
     return change, len(pairs) if change.paired else len(now)
 
 
-def _same_problems(before: Recorded, version: DataVersion, root: Path) -> dict[str, str] | None:
+def _same_problems(before: VersionRecord, version: DataVersion, root: Path) -> dict[str, str] | None:
     """Map newer id to older id of the held-out problems with equal content and answer; None if all are equal."""
     places = {place_of(path): digest for path, digest in version.files.items() if path.endswith(".parquet")}
     hashes = {place: digest for place, digest in places.items() if place is not None}

@@ -20,7 +20,7 @@ MOST_KINDS = 6
 """Kinds of a feature that are listed."""
 
 
-class Shown(Protocol):
+class DriftPageContents(Protocol):
     """Contents of the page."""
 
     @property
@@ -39,7 +39,7 @@ class Shown(Protocol):
     def drifted(self) -> str: ...
 
 
-def page(title: str, shown: Shown, settings: DriftSettings, figure: Figure | None) -> str:
+def page(title: str, shown: DriftPageContents, settings: DriftSettings, figure: Figure | None) -> str:
     """Render the whole page, with the figure embedded."""
     lead = "; ".join(
         (
@@ -56,7 +56,7 @@ def page(title: str, shown: Shown, settings: DriftSettings, figure: Figure | Non
     return whole_page(title, f"{lead}.", body)
 
 
-def _answers(shown: Shown, settings: DriftSettings) -> str:
+def _answers(shown: DriftPageContents, settings: DriftSettings) -> str:
     change = shown.change
     if change is None:
         return ""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 
 from tasks.pages.html_page import escaped, table, whole_page
-from tasks.people.people_say import Row, Said
+from tasks.people.people_say import ReviewSummary, Row
 
 
-def review_page(what: Said) -> str:
+def review_page(what: ReviewSummary) -> str:
     """Render one HTML file; completions and comments are shown as text."""
     facts = table(["question", "answer"], [[name, answer] for name, answer in review_lines(what)])
     rows = sorted(what.rows, key=lambda row: (str(row["problem"]), str(row["date"])))
@@ -17,7 +17,7 @@ def review_page(what: Said) -> str:
     return whole_page(f"{what.model}: {what.title}, by people", lead, f"{facts}<h2>Answers</h2>{answers}")
 
 
-def review_lines(what: Said) -> list[tuple[str, str]]:
+def review_lines(what: ReviewSummary) -> list[tuple[str, str]]:
     """Summarise the answers as pairs of question and answer."""
     people = sorted({str(row["reviewer"]) for row in what.rows})
     counts = [(name, sum(row["preferred"] == name for row in what.rows)) for name in _LABELS]

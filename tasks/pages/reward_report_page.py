@@ -16,7 +16,7 @@ from tasks.pages.description import cell, code, table
 
 
 @dataclass
-class Measured:
+class RewardModelMeasurements:
     """Measurements of a reward model."""
 
     pairs: PairReport | None = None
@@ -53,12 +53,12 @@ class Measured:
         return named
 
 
-def as_json(measured: Measured, against: Sequence[str]) -> str:
+def as_json(measured: RewardModelMeasurements, against: Sequence[str]) -> str:
     """Return the whole report as JSON, with the findings against the reward model."""
     return json.dumps({"against": list(against), **asdict(measured)}, indent=1, default=float)
 
 
-def page(measured: Measured, against: Sequence[str]) -> str:
+def page(measured: RewardModelMeasurements, against: Sequence[str]) -> str:
     """Render the page of the step's run."""
     verdict = (
         "\n".join(f"- {cell(line)}" for line in against) if against else "Nothing that was asked speaks against it."

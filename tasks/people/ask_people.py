@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from models.errors import UserError, shortened
 from tasks.people.blind_pairs import AnswerPair, Review, candidate_first, pair_trace
 from tasks.tracking import records, review_queues, runs, store, tags
-from tasks.tracking.recorded import Recorded, of_version, read_text
+from tasks.tracking.recorded import VersionRecord, of_version, read_text
 from tasks.tracking.registry import VersionInfo
 
 FOLDER = "review"
@@ -24,7 +24,7 @@ _ANYBODY = "anybody"
 
 
 @dataclass(frozen=True)
-class Asked:
+class ReviewRequest:
     """A review in MLflow."""
 
     review: Review
@@ -36,7 +36,7 @@ class Asked:
 
 def ask(
     candidate: VersionInfo, champion: VersionInfo, draw: Callable[[], Sequence[AnswerPair]], reviewers: Sequence[str]
-) -> list[Asked]:
+) -> list[ReviewRequest]:
     """Make a queue for each reviewer, or one for any person; an existing queue is not changed.
 
     Each reviewer gets separate traces, so that reviewers do not see each other's answers.
@@ -65,7 +65,7 @@ def ask(
             else:
                 pairs = pairs or draw()
                 review = _make(ours, champion.version, file, person, pairs)
-            asked.append(Asked(review, review_queues.page_of_queue(ours.run, review.queue), new=not known))
+            asked.append(ReviewRequest(review, review_queues.page_of_queue(ours.run, review.queue), new=not known))
     return asked
 
 
@@ -97,7 +97,7 @@ def _name(reviewer: str) -> str:
     return name
 
 
-def _make(ours: Recorded, champion: int, file: str, reviewer: str, pairs: Sequence[AnswerPair]) -> Review:
+def _make(ours: VersionRecord, champion: int, file: str, reviewer: str, pairs: Sequence[AnswerPair]) -> Review:
     """Create a queue in MLflow and, once it is complete, the artifact that describes it."""
     assert ours.version is not None
     number = len(_files(ours.run))

@@ -18,7 +18,7 @@ from tasks.data.dvc_command import Report
 from tasks.data.versions import DataVersion, current, pull, repository
 from tasks.pages.review_page import review_page
 from tasks.people.ask_people import FOLDER, reviews_of
-from tasks.people.people_say import DECIDED, UNDECIDED, Row, Said, as_files, merged, metrics_of, rows_of, said
+from tasks.people.people_say import DECIDED, UNDECIDED, ReviewSummary, Row, as_files, merged, metrics_of, rows_of, said
 from tasks.tracking import records, review_queues
 from tasks.tracking.recorded import of_version
 from tasks.tracking.registry import VersionInfo
@@ -36,7 +36,7 @@ class Collected:
     """All rows of the data set, including those of earlier collections."""
     new: int
     """Number of rows that are new or changed."""
-    said: Sequence[Said]
+    said: Sequence[ReviewSummary]
     """Summary for each two versions."""
 
 
@@ -108,6 +108,6 @@ def _rows_before(root: Path, name: str, report: Report) -> list[Row]:
     return merged(rows, [])
 
 
-def _show(run: str, what: Said) -> None:
+def _show(run: str, what: ReviewSummary) -> None:
     records.log_text(run, f"{FOLDER}/{what.candidate}-against-{what.champion}.html", review_page(what))
     records.log_metrics(run, metrics_of(what))

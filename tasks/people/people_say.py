@@ -28,7 +28,7 @@ Row = dict[str, str | int]
 
 
 @dataclass(frozen=True)
-class Said:
+class ReviewSummary:
     """Summary of people's answers about two versions."""
 
     title: str
@@ -100,7 +100,7 @@ def as_files(rows: Sequence[Row]) -> dict[str, str]:
     }
 
 
-def said(review: Review, rows: Sequence[Row]) -> Said:
+def said(review: Review, rows: Sequence[Row]) -> ReviewSummary:
     """Summarise the answers about two versions.
 
     Args:
@@ -115,7 +115,7 @@ def said(review: Review, rows: Sequence[Row]) -> Said:
             decided[str(row["problem"])].append(float(row["preferred"] == "candidate"))
     means = [sum(values) / len(values) for values in decided.values()]
     places = [float(row["place"] == "first") for row in rows if row["preferred"] in POLICIES]
-    return Said(
+    return ReviewSummary(
         title=review.title,
         model=review.model,
         candidate=review.candidate,
@@ -127,7 +127,7 @@ def said(review: Review, rows: Sequence[Row]) -> Said:
     )
 
 
-def metrics_of(what: Said) -> Mapping[str, float]:
+def metrics_of(what: ReviewSummary) -> Mapping[str, float]:
     """Return the metrics for the candidate's run; unknown ones are NaN."""
     return {
         "review/answers": float(len(what.rows)),

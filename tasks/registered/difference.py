@@ -18,7 +18,7 @@ from tasks.host.code_version import FILES, FOLDERS, ask_git
 from tasks.host.machine import MACHINE, PACKAGES, read_machine, read_packages
 from tasks.registered.evaluation_difference import EvaluationDifference, evaluation_difference
 from tasks.tracking import tags
-from tasks.tracking.recorded import Recorded, read_text
+from tasks.tracking.recorded import VersionRecord, read_text
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Difference:
     """What else could not be compared, with the reason."""
 
 
-def difference(before: Recorded, after: Recorded, root: Path) -> Difference:
+def difference(before: VersionRecord, after: VersionRecord, root: Path) -> Difference:
     """Compare `after` with `before`.
 
     Args:

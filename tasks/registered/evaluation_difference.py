@@ -15,7 +15,7 @@ from models.evaluation.records import PromptRecord
 from models.evaluation.table import read_records
 from tasks.data.data_difference import PreparedFiles
 from tasks.tracking import records, tags
-from tasks.tracking.recorded import RECORDS, Recorded
+from tasks.tracking.recorded import RECORDS, VersionRecord
 
 SHOWN: Place = ("problems", "validation")
 """Kind and split of the problems of the evaluations that people may look at."""
@@ -50,7 +50,7 @@ class EvaluationDifference:
 
 
 def evaluation_difference(
-    before: Recorded, after: Recorded, old: PreparedFiles, new: PreparedFiles
+    before: VersionRecord, after: VersionRecord, old: PreparedFiles, new: PreparedFiles
 ) -> EvaluationDifference:
     """Compare the evaluation of `after` with that of `before`.
 
@@ -96,7 +96,7 @@ def metric_names(known: Iterable[str], records: Sequence[PromptRecord]) -> list[
     return [name for name in names if known_metric(name) and samples_needed(name) <= fewest]
 
 
-def read_answers(side: Recorded) -> list[PromptRecord] | None:
+def read_answers(side: VersionRecord) -> list[PromptRecord] | None:
     """Return the answers of a version or a run's policy; None if they are not recorded."""
     if not side.evaluation:
         return None

@@ -28,7 +28,7 @@ from tasks.registered.evaluation_difference import metric_names, read_answers
 from tasks.registered.files import registered_files
 from tasks.registered.recorded_recipe import WHOLE
 from tasks.tracking import registry, tags
-from tasks.tracking.recorded import Recorded, read_text
+from tasks.tracking.recorded import VersionRecord, read_text
 from tasks.tracking.registry import VersionInfo
 from tasks.tracking.verdict_record import verdict_of
 from tasks.tracking.verdict_text import ruling_text, verdict_text
@@ -41,7 +41,7 @@ MAKING, USING = ".lock", ".use"
 `rewardflow gc` keeps them: a lock whose file is deleted no longer blocks other processes."""
 
 
-def export(said: Recorded, target: Path, licence: str = "") -> None:
+def export(said: VersionRecord, target: Path, licence: str = "") -> None:
     """Write a version's model folder with its card to `target`, atomically.
 
     Args:
@@ -75,7 +75,7 @@ def export(said: Recorded, target: Path, licence: str = "") -> None:
 
 
 @contextmanager
-def served_folder(said: Recorded, home: Path) -> Iterator[Path]:
+def served_folder(said: VersionRecord, home: Path) -> Iterator[Path]:
     """Yield the exported folder from which a version is served, in the state folder `home`.
 
     It is made once and reused while it is intact; `rewardflow gc` deletes folders that were not served for long, and
@@ -127,13 +127,13 @@ def unused(place: Path) -> Iterator[bool]:
             yield True
 
 
-def recipe_of(said: Recorded) -> dict[str, Any]:
+def recipe_of(said: VersionRecord) -> dict[str, Any]:
     """Return the whole recipe of a version; empty if it is not recorded."""
     whole = read_text(said.run, WHOLE)
     return dict(json.loads(whole)) if whole else {}
 
 
-def _settle_chat(said: Recorded, folder: Path) -> Chat:
+def _settle_chat(said: VersionRecord, folder: Path) -> Chat:
     """Write a chat template to a policy that was trained on plain prompts, and return the kind of its chat."""
     policy = recipe_of(said).get("policy")
     if policy is None or policy.get("chat"):
@@ -156,7 +156,7 @@ def served_name(version: VersionInfo) -> str:
     return f"{version.name}-v{version.version}"
 
 
-def card_of(said: Recorded, version: VersionInfo, folder: Path, licence: str, chat: Chat) -> Card:
+def card_of(said: VersionRecord, version: VersionInfo, folder: Path, licence: str, chat: Chat) -> Card:
     """Collect the contents of a version's card.
 
     Args:

@@ -13,7 +13,7 @@ from models.recipe.find import find_recipe
 from models.recipe.load import load_recipe
 from models.recipe.schema import Recipe
 from tasks.tracking import records, tags
-from tasks.tracking.recorded import Recorded, read_text
+from tasks.tracking.recorded import VersionRecord, read_text
 
 WHOLE, ASKED = "recipe/whole.json", "recipe/asked.json"
 """Artifacts of a run: the recipe with every default written out; its file and the overrides that made it."""
@@ -35,7 +35,7 @@ def log_asked(run_id: str, described: Mapping[str, Any], root: Path, file: Path,
         records.log_text(run_id, path, json.dumps(facts, indent=1, ensure_ascii=False) + "\n")
 
 
-def asked_of(said: Recorded) -> tuple[str, list[str]]:
+def asked_of(said: VersionRecord) -> tuple[str, list[str]]:
     """Return the file of the recipe of a version or run, and its overrides, `key.path=value` each.
 
     Raises:
@@ -48,7 +48,7 @@ def asked_of(said: Recorded) -> tuple[str, list[str]]:
         raise UserError(f"{said.label}: how its recipe was asked for is not on record ({ASKED} of its run)") from None
 
 
-def read_asked(said: Recorded) -> tuple[Recipe, Path]:
+def read_asked(said: VersionRecord) -> tuple[Recipe, Path]:
     """Read the recipe of a version or run from its file and the recorded overrides; return it with the file.
 
     A base that was the champion is replaced by the version that was champion then.

@@ -20,10 +20,10 @@ from tasks.data.versions import digest_of, prepare, pull
 from tasks.host.code_version import NO_COMMIT, ask_git, code_version, running_version
 from tasks.tracking import summaries, tags
 from tasks.tracking.lineage import run_or_none
-from tasks.tracking.recorded import Recorded
+from tasks.tracking.recorded import VersionRecord
 
 
-def require_reproducible(said: Recorded, root: Path) -> None:
+def require_reproducible(said: VersionRecord, root: Path) -> None:
     """Check that the checkout is exactly the code that a version was made with.
 
     Raises:
@@ -52,7 +52,7 @@ def require_reproducible(said: Recorded, root: Path) -> None:
         raise UserError(f"{said.label}: {here.unpinned}; `git stash -u` puts that aside")
 
 
-def require_recipe(said: Recorded, recipe: Recipe, file: Path, root: Path) -> None:
+def require_recipe(said: VersionRecord, recipe: Recipe, file: Path, root: Path) -> None:
     """Check that the commit contains the running code, the recipe's file and the user's files that it names.
 
     Raises:
@@ -62,7 +62,7 @@ def require_recipe(said: Recorded, recipe: Recipe, file: Path, root: Path) -> No
         raise UserError(f"{said.label}: {unpinned}")
 
 
-def require_exact(said: Recorded, recipe: Recipe) -> None:
+def require_exact(said: VersionRecord, recipe: Recipe) -> None:
     """Check that a recipe's training ends with the same bits each time.
 
     Raises:
@@ -75,7 +75,7 @@ def require_exact(said: Recorded, recipe: Recipe) -> None:
         )
 
 
-def require_data(said: Recorded, recipe: Recipe, root: Path) -> str:
+def require_data(said: VersionRecord, recipe: Recipe, root: Path) -> str:
     """Provide the data that a version learned from, and its held-out sets, in the work tree; DVC pulls missing ones.
 
     Returns the hash of the data that it learned from.
@@ -88,7 +88,7 @@ def require_data(said: Recorded, recipe: Recipe, root: Path) -> str:
     return _require(said, recipe.data, "prepared", root)
 
 
-def _require(said: Recorded, settings: DataSettings, context: str, root: Path) -> str:
+def _require(said: VersionRecord, settings: DataSettings, context: str, root: Path) -> str:
     """Provide one of these data sets, which the version's run has recorded in a context."""
     name = settings.name
     wanted = next((link.digest for link in said.data if (link.name, link.context) == (name, context)), "")
@@ -112,7 +112,7 @@ def _require(said: Recorded, settings: DataSettings, context: str, root: Path) -
     return wanted
 
 
-def recorded_precisions(said: Recorded) -> dict[str, Precision]:
+def recorded_precisions(said: VersionRecord) -> dict[str, Precision]:
     """Return shape of a model -> the precision in which the version's run trained; it may have been measured then.
 
     For a step that reused an earlier result, it is recorded on the run that made the result.

@@ -15,7 +15,7 @@ from tasks.host.machine import BITS, MACHINE, PACKAGES, machine, packages, read_
 from tasks.pages.registered_page import annotate
 from tasks.registered.difference import Setting, differing
 from tasks.tracking import audit, registry, runs, tags
-from tasks.tracking.recorded import Recorded, read_text
+from tasks.tracking.recorded import VersionRecord, read_text
 
 EVALUATED = "eval/"
 """Prefix of the metrics that are compared: those that do not depend on time."""
@@ -98,7 +98,7 @@ class Reproduction:
 
 
 def reproduction(
-    said: Recorded,
+    said: VersionRecord,
     recipe: Recipe,
     data: str,
     original: Path,
@@ -156,7 +156,7 @@ def reproduction(
     )
 
 
-def surroundings_of(said: Recorded, root: Path) -> Surroundings:
+def surroundings_of(said: VersionRecord, root: Path) -> Surroundings:
     """Return packages and machine of the run that made a version, and those of this process."""
     return Surroundings(
         packages_then=read_packages(read_text(said.trained_in, PACKAGES)),
@@ -179,7 +179,7 @@ def _other_files(folder: Path) -> dict[str, str]:
     }
 
 
-def note(said: Recorded, made: Reproduction) -> str:
+def note(said: VersionRecord, made: Reproduction) -> str:
     """Write on the version, and on its page, whether it came out the same. Return the sentence.
 
     Raises:

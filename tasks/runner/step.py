@@ -35,7 +35,7 @@ from tasks.runner.results import RESULT, NotAsMade, clear_result, read_result, w
 from tasks.tracking import records, registry, runs, tags
 
 if TYPE_CHECKING:
-    from tasks.tracking.records import Measured
+    from tasks.tracking.records import MeasurementContext
 
 _LOG = logging.getLogger("rewardflow.steps")
 
@@ -79,14 +79,14 @@ class StepContext(Generic[Read]):
 
 
 @dataclass(frozen=True)
-class Made:
+class StepOutput:
     """Return value of the work of a step."""
 
     digest: str
     headline: str
     metrics: Mapping[str, float] = field(default_factory=dict)
     links: Mapping[str, str] = field(default_factory=dict)
-    measured: Measured | None = None
+    measured: MeasurementContext | None = None
     """The model and the data that the metrics are about."""
     tokens: Cost = field(default_factory=Cost)
     """Tokens that were used."""
@@ -184,7 +184,7 @@ def source_hash() -> str:
     return total.hexdigest()
 
 
-def run_step(context: StepContext[Any], work: Callable[[Path, str], Made]) -> StepResult:
+def run_step(context: StepContext[Any], work: Callable[[Path, str], StepOutput]) -> StepResult:
     """Run the work of a step inside its own child run and record the result next to its outputs.
 
     Outputs of an earlier complete run are removed first; checkpoints of a stopped run are kept.

@@ -30,7 +30,7 @@ NO_STEPS = ("tokens", "reference", "precision")
 
 
 @dataclass(frozen=True)
-class Held:
+class StateItem:
     """An item on the disk, and whether it is to be removed."""
 
     what: str
@@ -46,7 +46,7 @@ class Held:
     model: Unregistered | None = None
 
 
-def plan(home: Path, keep_days: float, refused: bool = False) -> list[Held]:
+def plan(home: Path, keep_days: float, refused: bool = False) -> list[StateItem]:
     """List everything that gc considers in the state folder `home`, and whether it is to be removed.
 
     Args:
@@ -72,7 +72,7 @@ def plan(home: Path, keep_days: float, refused: bool = False) -> list[Held]:
     return held
 
 
-def remove(home: Path, held: Sequence[Held]) -> int:
+def remove(home: Path, held: Sequence[StateItem]) -> int:
     """Remove the planned items, except those that are being served by now. Return the number of bytes freed.
 
     Call it while no run uses the state folder.
@@ -88,14 +88,14 @@ def remove(home: Path, held: Sequence[Held]) -> int:
     return freed
 
 
-def _free(home: Path, entry: Held) -> AbstractContextManager[bool]:
+def _free(home: Path, entry: StateItem) -> AbstractContextManager[bool]:
     """Return a context that yields whether no process serves from it; none can begin to during the block."""
     if entry.place is None or entry.place.parent != home / SERVING:
         return nullcontext(True)
     return unused(entry.place)
 
 
-def _remove(entry: Held) -> None:
+def _remove(entry: StateItem) -> None:
     if entry.model is not None:
         needs.delete_model(entry.model)
     elif entry.place is not None and entry.place.is_dir():
@@ -105,7 +105,9 @@ def _remove(entry: Held) -> None:
         entry.place.unlink()
 
 
-def _step(home: Path, folder: Path, needed: dict[str, Need], cutoff: datetime, refused: bool, awaited: bool) -> Held:
+def _step(
+    home: Path, folder: Path, needed: dict[str, Need], cutoff: datetime, refused: bool, awaited: bool
+) -> StateItem:
     made_by = runs_of(folder)
     used, size = _last_change(folder), _size(folder)
     needing = sorted((needed[run_id] for run_id in made_by if run_id in needed), key=lambda need: not need.lasting)
@@ -123,12 +125,12 @@ def _step(home: Path, folder: Path, needed: dict[str, Need], cutoff: datetime, r
         goes, why = True, f"only {needing[0].why} needs it" if needing else "nothing needs it"
         if unfinished:
             why = "checkpoints of a stopped run that no recipe resumes from"
-    return Held(str(folder.relative_to(home)), folder, size, used, why, goes)
+    return StateItem(str(folder.relative_to(home)), folder, size, used, why, goes)
 
 
 def _model(
     model: Unregistered, home: Path, needed: dict[str, Need], staying: set[str], cutoff: datetime, refused: bool
-) -> Held:
+) -> StateItem:
     folder = registry.local_folder(model.location)
     goes = False
     if model.run_id in needed and (needed[model.run_id].lasting or not refused):
@@ -141,7 +143,7 @@ def _model(
         why = "made with another state folder of this server, or by an earlier version"
     else:
         goes, why = True, "nothing needs it"
-    return Held(
+    return StateItem(
         f"model {model.name} {model.model_id[:10]}",
         folder,
         _size(folder) if folder else 0,
@@ -152,22 +154,22 @@ def _model(
     )
 
 
-def _plain(home: Path, entry: Path, cutoff: datetime | None, why: str) -> Held:
+def _plain(home: Path, entry: Path, cutoff: datetime | None, why: str) -> StateItem:
     used = _last_change(entry)
     goes = cutoff is None or used <= cutoff
-    return Held(
+    return StateItem(
         str(entry.relative_to(home)), entry, _size(entry), used, why if goes else "used within the retention time", goes
     )
 
 
-def _served(home: Path, entry: Path, cutoff: datetime) -> Held:
+def _served(home: Path, entry: Path, cutoff: datetime) -> StateItem:
     """Plan the removal of an item below `serving/`."""
     said = _plain(home, entry, cutoff, "exported again when it is served")
     with unused(entry) as free:
         return said if free else replace(said, goes=False, why="it is being served")
 
 
-def _base(home: Path, entry: Path, cutoff: datetime) -> Held:
+def _base(home: Path, entry: Path, cutoff: datetime) -> StateItem:
     """Plan the removal of a converted base model: one of the catalogue is kept, one of a GGUF file may go."""
     if entry_with(entry.name) is None:
         return _plain(home, entry, cutoff, "converted again from its GGUF file when it is needed")

@@ -29,7 +29,7 @@ from tasks.pages.cost import Cost
 from tasks.registered.policy import PolicyFiles, made_policy
 from tasks.registered.reward_model import RewardModelFiles
 from tasks.runner.caching import cached_by_key
-from tasks.runner.step import Made, StepContext, StepResult, run_step
+from tasks.runner.step import StepContext, StepOutput, StepResult, run_step
 from tasks.steps.validate_data import clean_folder
 from tasks.tracking import records, registry
 
@@ -71,7 +71,7 @@ def evaluate_policy(
     recipe = context.recipe
     split: Split = "gate" if isinstance(recipe, GateSections) else "validation"
 
-    def work(folder: Path, run_id: str) -> Made:
+    def work(folder: Path, run_id: str) -> StepOutput:
         check_model_folder(policy.folder)
         data = clean_folder(validated)
         tokens = RunTokens.read(policy.folder, Path(warmed.folder) / "policy" if warmed else None, recipe)
@@ -92,7 +92,7 @@ def evaluate_policy(
             headline = f"{len(counts)} held-out problems of {recipe.data_name}, {of_each}"
             asked = gate_split.problems_of(data)
             links = {"gate_split": gate_split.digest_of(asked), "gate_sketch": gate_split.sketch_of(asked)}
-            return Made(hash_folder(folder), headline, {}, {"model_id": policy.model_id, **links}, tokens=drawn)
+            return StepOutput(hash_folder(folder), headline, {}, {"model_id": policy.model_id, **links}, tokens=drawn)
         records.log_artifact(run_id, folder / "records.parquet", "evaluation")
         write_file(folder / INPUTS, as_json(summarise_inputs(data, codec, recipe.summarised)))
         records.log_artifact(run_id, folder / INPUTS, "evaluation")
@@ -105,8 +105,8 @@ def evaluate_policy(
             metrics |= {"eval/loose_accuracy_low": loose.low, "eval/loose_accuracy_high": loose.high}
             headline += f", loose {loose:.1%}"
         get_run_logger().info(f"{context.name}: {headline}")
-        measured = records.Measured(policy.model_id, *used) if policy.model_id else None
-        return Made(hash_folder(folder), headline, metrics, {"model_id": policy.model_id}, measured, drawn)
+        measured = records.MeasurementContext(policy.model_id, *used) if policy.model_id else None
+        return StepOutput(hash_folder(folder), headline, metrics, {"model_id": policy.model_id}, measured, drawn)
 
     with engine_place():
         return run_step(context, work)

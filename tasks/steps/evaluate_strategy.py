@@ -23,7 +23,7 @@ from tasks.pages.cost import Cost
 from tasks.registered.policy import PolicyFiles
 from tasks.registered.reward_model import RewardModelFiles
 from tasks.runner.caching import cached_by_key
-from tasks.runner.step import Made, StepContext, StepResult, run_step
+from tasks.runner.step import StepContext, StepOutput, StepResult, run_step
 from tasks.steps.evaluate import ShownSections
 from tasks.steps.validate_data import clean_folder
 from tasks.tracking import records, registry
@@ -59,7 +59,7 @@ def evaluate_strategy(
     """
     recipe = context.recipe
 
-    def work(folder: Path, run_id: str) -> Made:
+    def work(folder: Path, run_id: str) -> StepOutput:
         check_model_folder(policy.folder)
         data = clean_folder(validated)
         tokens = RunTokens.read(policy.folder, None, recipe)
@@ -99,9 +99,9 @@ def evaluate_strategy(
             f"compared with plain, {metrics['strategy/calls_a_turn']:.1f} calls a turn"
         )
         get_run_logger().info(f"{context.name}: {headline}")
-        measured = records.Measured(policy.model_id, *used) if policy.model_id else None
+        measured = records.MeasurementContext(policy.model_id, *used) if policy.model_id else None
         drawn = Cost(tokens_sampled=spent.written)
-        return Made(hash_folder(folder), headline, metrics, {"model_id": policy.model_id}, measured, drawn)
+        return StepOutput(hash_folder(folder), headline, metrics, {"model_id": policy.model_id}, measured, drawn)
 
     with engine_place():
         return run_step(context, work)

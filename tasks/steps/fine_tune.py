@@ -24,7 +24,15 @@ from models.policy.update_sparsity import changed_share_of_files
 from models.text.end_ids import ends_of_folder
 from models.text.prompt_form import PromptForm
 from models.text.token_cache import CachedCodec
-from tasks.compute.fitting import JOURNAL, POLICY, Asked, FineTuneSections, fit_here, fit_with_learners, watched_rounds
+from tasks.compute.fitting import (
+    JOURNAL,
+    POLICY,
+    FineTuneJob,
+    FineTuneSections,
+    fit_here,
+    fit_with_learners,
+    watched_rounds,
+)
 from tasks.compute.shared_engine import engine_place, learners
 from tasks.data.inputs import log_rows
 from tasks.pages import plots, timing
@@ -33,7 +41,7 @@ from tasks.pages.description import section, time_table
 from tasks.registered.policy import PolicyFiles
 from tasks.runner.caching import cached_by_key
 from tasks.runner.results import CHECKPOINTS
-from tasks.runner.step import Made, StepContext, StepResult, run_step, token_folder
+from tasks.runner.step import StepContext, StepOutput, StepResult, run_step, token_folder
 from tasks.steps.validate_data import clean_folder, example_of
 from tasks.tracking import records, registry, runs, tags
 from tasks.tracking.journal import Row, read_journal
@@ -62,7 +70,7 @@ def fine_tune(
     settings = recipe.schedule
     assert settings is not None
 
-    def work(folder: Path, run_id: str) -> Made:
+    def work(folder: Path, run_id: str) -> StepOutput:
         began = time.perf_counter()
         start, data = Path(warmed.folder) / "policy", clean_folder(validated)
         tokenizer = open_tokenizer(start, trust_remote_code=recipe.policy.trust_remote_code)
@@ -71,7 +79,7 @@ def fine_tune(
         problems = read_prompts(data, codec, recipe)
         log_inputs(run_id, recipe, settings, problems, data, warmed, rewarded)
         log_teachers(run_id, frozen, recipe.teacher, recipe.judge)
-        asked = Asked(
+        asked = FineTuneJob(
             recipe=recipe,
             settings=settings,
             start=start,
@@ -104,7 +112,7 @@ def fine_tune(
         for why in lost.values():
             headline += f"; {why}"
             get_run_logger().warning(why)
-        return Made(
+        return StepOutput(
             digest,
             headline,
             {f"last/{k}": v for k, v in last.items() if k.startswith("reward/")}

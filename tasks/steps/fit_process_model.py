@@ -23,7 +23,7 @@ from tasks.compute.precision import learner_autocast, precision_folder
 from tasks.compute.shared_engine import learner_place, learners
 from tasks.runner.caching import cached_by_key
 from tasks.runner.progress import progress
-from tasks.runner.step import Made, StepContext, StepResult, run_step
+from tasks.runner.step import StepContext, StepOutput, StepResult, run_step
 from tasks.steps.fit_reward_model import RewardModelSections, register
 from tasks.steps.validate_data import clean_folder, example_of
 from tasks.tracking import registry
@@ -48,7 +48,7 @@ def process_model(
     assert section is not None and section.process is not None
     reading = section.process.reading
 
-    def work(folder: Path, run_id: str) -> Made:
+    def work(folder: Path, run_id: str) -> StepOutput:
         data, start = clean_folder(validated), Path(warmed.folder) / "policy"
         registry.log_model_inputs(run_id, [warmed.links["model_id"]])
         trusted = recipe.trust_remote_code
@@ -89,7 +89,7 @@ def process_model(
                 f"reward model: held-out step accuracy {accuracy:.3f} is below reward_model.least_accuracy "
                 f"{section.least_accuracy}; stopped before reinforcement learning (see its run {run_id})"
             )
-        return Made(digest, f"step accuracy {accuracy:.3f}", metrics, {"model_id": model_id, "version": version})
+        return StepOutput(digest, f"step accuracy {accuracy:.3f}", metrics, {"model_id": model_id, "version": version})
 
     with learner_place():
         return run_step(context, work)

@@ -43,12 +43,12 @@ from models.text.token_cache import CachedCodec
 from tasks.compute.fitting import fit_together
 from tasks.compute.precision import Precision, learner_autocast, precision_folder
 from tasks.compute.shared_engine import learner_place, learners
-from tasks.data.inputs import Used, log_rows
+from tasks.data.inputs import UsedRows, log_rows
 from tasks.pages import plots
 from tasks.pages.version_page import reward_model_page
 from tasks.runner.caching import cached_by_key
 from tasks.runner.progress import progress
-from tasks.runner.step import Made, StepContext, StepResult, run_step, token_folder
+from tasks.runner.step import StepContext, StepOutput, StepResult, run_step, token_folder
 from tasks.steps.validate_data import clean_folder, example_of
 from tasks.tracking import records, registry, runs, summaries, tags
 from tasks.tracking.metrics import MetricLog
@@ -96,7 +96,7 @@ def reward_model(
     section = recipe.reward_model
     assert section is not None
 
-    def work(folder: Path, run_id: str) -> Made:
+    def work(folder: Path, run_id: str) -> StepOutput:
         data = Path(made.folder) if made else clean_folder(validated)
         start = Path(warmed.folder) / "policy"
         registry.log_model_inputs(run_id, [warmed.links["model_id"]])
@@ -164,8 +164,10 @@ def reward_model(
                 f"reward model: held-out pair accuracy {accuracy} is below reward_model.least_accuracy "
                 f"{section.least_accuracy}; stopped before reinforcement learning (see its run {run_id})"
             )
-        measured = records.Measured(model_id, *judged_on)
-        return Made(digest, f"pair accuracy {accuracy}", metrics, {"model_id": model_id, "version": version}, measured)
+        measured = records.MeasurementContext(model_id, *judged_on)
+        return StepOutput(
+            digest, f"pair accuracy {accuracy}", metrics, {"model_id": model_id, "version": version}, measured
+        )
 
     with learner_place():
         return run_step(context, work)
@@ -181,7 +183,7 @@ def _what_to_fit(
     start: Path,
     folder: Path,
     run_id: str,
-) -> tuple[RewardFit, list[str], Used]:
+) -> tuple[RewardFit, list[str], UsedRows]:
     """Return the fit, the flaw of each held-out pair, and the store's record of the held-out pairs."""
     principles = section.principles or {}
     prefixes = codec.inside(list(principles))

@@ -10,7 +10,7 @@ from prefect.cache_policies import NO_CACHE
 
 from tasks.gate.judgement import JudgementSections, OnGate, decide, judged, numbers
 from tasks.pages.registered_page import annotate
-from tasks.runner.step import Made, StepContext, run_step
+from tasks.runner.step import StepContext, StepOutput, run_step
 from tasks.runner.unexpected import tried_again
 from tasks.steps.promote import policy_name
 from tasks.tracking import aliases, by_hand, registry, runs, tags
@@ -20,7 +20,7 @@ from tasks.tracking.verdict_text import hand_text
 
 
 @dataclass(frozen=True)
-class Measured:
+class ComparedEvaluations:
     """The evaluations that the gate compares."""
 
     champion: OnGate
@@ -35,7 +35,7 @@ class Measured:
 
 @task(name="judge_champion", task_run_name="{context.name}", cache_policy=NO_CACHE, **tried_again)
 def judge_champion(
-    context: StepContext[JudgementSections], waiting: Waiting, measured: Measured | str
+    context: StepContext[JudgementSections], waiting: Waiting, measured: ComparedEvaluations | str
 ) -> HandJudgement:
     """Compare a champion that was set by hand with the one before, as if it were a candidate. No alias is changed.
 
@@ -53,10 +53,12 @@ def judge_champion(
     record = decide(verdict, recipe.gate, waiting.against, unpinned="" if recipe.promote_unpinned else unpinned)
     judgement = HandJudgement(version=waiting.version, champion=waiting.against, verdict=record)
 
-    def work(folder: Path, run_id: str) -> Made:
+    def work(folder: Path, run_id: str) -> StepOutput:
         _record(name, waiting, judgement, parent_run)
         headline = f"{record.decision}, had it been a candidate: version {waiting.version}"
-        return Made(measured.champion.gate.digest, headline, numbers(verdict), {"version": f"{name}/{waiting.version}"})
+        return StepOutput(
+            measured.champion.gate.digest, headline, numbers(verdict), {"version": f"{name}/{waiting.version}"}
+        )
 
     run_step(context, work)
     return judgement

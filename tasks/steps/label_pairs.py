@@ -23,7 +23,7 @@ from tasks.pages.cost import Cost
 from tasks.registered.policy import PolicyFiles
 from tasks.runner.caching import cached_by_key
 from tasks.runner.progress import stages
-from tasks.runner.step import Made, StepContext, StepResult, run_step
+from tasks.runner.step import StepContext, StepOutput, StepResult, run_step
 from tasks.steps.validate_data import clean_folder
 from tasks.tracking import records, registry
 
@@ -58,7 +58,7 @@ def label_pairs(
     recipe = context.recipe
     asked = recipe.pairs
 
-    def work(folder: Path, run_id: str) -> Made:
+    def work(folder: Path, run_id: str) -> StepOutput:
         data, start = clean_folder(validated), Path(warmed.folder) / "policy"
         registry.log_model_inputs(run_id, [warmed.links["model_id"]])
         metrics: dict[str, float] = {}
@@ -87,7 +87,7 @@ def label_pairs(
         kept, right = metrics["label_pairs/kept"], metrics["label_pairs/chosen_right"]
         asked_about = metrics["label_pairs/asked"]
         headline = f"{kept:,.0f} of {asked_about:,.0f} pairs kept, the better one right in {right:.0%}"
-        return Made(hash_folder(folder), headline, metrics, tokens=Cost(tokens_sampled=tokens))
+        return StepOutput(hash_folder(folder), headline, metrics, tokens=Cost(tokens_sampled=tokens))
 
     with engine_place():
         return run_step(context, work)

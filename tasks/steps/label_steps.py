@@ -28,7 +28,7 @@ from tasks.pages.cost import Cost
 from tasks.registered.policy import PolicyFiles
 from tasks.runner.caching import cached_by_key
 from tasks.runner.progress import stages
-from tasks.runner.step import Made, StepContext, StepResult, run_step
+from tasks.runner.step import StepContext, StepOutput, StepResult, run_step
 from tasks.steps.validate_data import clean_folder
 from tasks.tracking import records, registry
 
@@ -57,7 +57,7 @@ def label_steps(
     recipe = context.recipe
     asked = recipe.process
 
-    def work(folder: Path, run_id: str) -> Made:
+    def work(folder: Path, run_id: str) -> StepOutput:
         data, start = clean_folder(validated), Path(warmed.folder) / "policy"
         registry.log_model_inputs(run_id, [warmed.links["model_id"]])
         made: dict[Split, list[Solution]] = {}
@@ -77,7 +77,7 @@ def label_steps(
         headline = f"{labelled:,.0f} labelled steps of {len(made['train']):,} solutions, mean label {mean:.3f}"
         get_run_logger().info(f"{context.name}: {headline}")
         tokens = sum(len(each.completion) for some in made.values() for each in some)
-        return Made(hash_folder(folder), headline, metrics, tokens=Cost(tokens_sampled=tokens))
+        return StepOutput(hash_folder(folder), headline, metrics, tokens=Cost(tokens_sampled=tokens))
 
     with engine_place():
         return run_step(context, work)

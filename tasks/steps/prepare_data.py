@@ -13,7 +13,7 @@ from models.datasets.schema import read_manifest
 from tasks.data import dvc_remote, versions
 from tasks.data.answers import DataSections, require_answers
 from tasks.data.inputs import ROLE
-from tasks.runner.step import Made, StepContext, StepResult, run_step
+from tasks.runner.step import StepContext, StepOutput, StepResult, run_step
 from tasks.runner.unexpected import tried_again
 from tasks.tracking import records, runs, tags
 
@@ -38,7 +38,7 @@ def prepare_data(context: StepContext[DataSections], root: Path) -> tuple[StepRe
 
     made: list[versions.DataVersion] = []
 
-    def work(folder: Path, run_id: str) -> Made:
+    def work(folder: Path, run_id: str) -> StepOutput:
         version = versions.prepare(recipe.data, root, say)
         for note in notes_of(read_manifest(version.folder)):
             log.info("%s: %s", version.name, note)
@@ -47,7 +47,7 @@ def prepare_data(context: StepContext[DataSections], root: Path) -> tuple[StepRe
         made.append(version)
         rows = log_data(run_id, version, "preparation")
         runs.set_tags(run_id, {tags.DATA_REVISION: version.revision})
-        return Made(
+        return StepOutput(
             version.digest, f"{sum(rows.values()):,} rows, version {version.digest[:8]}", {"rows": sum(rows.values())}
         )
 

@@ -15,7 +15,7 @@ from tasks.gate.judgement import JudgementSections, OnGate, decide, is_lifted, j
 from tasks.pages.description import cell
 from tasks.pages.registered_page import annotate
 from tasks.pages.version_page import policy_page
-from tasks.runner.step import Made, StepContext, StepResult, run_step
+from tasks.runner.step import StepContext, StepOutput, StepResult, run_step
 from tasks.runner.unexpected import tried_again
 from tasks.steps.fine_tune import why_not_learned
 from tasks.tracking import aliases, audit, lock, registry, runs, summaries, tags
@@ -110,7 +110,7 @@ def promote(context: StepContext[PromotionSections], candidate: Candidate) -> Pr
     versions: list[int] = []
     said = verdict_text(record)
 
-    def work(folder: Path, run_id: str) -> Made:
+    def work(folder: Path, run_id: str) -> StepOutput:
         version = (
             known.version
             if known is not None
@@ -134,7 +134,7 @@ def promote(context: StepContext[PromotionSections], candidate: Candidate) -> Pr
                 audit.append(name, lease, "judged", version, by="gate", why=said)
         get_run_logger().info(f"{name} version {version}: {record.decision}; {reason_text(record)}")
         headline = f"{record.decision}, version {version}"
-        return Made(trained.digest, headline, numbers(verdict), {"version": f"{name}/{version}"})
+        return StepOutput(trained.digest, headline, numbers(verdict), {"version": f"{name}/{version}"})
 
     result = run_step(context, work)
     return Promotion(result, versions[0], record, record.decision == "promoted")
@@ -179,9 +179,9 @@ def _judged_before(context: StepContext[PromotionSections], name: str, known: re
     is_champion = registry.CHAMPION in known.aliases
     state = "champion" if is_champion else "not champion"
 
-    def work(folder: Path, run_id: str) -> Made:
+    def work(folder: Path, run_id: str) -> StepOutput:
         runs.set_tags(run_id, {tags.REUSED: known.run_id})
-        return Made(
+        return StepOutput(
             known.tags[tags.WEIGHTS_SHA256],
             f"nothing changed, version {known.version} ({state})",
             {},

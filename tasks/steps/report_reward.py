@@ -40,11 +40,11 @@ from tasks.compute.shared_engine import engine_place
 from tasks.data.inputs import log_rows
 from tasks.pages import plots
 from tasks.pages.cost import Cost
-from tasks.pages.reward_report_page import Measured, as_json, page
+from tasks.pages.reward_report_page import RewardModelMeasurements, as_json, page
 from tasks.registered.policy import PolicyFiles
 from tasks.registered.reward_model import RewardModelFiles
 from tasks.runner.caching import cached_by_key
-from tasks.runner.step import Made, StepContext, StepResult, run_step
+from tasks.runner.step import StepContext, StepOutput, StepResult, run_step
 from tasks.steps.label_steps import known_solutions
 from tasks.steps.validate_data import clean_folder
 from tasks.tracking import records, registry
@@ -89,9 +89,9 @@ def reward_report(
     """
     recipe = context.recipe
 
-    def work(folder: Path, run_id: str) -> Made:
+    def work(folder: Path, run_id: str) -> StepOutput:
         data = clean_folder(validated)
-        measured, drawn = Measured(), 0
+        measured, drawn = RewardModelMeasurements(), 0
         registry.log_model_inputs(run_id, [rewarded.model_id, *(files.model_id for _, files in policies)])
         for number, (name, policy) in enumerate(policies):
             check_model_folder(policy.folder)
@@ -145,7 +145,7 @@ def reward_report(
         headline = "; ".join(against) if against else _headline(measured, policies[0][0])
         get_run_logger().info(f"{context.name}: {headline}")
         links = {_AGAINST: "\n".join(against)}
-        return Made(hash_folder(folder), headline, metrics, links, tokens=Cost(tokens_sampled=drawn))
+        return StepOutput(hash_folder(folder), headline, metrics, links, tokens=Cost(tokens_sampled=drawn))
 
     with engine_place():
         return run_step(context, work)
@@ -167,7 +167,7 @@ def require_trust(reported: StepResult) -> None:
         raise UserError(f"reward model: {reasons}; stopped before reinforcement learning (see run {reported.run_id})")
 
 
-def _headline(measured: Measured, first: str) -> str:
+def _headline(measured: RewardModelMeasurements, first: str) -> str:
     report = measured.policies[first]
     most = max(report.best_of)
     separated = f"separation {report.separation.estimate:.3f}, " if report.separation is not None else ""

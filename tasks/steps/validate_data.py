@@ -22,7 +22,7 @@ from tasks.data.validation import sources_of, validate
 from tasks.data.versions import DataVersion
 from tasks.runner.caching import cached_by_key
 from tasks.runner.progress import progress
-from tasks.runner.step import Made, StepContext, StepResult, run_step
+from tasks.runner.step import StepContext, StepOutput, StepResult, run_step
 from tasks.steps.prepare_data import log_data
 from tasks.tracking import records, runs, tags
 
@@ -58,7 +58,7 @@ def validate_data(
 
     recipe = context.recipe
 
-    def work(folder: Path, run_id: str) -> Made:
+    def work(folder: Path, run_id: str) -> StepOutput:
         log_data(run_id, version, "checked")
         runs.set_tags(run_id, {tags.DATA_REVISION: version.revision})
         form = PromptForm.of(recipe.policy.system, recipe.data_template)
@@ -98,7 +98,7 @@ def validate_data(
             "validation/warnings": float(len(report.warnings)),
         }
         headline = f"{report.quarantined} of {report.rows:,} rows set aside, {report.expectations} expectations"
-        return Made(hash_folder(folder / "clean"), headline, metrics)
+        return StepOutput(hash_folder(folder / "clean"), headline, metrics)
 
     return run_step(context, work)
 

@@ -36,7 +36,7 @@ from tasks.compute.shared_engine import learner_place, learners
 from tasks.data.inputs import log_rows
 from tasks.runner.caching import cached_by_key
 from tasks.runner.progress import progress
-from tasks.runner.step import Made, StepContext, StepResult, run_step, token_folder
+from tasks.runner.step import StepContext, StepOutput, StepResult, run_step, token_folder
 from tasks.steps.validate_data import clean_folder, example_of
 from tasks.tracking import registry
 from tasks.tracking.metrics import MetricLog
@@ -66,7 +66,7 @@ def warm_start(context: StepContext[WarmStartSections], validated: StepResult) -
     """Build or open the policy and fine-tune it on the clean demonstrations; write it to `policy/` of the folder."""
     recipe, home = context.recipe, context.home
 
-    def work(folder: Path, run_id: str) -> Made:
+    def work(folder: Path, run_id: str) -> StepOutput:
         data = clean_folder(validated)
         model, tokenizer = begin(recipe.policy, data, recipe.seed)
         parameters = sum(parameter.numel() for parameter in model.parameters())
@@ -92,7 +92,7 @@ def warm_start(context: StepContext[WarmStartSections], validated: StepResult) -
         example = example_of(data, "problems", "prompt")
         model_id = registry.log_model(run_id, folder / "policy", "warm-start", "text-generation", example=example)
         get_run_logger().info(f"warm start: {headline}")
-        return Made(digest, headline, metrics, {"model_id": model_id})
+        return StepOutput(digest, headline, metrics, {"model_id": model_id})
 
     with learner_place():
         return run_step(context, work)

@@ -76,7 +76,7 @@ class Lease:
         store.client().set_registered_model_tag(self.name, tags.LOCK_BEAT, str(self.beat))
 
 
-class Held(UserError):
+class LockHeldError(UserError):
     """Another process held the lock for too long."""
 
 
@@ -110,7 +110,7 @@ def _acquire(name: str) -> Lease:
         if process.surely_dead(there) or now - since > LEASE:
             _take(name, sign[0])
         elif now - began > PATIENCE:
-            raise Held(f"the promotion lock {name} is held by {_holder(there)} since {now - began:.0f} s")
+            raise LockHeldError(f"the promotion lock {name} is held by {_holder(there)} since {now - began:.0f} s")
         else:
             time.sleep(PAUSE)
 

@@ -32,7 +32,7 @@ _ADDRESS = re.compile(r"(?:models:/)?(?P<name>[^/@]+)(?:/(?P<version>[1-9][0-9]*
 
 
 @dataclass(frozen=True)
-class Recorded:
+class VersionRecord:
     """The tracking store's facts about a version or a run."""
 
     label: str
@@ -72,7 +72,7 @@ class Recorded:
         return {link.source: link for link in self.data if link.source.endswith(".parquet")}
 
 
-def recorded(wanted: str, model: Callable[[], str]) -> Recorded:
+def recorded(wanted: str, model: Callable[[], str]) -> VersionRecord:
     """Return everything recorded about `wanted`.
 
     Args:
@@ -96,7 +96,7 @@ def recorded(wanted: str, model: Callable[[], str]) -> Recorded:
     return of_run(str(run.data.tags.get(PARENT_TAG) or run.info.run_id))
 
 
-def of_version(version: VersionInfo) -> Recorded:
+def of_version(version: VersionInfo) -> VersionRecord:
     """Return everything recorded about a version.
 
     Raises:
@@ -112,7 +112,7 @@ def of_version(version: VersionInfo) -> Recorded:
     return _recorded(label, version, flow, _parent(fitted), evaluated, facts)
 
 
-def of_run(run_id: str) -> Recorded:
+def of_run(run_id: str) -> VersionRecord:
     """Return everything recorded about a flow's run; for a step with a reused result, about the run that made it."""
     summary = summaries.run_summary("", run_id)
     made = {step.name: step.tags.get(tags.REUSED, step.run_id) for step in summary.steps}
@@ -134,9 +134,9 @@ def read_text(run_id: str, path: str) -> str:
 
 def _recorded(
     label: str, version: VersionInfo | None, flow: Run, trained_in: str, evaluated: Run | None, facts: Mapping[str, str]
-) -> Recorded:
+) -> VersionRecord:
     shown = {key: value for key, value in flow.data.tags.items() if not key.startswith("mlflow.")}
-    return Recorded(
+    return VersionRecord(
         label=label,
         version=version,
         run=flow.info.run_id,

@@ -26,7 +26,7 @@ REPORT = "report.md"
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasurementContext:
     """Model and data set of a measurement, whose value is then also shown on the model's page."""
 
     model_id: str
@@ -70,7 +70,9 @@ def log_dataset(
     store.patiently(store.client().log_inputs, run_id, datasets=[DatasetInput(entity, [tag])])
 
 
-def log_metrics(run_id: str, metrics: Mapping[str, float], step: int = 0, measured: Measured | None = None) -> None:
+def log_metrics(
+    run_id: str, metrics: Mapping[str, float], step: int = 0, measured: MeasurementContext | None = None
+) -> None:
     """Log the final metrics of a run at once (curves: tasks.tracking.metrics). Values that are not finite are left out.
 
     Args:

@@ -31,19 +31,19 @@ def small() -> None:
     from flows.runtime.steps import call_cached
     from tasks.compute.gpu_place import gpu_slot
     from tasks.runner.caching import cached_by_key
-    from tasks.runner.step import Made, StepContext, StepResult, run_step
+    from tasks.runner.step import StepContext, StepOutput, StepResult, run_step
     from tasks.tracking import runs
 
     @task(name="loop", **cached_by_key)
     def loop(context: StepContext[None]) -> StepResult:
-        def work(folder: Path, run_id: str) -> Made:
+        def work(folder: Path, run_id: str) -> StepOutput:
             assert gc.isenabled(), "what lasts collects garbage"
             try:
                 at("round")
                 time.sleep(1)
             except KeyboardInterrupt:  # as a library does
                 at("swallowed")
-            return Made("digest", "headline")
+            return StepOutput("digest", "headline")
 
         with gpu_slot():
             return run_step(context, work)

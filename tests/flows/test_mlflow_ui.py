@@ -127,7 +127,7 @@ def registered_model(step: str) -> str:
     client.finalize_logged_model(model.model_id, "READY")
     registry.register("arithmetic-policy", model.model_id, {tags.RECIPE: "arithmetic"})
     registry.annotate("arithmetic-policy", 1, description="✔ Promoted: sampled accuracy +35.1 [+30.1, +40.2]")
-    measured = records.Measured(model.model_id, "arithmetic", DIGEST)
+    measured = records.MeasurementContext(model.model_id, "arithmetic", DIGEST)
     records.log_metrics(step, {"eval/sampled_accuracy": 0.6625}, measured=measured)
     return str(model.model_id)
 

@@ -237,7 +237,7 @@ def test_a_port_in_use_and_an_address_of_another_machine_are_one_line() -> None:
 @pytest.mark.parametrize("use", [Use(gated=True), Use(mask_top_p=0.5)])
 def test_a_policy_that_vllm_would_serve_as_another_is_refused(use: Use) -> None:
     check_use("e-policy version 1", Use(after_prompt=(4,), text="+"))
-    with pytest.raises(UserError, match="which vLLM does not know"):
+    with pytest.raises(UserError, match="which vLLM does not support"):
         check_use("e-policy version 1", use)
 
 

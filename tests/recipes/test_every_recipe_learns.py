@@ -27,7 +27,7 @@ from models.learner.supervised import SupervisedSettings, fit_supervised
 from models.loop.attempt import Attempt
 from models.loop.loop import Watchers, run_loop
 from models.loop.reward_forms import Blend
-from models.loop.rollout import Known
+from models.loop.rollout import KnownAnswer
 from models.policy.build import load_causal_model
 from models.policy.folder import save_model_folder
 from models.policy.use import read_use
@@ -122,7 +122,7 @@ def known(reads):
     kinds = {"problems": [], "demonstrations": ["demonstration"] * 2, "preferences": ["chosen", "rejected"]}[reads]
     answers = [RIGHT, WRONG]
     rows = zip(kinds, answers, CODEC.completions(answers), strict=False)
-    return tuple(Known(kind, tuple(ids), text, "" if text == RIGHT else "slip") for kind, text, ids in rows)
+    return tuple(KnownAnswer(kind, tuple(ids), text, "" if text == RIGHT else "slip") for kind, text, ids in rows)
 
 
 @dataclass(frozen=True)

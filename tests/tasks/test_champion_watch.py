@@ -18,12 +18,12 @@ from models.recipe.load import load_recipe
 from models.text.encoding import Codec
 from tasks.data.input_summary import INPUTS, summarise_inputs
 from tasks.data.versions import DataVersion, prepare
-from tasks.gate.champion_watch import Tonight, Watched, WatchSections, compared, lines
+from tasks.gate.champion_watch import NightlyMeasurements, NightlyResult, WatchSections, compared, lines
 from tasks.pages.drift_page import page
 from tasks.runner.step import StepResult
 from tasks.steps.prepare_data import log_data
 from tasks.tracking import recorded, records, runs, tags
-from tasks.tracking.recorded import Recorded
+from tasks.tracking.recorded import VersionRecord
 
 pytestmark = pytest.mark.rotating(of=3)
 
@@ -46,7 +46,7 @@ def kept(version: DataVersion, measured: Sequence[PromptRecord], folder: Path) -
     (folder / INPUTS).write_text(as_json(summary), encoding="utf-8")
 
 
-def judged(version: DataVersion, measured: Sequence[PromptRecord], folder: Path) -> Recorded:
+def judged(version: DataVersion, measured: Sequence[PromptRecord], folder: Path) -> VersionRecord:
     """What is on record of a champion that was judged on a version of the data."""
     kept(version, measured, folder)
     run = runs.open_flow_run("e", "train e", {tags.REWARD_MODEL_VERSION: "r/1"}, PARAMS)
@@ -59,12 +59,12 @@ def judged(version: DataVersion, measured: Sequence[PromptRecord], folder: Path)
     return recorded.of_run(run)
 
 
-def tonight(version: DataVersion, measured: Sequence[PromptRecord], folder: Path, **params: str) -> Tonight:
+def tonight(version: DataVersion, measured: Sequence[PromptRecord], folder: Path, **params: str) -> NightlyMeasurements:
     kept(version, measured, folder)
     result = StepResult(
         step="evaluate", key="", digest="", headline="", metrics={}, run_id="", seconds=0.0, folder=str(folder)
     )
-    return Tonight(result, version, runs.param_texts(PARAMS) | params, "r/1")
+    return NightlyMeasurements(result, version, runs.param_texts(PARAMS) | params, "r/1")
 
 
 @pytest.fixture
@@ -154,7 +154,7 @@ def test_what_cannot_be_compared_is_said_and_is_no_news(
     said = compared(before, sections, colder, Path())
     assert (said.change, said.worse) == (None, "") and "evaluation.temperature is another" in said.notes[0]
     gone = compared(replace(before, evaluation=""), sections, colder, Path())
-    assert gone == Watched("sampled_accuracy", notes=("what it answered when it was judged is not on record",))
+    assert gone == NightlyResult("sampled_accuracy", notes=("what it answered when it was judged is not on record",))
     assert gone.metrics == {}
     asks_more = WatchSections(load_recipe("arithmetic", ["gate.metric=pass_at_4"]))
     few = compared(before, asks_more, tonight(made, bad, tmp_path / "few"), Path())

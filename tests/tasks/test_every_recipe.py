@@ -17,7 +17,7 @@ from models.engine.engine import EngineSettings
 from models.engine.transformers_engine import TransformersEngine
 from models.judges.local import LocalJudge
 from models.loop.loop import Watchers, run_loop
-from models.loop.rollout import Known
+from models.loop.rollout import KnownAnswer
 from models.loop.slots import Reward
 from models.recipe.find import method_files
 from models.recipe.load import load_recipe
@@ -54,7 +54,7 @@ def known(reads):
     kinds = {"problems": [], "demonstrations": ["demonstration"] * 2, "preferences": ["chosen", "rejected"]}[reads]
     answers = ["4 + 7 #### 7", "1 #### 2"]
     rows = zip(kinds, answers, CODEC.completions(answers), strict=False)
-    return tuple(Known(kind, tuple(ids), text, "" if text[-1] == "7" else "slip") for kind, text, ids in rows)
+    return tuple(KnownAnswer(kind, tuple(ids), text, "" if text[-1] == "7" else "slip") for kind, text, ids in rows)
 
 
 def rewards_of(sequences):

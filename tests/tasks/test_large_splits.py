@@ -26,7 +26,7 @@ from models.loop.loop import require_room
 from models.loop.problem_rows import ProblemRows, Problems, ids_of, known_answers, places_of, prompt_lengths, taken
 from models.loop.read_demonstrations import demonstrations
 from models.loop.read_problems import PromptSections, read_problems, read_prompts, with_reference
-from models.loop.rollout import Known, Problem
+from models.loop.rollout import KnownAnswer, Problem
 from models.loop.tally import Tally
 from models.recipe.find import find_recipe
 from models.recipe.load import load_recipe
@@ -103,7 +103,7 @@ def plainly(data: Path, kind: str) -> list[Problem]:
         if len(tokens) > 8 or any(len(answer) > 12 for answer in ids.values()):
             continue
         known = tuple(
-            Known(
+            KnownAnswer(
                 "demonstration" if name == "completion" else name,  # type: ignore[arg-type]
                 answer,
                 row[name],

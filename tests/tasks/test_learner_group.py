@@ -35,7 +35,7 @@ from models.policy.build import PolicySettings
 from models.ranks import ALONE, Ranks
 from models.rewards.length_penalty import LengthPenalty
 from models.text.prompt_form import BARE
-from models.training import OpenEngine, Trained, Training, train
+from models.training import OpenEngine, Training, TrainingResult, train
 
 pytest.importorskip("ray", reason="the extra cluster is not installed")
 from tasks.compute.cluster import Cluster, connected
@@ -224,7 +224,7 @@ def test_whatever_ends_the_watching_ends_the_learners(ray: Cluster, start: Path,
     assert none_left()
 
 
-def cramped(training: Training, ranks: Ranks, open_engine: OpenEngine, watchers: Watchers) -> Trained:
+def cramped(training: Training, ranks: Ranks, open_engine: OpenEngine, watchers: Watchers) -> TrainingResult:
     """`train` on ranks of which the second has memory for rows of 12 tokens."""
     import models.training
 

@@ -9,7 +9,7 @@ import pytest
 from small_steps import context
 
 from flows.commands.storage import prune_lines
-from tasks.runner.step import Made, StepResult, earlier_result, record_reuse, run_step, step_folder
+from tasks.runner.step import StepOutput, StepResult, earlier_result, record_reuse, run_step, step_folder
 from tasks.state import cut_off, prune
 from tasks.tracking import registry, runs, store, tags
 
@@ -48,11 +48,11 @@ def factory(tmp_path: Path, new_store: Callable[[Path], Path]) -> Factory:
     flow = {name: runs.open_flow_run("tiny", name) for name in KEY}
     models: dict[str, str] = {}
 
-    def work(name: str) -> Callable[[Path, str], Made]:
-        def made(folder: Path, run_id: str) -> Made:
+    def work(name: str) -> Callable[[Path, str], StepOutput]:
+        def made(folder: Path, run_id: str) -> StepOutput:
             (folder / "policy").write_text(name * 1000)
             models[name] = logged(run_id, "policy")
-            return Made("digest", name, {}, {"model_id": models[name]})
+            return StepOutput("digest", name, {}, {"model_id": models[name]})
 
         return made
 
@@ -109,9 +109,9 @@ def test_what_a_champion_came_from_stays_whatever_is_asked(factory: Factory) -> 
 def make_again(factory: Factory, name: str) -> StepResult:
     """As `run --refresh` does: another run makes the same outputs, which the same version was registered from."""
 
-    def work(folder: Path, run_id: str) -> Made:
+    def work(folder: Path, run_id: str) -> StepOutput:
         (folder / "policy").write_text(name * 1000)
-        return Made("digest", name)
+        return StepOutput("digest", name)
 
     return run_step(context(factory.home, "fine_tune", KEY[name], runs.open_flow_run("tiny", "again")), work)
 
@@ -127,7 +127,7 @@ def test_what_a_champion_came_from_stays_however_often_it_was_made_again(factory
 
 
 def test_a_champions_outputs_stay_while_they_are_made_again_and_that_is_stopped(factory: Factory) -> None:
-    def stopped(folder: Path, run_id: str) -> Made:
+    def stopped(folder: Path, run_id: str) -> StepOutput:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

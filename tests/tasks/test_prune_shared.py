@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from small_steps import context
 
-from tasks.runner.step import Made, run_step
+from tasks.runner.step import StepOutput, run_step
 from tasks.state import prune
 from tasks.tracking import runs, store, tags
 
@@ -16,7 +16,7 @@ def logged(home: Path) -> str:
     """The LoggedModel of a step in the state folder `home`, which no version was registered from."""
     made: dict[str, str] = {}
 
-    def work(folder: Path, run_id: str) -> Made:
+    def work(folder: Path, run_id: str) -> StepOutput:
         experiment = store.client().get_run(run_id).info.experiment_id
         model = store.client().create_logged_model(experiment, "policy", source_run_id=run_id)
         place = Path(model.artifact_location.removeprefix("file://"))
@@ -24,7 +24,7 @@ def logged(home: Path) -> str:
         (place / "weights").write_text("weights")
         made["id"] = str(model.model_id)
         (folder / "policy").write_text("policy")
-        return Made("digest", "done")
+        return StepOutput("digest", "done")
 
     run_step(context(home, "fine_tune", "a" * 64, runs.open_flow_run("e", "n")), work)
     shutil.rmtree(home / "store")  # so that the folder itself needs it no more

@@ -22,19 +22,19 @@ from tasks.registered.recorded_recipe import log_asked, read_asked
 from tasks.registered.reproduction import Surroundings
 from tasks.steps.prepare_data import log_data
 from tasks.tracking import runs, store, tags
-from tasks.tracking.recorded import Recorded, of_run
+from tasks.tracking.recorded import VersionRecord, of_run
 
 pytestmark = pytest.mark.rotating(of=4)
 
 
 @pytest.fixture
-def said(root: Path, new_store: Callable[[Path], Path], tmp_path: Path) -> Recorded:
+def said(root: Path, new_store: Callable[[Path], Path], tmp_path: Path) -> VersionRecord:
     """What is on record of a run in a clean repository."""
     new_store(tmp_path / "home")
     return on_record(git(root, "rev-parse", "HEAD"))
 
 
-def on_record(commit_of_code: str, *data: DataVersion) -> Recorded:
+def on_record(commit_of_code: str, *data: DataVersion) -> VersionRecord:
     """What is on record of a run that has ended."""
     run = runs.open_flow_run("small", "train small", {tags.GIT_COMMIT: commit_of_code})
     for version in data:
@@ -51,7 +51,7 @@ def refused(check: Callable[..., object], *arguments: object) -> str:
     return line
 
 
-def test_what_is_checked_out_must_be_what_made_it_and_whole(said: Recorded, root: Path) -> None:
+def test_what_is_checked_out_must_be_what_made_it_and_whole(said: VersionRecord, root: Path) -> None:
     reproducible.require_reproducible(said, root)
     for status in ("RUNNING", "FAILED", "KILLED"):
         assert status in refused(reproducible.require_reproducible, replace(said, status=status), root)
@@ -110,7 +110,7 @@ def test_a_users_data_are_pulled_and_refused_where_no_remote_has_them(
     assert git(clone, "status", "--porcelain") == ""
 
 
-def test_a_training_on_completions_as_they_come_is_refused(said: Recorded) -> None:
+def test_a_training_on_completions_as_they_come_is_refused(said: VersionRecord) -> None:
     for steps in (0, 1):
         reproducible.require_exact(said, load_recipe("arithmetic", [f"schedule.async={steps}"]))
     for steps in (2, 4):
@@ -118,14 +118,14 @@ def test_a_training_on_completions_as_they_come_is_refused(said: Recorded) -> No
         assert f"schedule.async is {steps}" in refused(reproducible.require_exact, said, recipe)
 
 
-def test_a_recipe_that_the_commit_does_not_hold_is_refused(said: Recorded, root: Path) -> None:
+def test_a_recipe_that_the_commit_does_not_hold_is_refused(said: VersionRecord, root: Path) -> None:
     outside = root.parent / "other.yaml"
     outside.write_text("name: other\n")
     line = refused(reproducible.require_recipe, said, load_recipe("arithmetic"), outside, root)
     assert "other.yaml lies outside of the repository" in line and "what runs is the code of" in line
 
 
-def test_a_recipe_is_read_as_it_was_asked_for(said: Recorded, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_recipe_is_read_as_it_was_asked_for(said: VersionRecord, monkeypatch: pytest.MonkeyPatch) -> None:
     root = Path.cwd()
     recipe = load_recipe("arithmetic", ["seed=7", "schedule.rounds=3"])
     log_asked(said.run, plain(recipe), root, root / "recipes/arithmetic.yaml", ["seed=7", "schedule.rounds=3"])
@@ -138,7 +138,7 @@ def test_a_recipe_is_read_as_it_was_asked_for(said: Recorded, monkeypatch: pytes
     assert "not on record" in refused(read_asked, replace(said, run="0" * 32))
 
 
-def test_the_precision_of_a_step_that_was_reused_is_that_of_the_run_that_made_it(said: Recorded) -> None:
+def test_the_precision_of_a_step_that_was_reused_is_that_of_the_run_that_made_it(said: VersionRecord) -> None:
     then = runs.open_flow_run("small", "train small")
     made = runs.open_step_run(then, "warm_start", {tags.PRECISION: "bfloat16", tags.PRECISION_OF: "one"})
     runs.open_step_run(said.run, "warm_start", {tags.REUSED: made})
@@ -156,7 +156,7 @@ def model_folder(folder: Path, shift: float = 0.0, **files: str) -> Path:
 
 
 def held(
-    said: Recorded, original: Path, made: Path, metrics: dict[str, float], **around: Any
+    said: VersionRecord, original: Path, made: Path, metrics: dict[str, float], **around: Any
 ) -> reproduction.Reproduction:
     same = Surroundings({"p": "1"}, {"threads": "1"}, {"p": "1"}, {"threads": "1"})
     recipe = load_recipe("arithmetic")
@@ -164,7 +164,7 @@ def held(
     return reproduction.reproduction(known, recipe, "d", original, made, metrics, replace(same, **around), 1e-6)
 
 
-def test_what_differs_is_named_and_nothing_else(said: Recorded, tmp_path: Path) -> None:
+def test_what_differs_is_named_and_nothing_else(said: VersionRecord, tmp_path: Path) -> None:
     original, same = model_folder(tmp_path / "a"), model_folder(tmp_path / "b")
     other = model_folder(tmp_path / "c", shift=0.25, tokenizer="{}")
     good = held(said, original, same, {"eval/x": 0.5 + 5e-7, "seconds": 9.0})
@@ -187,7 +187,7 @@ def test_what_is_of_here_differs_from_itself_in_nothing(tmp_path: Path) -> None:
 
 
 def test_a_store_apart_is_another_one_and_the_first_comes_back(
-    said: Recorded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    said: VersionRecord, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = store.current()
     monkeypatch.setenv("MLFLOW_TRACKING_URI", before.uri)

@@ -12,7 +12,7 @@ from small_steps import context
 from models.datasets import row_table
 from models.datasets.schema import COLUMNS, arrow_schema, write_rows
 from tasks.runner.results import NotAsMade, clear_result, read_result, write_result
-from tasks.runner.step import Made, StepResult, earlier_result, run_step, step_folder
+from tasks.runner.step import StepOutput, StepResult, earlier_result, run_step, step_folder
 from tasks.tracking import registry, runs, store
 
 FACTS = {"step": "one", "headline": "went well", "metrics": {"accuracy": 0.5}}
@@ -139,9 +139,9 @@ def parent(tmp_path: Path, new_store: Callable[[Path], Path]) -> str:
 
 
 def make(home: Path, parent: str, links: dict[str, str] | None = None) -> StepResult:
-    def work(folder: Path, run_id: str) -> Made:
+    def work(folder: Path, run_id: str) -> StepOutput:
         (folder / "output").write_text("made")
-        return Made("digest", "went well", {}, links or {})
+        return StepOutput("digest", "went well", {}, links or {})
 
     return run_step(context(home, "one", "k" * 64, parent), work)
 

@@ -16,7 +16,7 @@ from models.errors import UserError
 from tasks.data.dvc_command import alone, run_dvc
 from tasks.runner import step
 from tasks.runner.deadline import deadline
-from tasks.runner.step import Made, content_key, earlier_result, record_reuse, run_step, step_folder
+from tasks.runner.step import StepOutput, content_key, earlier_result, record_reuse, run_step, step_folder
 from tasks.tracking import runs, store, tags
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -86,10 +86,10 @@ def test_changed_source_changes_the_key_and_nothing_else_of_the_checkout_does(tm
 def test_a_step_is_complete_when_its_result_lies_beside_its_outputs(home: Path, parent: str) -> None:
     assert earlier_result(context(home, "one", "k" * 64)) is None
 
-    def work(folder: Path, run_id: str) -> Made:
+    def work(folder: Path, run_id: str) -> StepOutput:
         (folder / "output").write_text("made")
         assert earlier_result(context(home, "one", "k" * 64)) is None
-        return Made("digest", "went well", {"accuracy": 0.5}, {"report": "r"})
+        return StepOutput("digest", "went well", {"accuracy": 0.5}, {"report": "r"})
 
     result = run_step(context(home, "one", "k" * 64, parent), work)
     assert earlier_result(context(home, "one", "k" * 64)) == result
@@ -101,7 +101,9 @@ def test_a_step_is_complete_when_its_result_lies_beside_its_outputs(home: Path, 
 
 
 def test_a_reused_step_shows_the_numbers_of_the_run_that_it_comes_from(home: Path, parent: str) -> None:
-    result = run_step(context(home, "four", "k", parent), lambda folder, run: Made("d", "h", {"eval/accuracy": 0.25}))
+    result = run_step(
+        context(home, "four", "k", parent), lambda folder, run: StepOutput("d", "h", {"eval/accuracy": 0.25})
+    )
     later = runs.open_flow_run("steps", "a later flow")
     record_reuse(context(home, result.step, result.key, later), result)
     assert children(later) == [("four", "FINISHED")]
@@ -121,7 +123,7 @@ def test_a_step_that_fails_closes_its_run_and_leaves_no_result_but_its_checkpoin
 ) -> None:
     key = type(error).__name__
 
-    def work(folder: Path, run_id: str) -> Made:
+    def work(folder: Path, run_id: str) -> StepOutput:
         (folder / "checkpoints").mkdir()
         raise error
 
@@ -134,7 +136,7 @@ def test_a_step_that_fails_closes_its_run_and_leaves_no_result_but_its_checkpoin
 
 @pytest.mark.parametrize("code", ["import sys; sys.exit(0)", "import os; os._exit(0)"])
 def test_a_part_that_leaves_fails_its_step_with_a_line_that_names_the_file(home: Path, parent: str, code: str) -> None:
-    def work(folder: Path, run_id: str) -> Made:
+    def work(folder: Path, run_id: str) -> StepOutput:
         exec(compile(code, "/mine/objective.py", "exec"), {})
         raise AssertionError
 
@@ -146,7 +148,7 @@ def test_a_result_that_cannot_be_recorded_is_no_result(home: Path, parent: str) 
     """More metrics than a run may have: the step's outputs are there, but it does not count as done."""
     with pytest.raises(UserError, match="at most"):
         many = {f"m{number}": 0.0 for number in range(99)}
-        run_step(context(home, "three", "k", parent), lambda folder, run: Made("d", "h", many))
+        run_step(context(home, "three", "k", parent), lambda folder, run: StepOutput("d", "h", many))
     assert not earlier_result(context(home, "three", "k"))
     assert children(parent) == [("three", "FAILED")]
 
@@ -161,7 +163,7 @@ def test_what_a_killed_write_left_in_a_steps_folder_is_no_output_of_the_next_run
     given = context(home, "five", "k", parent)
     (given.folder / "policy").mkdir(parents=True)
     (given.folder / "policy" / ".model.safetensors.4194305.part").write_text("half")
-    run_step(given, lambda folder, run: Made("d", "h"))
+    run_step(given, lambda folder, run: StepOutput("d", "h"))
     assert [entry.name for entry in given.folder.rglob("*")] == ["policy", "result.json"]
 
 
@@ -170,7 +172,7 @@ def test_a_step_that_takes_too_long_fails_with_its_line_and_is_made_by_the_next_
     with pytest.raises(UserError, match=r"slow took longer than the 0.3 s that timeouts.slow allows"):
         run_step(slow, lambda folder, run_id: time.sleep(60))  # type: ignore[arg-type,return-value]
     assert children(parent) == [("slow", "FAILED")] and earlier_result(slow) is None
-    run_step(slow, lambda folder, run_id: Made("d", ""))
+    run_step(slow, lambda folder, run_id: StepOutput("d", ""))
     made = earlier_result(slow)
     assert made is not None and made.digest == "d"
 

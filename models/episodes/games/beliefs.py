@@ -41,7 +41,7 @@ class HiddenRoles(Game, Protocol):
         ...
 
 
-class Held(NamedTuple):
+class SeatBelief(NamedTuple):
     """A seat's belief in a state."""
 
     prompt: tuple[int, ...]
@@ -49,19 +49,21 @@ class Held(NamedTuple):
     state: State
 
 
-def beliefs_about(game: HiddenRoles, prompt: Sequence[int], state: State, message: str) -> list[tuple[Held, Held]]:
+def beliefs_about(
+    game: HiddenRoles, prompt: Sequence[int], state: State, message: str
+) -> list[tuple[SeatBelief, SeatBelief]]:
     """Return the beliefs before and after a message, of every innocent seat except the speaker, [listeners]."""
     speaker, guilty = game.mover(state), game.guilty(state[0])
     return [
-        (Held(tuple(prompt), seat, state), Held(tuple(prompt), seat, (*state, message)))
+        (SeatBelief(tuple(prompt), seat, state), SeatBelief(tuple(prompt), seat, (*state, message)))
         for seat in range(game.seats)
         if seat not in (speaker, guilty)
     ]
 
 
 def log_beliefs(
-    game: HiddenRoles, engine: Engine, codec: Codec, held: Sequence[Held], role: Role = "user"
-) -> dict[Held, float]:
+    game: HiddenRoles, engine: Engine, codec: Codec, held: Sequence[SeatBelief], role: Role = "user"
+) -> dict[SeatBelief, float]:
     """Return the log-probability of the guilty seat in each belief, in nats; each belief is scored once."""
     asked = list(dict.fromkeys(held))
     prompts: list[tuple[int, ...]] = []
@@ -72,7 +74,7 @@ def log_beliefs(
         prompts += [read] * len(texts)
         accusations += codec.completions(texts)
     scores = iter([math.fsum(row) for row in engine.score(prompts, accusations)] if prompts else [])
-    known: dict[Held, float] = {}
+    known: dict[SeatBelief, float] = {}
     for belief in asked:
         of_seat = {game.accused(text): next(scores) for text in game.accusations(belief.seat)}
         most = max(of_seat.values())

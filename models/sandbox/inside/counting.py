@@ -19,7 +19,7 @@ _NO_STEPS = frozenset({"RESUME", "COPY_FREE_VARS", "MAKE_CELL", "RETURN_GENERATO
 
 
 @dataclass
-class Counted:
+class CallCounts:
     """Counts over calls."""
 
     file: str
@@ -50,7 +50,7 @@ class Counted:
         One step for each of its instructions is free, as definitions are. Loops and calls are not free: otherwise a
         program could compute its answers before it is called. Raises as `call` does.
         """
-        loading = Counted(self.file)
+        loading = CallCounts(self.file)
         loading.call(exec, (code, names), {})
         free = sum(instruction.opname not in _NO_STEPS for instruction in dis.get_instructions(code))
         self.steps += max(0, loading.steps - free)

@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any, NoReturn, TextIO
 
 from models.sandbox.inside import wire
-from models.sandbox.inside.counting import Counted
+from models.sandbox.inside.counting import CallCounts
 
 LONGEST = 300
 """Largest number of characters of an exception's message."""
@@ -40,7 +40,7 @@ def run(request: dict[str, Any], scratch: str) -> NoReturn:
 def _call(request: dict[str, Any]) -> NoReturn:
     """Load the program and answer calls of one of its functions. Every answer carries the number of its call."""
     stage, module, broken = "compile", _module("program"), None
-    counted, loading = request.get("counted", False), Counted(_FILE)
+    counted, loading = request.get("counted", False), CallCounts(_FILE)
     try:
         code = compile(request["source"], _FILE, "exec")
         stage = "load"
@@ -60,7 +60,7 @@ def _call(request: dict[str, Any]) -> NoReturn:
                 raise broken
             stage = "call"
             arguments, named = wire.unpack(ask["arguments"]), wire.unpack(ask["named"])
-            function, counts = getattr(module, request["name"]), Counted(_FILE)
+            function, counts = getattr(module, request["name"]), CallCounts(_FILE)
             given = counts.call(function, arguments, named) if counted else function(*arguments, **named)
             said = {"nonce": ask["nonce"], "value": wire.pack(given)}
             steps = counts.steps + loading.steps

@@ -6,7 +6,7 @@ import sqlite3
 
 import pytest
 
-from models.environment.shop import Shop, Wanted
+from models.environment.shop import Shop, ShopAnswer
 from models.episodes.shelves import Item, Shelves
 from models.loop.rollout import Problem
 
@@ -93,5 +93,5 @@ def test_partial_credit_as_enumerated_over_the_catalogue(number: int, share: flo
 
 
 def test_a_demand_that_every_item_meets_is_worth_nothing_by_rank() -> None:
-    same = Wanted(items=(("hat", "red", 5), ("hat", "blue", 6)), kind="hat", colour="red")
+    same = ShopAnswer(items=(("hat", "red", 5), ("hat", "blue", 6)), kind="hat", colour="red")
     assert same.met(Item("hat", "blue", 6)) == [(True, 0.0), (False, 1.0)]

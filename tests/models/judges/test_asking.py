@@ -20,7 +20,7 @@ from tiny_worlds import CODEC
 from models.errors import UserError
 from models.gateway import client
 from models.gateway.client import NoAnswer
-from models.gateway.server import Asked, Refused
+from models.gateway.server import PendingRequest, Refused
 from models.judges.judge import MISSING, Answer
 from models.judges.local import LocalJudge
 from models.judges.open_judge import opened_judge
@@ -161,7 +161,7 @@ def test_a_question_that_fails_has_no_answer_and_a_server_that_is_away_gives_non
 ) -> None:
     away = False
 
-    def heard(asked: Asked) -> None:
+    def heard(asked: PendingRequest) -> None:
         if away or "5" in asked.body["messages"][0]["content"]:
             raise Refused(503, "not now")
 

@@ -9,7 +9,7 @@ from tiny_worlds import make_world
 from torch import Tensor, nn
 
 from models.judges.judge import MISSING, Answer
-from models.judges.reinforced import Answered, reinforce
+from models.judges.reinforced import JudgedQuestion, reinforce
 from models.learner.optimiser import NotFinite, OptimiserSettings
 from models.loop.learner import Companion
 
@@ -17,15 +17,15 @@ RATE = 0.01
 STEP = OptimiserSettings(learning_rate=RATE, warmup_steps=0, clip_norm=1e9)
 ANSWERS = [Answer("", True, None, tuple(p), tuple(c)) for p, c in zip(PROMPTS, COMPLETIONS, strict=True)]
 ANSWERED = [
-    Answered("first", ANSWERS[:2], [1.8, 0.8], weight=0.6),
-    Answered("other", ANSWERS[2:], [0.0, 1.0, 0.8], weight=1.4),
+    JudgedQuestion("first", ANSWERS[:2], [1.8, 0.8], weight=0.6),
+    JudgedQuestion("other", ANSWERS[2:], [0.0, 1.0, 0.8], weight=1.4),
 ]
 EPSILON = 1e-4
 """Of the group's deviation."""
 
 
 def learned(
-    answered: list[Answered], model: nn.Module, budget: int = 16384, passes: int = 1, temperature: float = 1.0
+    answered: list[JudgedQuestion], model: nn.Module, budget: int = 16384, passes: int = 1, temperature: float = 1.0
 ) -> tuple[Companion, dict[str, float]]:
     companion = Companion(model, torch.optim.SGD(model.parameters(), lr=RATE))
     seen = reinforce(
@@ -77,8 +77,8 @@ def test_every_pass_is_a_step() -> None:
 
 
 def test_questions_whose_answers_are_all_worth_the_same_move_nothing() -> None:
-    alike = [Answered("first", ANSWERS[:2], [1.8, 1.8]), Answered("other", ANSWERS[2:], [0.0, 0.0, 0.0])]
-    for answered in (alike, [], [Answered("none", [MISSING] * 2, [0.0, 1.0])]):
+    alike = [JudgedQuestion("first", ANSWERS[:2], [1.8, 1.8]), JudgedQuestion("other", ANSWERS[2:], [0.0, 0.0, 0.0])]
+    for answered in (alike, [], [JudgedQuestion("none", [MISSING] * 2, [0.0, 1.0])]):
         model = tiny_policy()
         companion, seen = learned(answered, model)
         assert seen == {"trained_share": 0.0} and companion.updates == 0
@@ -90,13 +90,13 @@ def test_they_do_not_thin_the_others_out() -> None:
     """The mean is over the tokens of what teaches."""
     alone, both = tiny_policy(spread=2.0), tiny_policy(spread=2.0)
     learned([ANSWERED[1]], alone)
-    _, seen = learned([Answered("first", ANSWERS[:2], [1.8, 1.8]), ANSWERED[1]], both)
+    _, seen = learned([JudgedQuestion("first", ANSWERS[:2], [1.8, 1.8]), ANSWERED[1]], both)
     assert seen["trained_share"] == 0.5
     left, right = alone.state_dict(), both.state_dict()
     assert all(torch.equal(value, right[name]) for name, value in left.items())
 
 
 def test_what_is_not_finite_names_the_key_of_the_recipe() -> None:
-    broken = [Answered("first", ANSWERS[:2], [1.0, 0.0], weight=float("inf"))]
+    broken = [JudgedQuestion("first", ANSWERS[:2], [1.0, 0.0], weight=float("inf"))]
     with pytest.raises(NotFinite, match=r"^rewards\.verifier\.optimiser: "):
         learned(broken, tiny_policy())

@@ -11,7 +11,7 @@ from tiny_worlds import CODEC
 from models.engine.engine import Sampling
 from models.errors import UserError
 from models.judges.steps import said_of_steps
-from models.labels.judged import Judged, up_to_first_wrong
+from models.labels.judged import JudgedLabels, up_to_first_wrong
 from models.labels.monte_carlo import MonteCarlo, progress
 from models.loop.rollout import Problem
 from models.recipe.load import load_recipe
@@ -33,7 +33,7 @@ def solution(work: Bench, text: str = TEXT) -> Solution:
     return made
 
 
-def labels(judge: Scripted, part: Judged, text: str = TEXT) -> list[float]:
+def labels(judge: Scripted, part: JudgedLabels, text: str = TEXT) -> list[float]:
     work = bench(judge)
     (row,) = part.label(work, [solution(work, text)])
     return row.tolist()
@@ -61,24 +61,24 @@ def test_a_step_is_asked_about_with_what_stands_before_it_and_without_the_mark_a
 
 def test_what_all_ways_say_is_the_label_up_to_the_first_wrong_step() -> None:
     agreed = says(step="7 + 1", plain="7 + 1", reverse="7 + 1")
-    assert labels(agreed, Judged()) == [1.0, 0.0, pytest.approx(math.nan, nan_ok=True)]
-    assert labels(says(), Judged()) == [1.0, 1.0, 1.0]
+    assert labels(agreed, JudgedLabels()) == [1.0, 0.0, pytest.approx(math.nan, nan_ok=True)]
+    assert labels(says(), JudgedLabels()) == [1.0, 1.0, 1.0]
 
 
 def test_the_majority_of_the_wordings_speaks_and_where_they_are_even_nobody_knows() -> None:
-    even = labels(says(step="7 + 1"), Judged(reverse=""))
+    even = labels(says(step="7 + 1"), JudgedLabels(reverse=""))
     assert even[0] == 1.0 and math.isnan(even[1]) and even[2] == 1.0
     third = "third {prompt} so far {before} now {step}"
-    three = Judged(templates=(*Judged().templates, third), reverse="")
+    three = JudgedLabels(templates=(*JudgedLabels().templates, third), reverse="")
     assert labels(says(step="7 + 1"), three) == [1.0, 1.0, 1.0]
     assert labels(says(step="7 + 1", third="7 + 1"), three)[:2] == [1.0, 0.0]
 
 
 def test_a_label_that_the_answer_does_not_bear_out_is_left_out() -> None:
-    doubted = labels(says(reverse="7 + 1"), Judged())
+    doubted = labels(says(reverse="7 + 1"), JudgedLabels())
     assert doubted[0] == 1.0 and math.isnan(doubted[1]) and doubted[2] == 1.0
     asked = says()
-    labels(asked, Judged())
+    labels(asked, JudgedLabels())
     assert "reverse 3 + 4 answer 7 so far none now 3 + 4 = 7" in asked.asked
     assert not any("answer 7" in question for question in asked.asked if not question.startswith("reverse"))
 
@@ -87,13 +87,13 @@ def test_a_label_that_the_answer_does_not_bear_out_is_left_out() -> None:
 @pytest.mark.parametrize("text", ["", ";", "; ; ;", "#### ####", "= " * 300, "\x00\udcff"])
 def test_whatever_is_written_and_said_has_labels(said: str, text: str) -> None:
     judge = Scripted(lambda question, vote: said)
-    for each in Judged()(bench(judge, text.encode("utf-8", "replace").decode()), [PROBLEM]):
+    for each in JudgedLabels()(bench(judge, text.encode("utf-8", "replace").decode()), [PROBLEM]):
         assert len(each.labels) == len(each.ends) > 0 and all(map(math.isnan, each.labels))
 
 
 def test_a_step_on_which_nobody_says_anything_has_the_label_of_the_recipe() -> None:
     silent = Scripted(lambda question, vote: "#### yes" if "7 + 1" in question else "")
-    made = labels(silent, Judged(unread=0.5, reverse=""), "3 ; 5 ; 7 + 1 = 8")
+    made = labels(silent, JudgedLabels(unread=0.5, reverse=""), "3 ; 5 ; 7 + 1 = 8")
     assert made == [0.5, 0.5, 1.0]
 
 
@@ -104,9 +104,9 @@ def test_behind_a_wrong_step_nothing_is_labelled() -> None:
 
 def test_settings_and_recipes_that_make_no_sense_are_refused_by_their_key() -> None:
     with pytest.raises(UserError, match=r"^reward_model\.process\.labels\.templates\.1: \{step\}"):
-        Judged(templates=("{prompt} {step}", "{prompt}"))
+        JudgedLabels(templates=("{prompt} {step}", "{prompt}"))
     with pytest.raises(UserError, match=r"^reward_model\.process\.labels\.reverse: \{answer\}"):
-        Judged(reverse="{prompt} {step}")
+        JudgedLabels(reverse="{prompt} {step}")
     with pytest.raises(UserError, match=r"reward_model\.process\.labels judged asks a judge"):
         load_recipe("aurora", ["judge=null"])
     with pytest.raises(UserError, match=r"judge: no part of the recipe asks one"):

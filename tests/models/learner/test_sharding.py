@@ -21,7 +21,7 @@ from models.critic.model import Critic, new_critic, read_values
 from models.critic.settings import CriticSettings
 from models.errors import UserError
 from models.judges.judge import Answer
-from models.judges.reinforced import Answered, reinforce
+from models.judges.reinforced import JudgedQuestion, reinforce
 from models.learner import supervised
 from models.learner.all_completions import all_log_probs
 from models.learner.distribution import AS_IT_IS
@@ -141,7 +141,10 @@ def of_judge(ranks: Ranks, dtype: torch.dtype, budget: int) -> Made:
     shard(judge, ranks, companion.optimiser)
     rows = zip(SHARED.prompts, SHARED.completions, strict=True)
     answers = [Answer("", True, None, tuple(asked), tuple(said)) for asked, said in rows]
-    answered = [Answered("first", answers[:4], [1.0, 0.0, 0.5, 1.0], 0.7), Answered("other", answers[4:], [0, 1, 1])]
+    answered = [
+        JudgedQuestion("first", answers[:4], [1.0, 0.0, 0.5, 1.0], 0.7),
+        JudgedQuestion("other", answers[4:], [0, 1, 1]),
+    ]
     world = make_world(token_budget=budget)
 
     def learn() -> dict[str, float]:

@@ -10,7 +10,7 @@ from tiny_models import COMPLETIONS, SEQUENCES, each_token, scored
 from torch import Tensor
 
 from models.loop.batch import token_batch
-from models.loop.distribution import Said
+from models.loop.distribution import PolicyOutputs
 from models.loop.rollout import Rollout, Scored, TokenBatch, trained_places
 
 ADVANTAGE = torch.tensor([1.0, -1.0, 0.5, -0.25, 2.0], dtype=torch.float64)
@@ -27,7 +27,9 @@ def row_of(
     log_prob = -torch.arange(1.0, count + 1, dtype=torch.float64)
     if (kept := trained_places([chosen.rollouts[index] for index in indices])) is not None:
         log_prob = log_prob[kept]
-    return token_batch(chosen, indices, each_token(ADVANTAGE, chosen), Said(log_prob, -log_prob), None, None, progress)
+    return token_batch(
+        chosen, indices, each_token(ADVANTAGE, chosen), PolicyOutputs(log_prob, -log_prob), None, None, progress
+    )
 
 
 def test_what_the_loop_always_knows_cannot_be_left_out() -> None:

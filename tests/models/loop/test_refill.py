@@ -13,7 +13,7 @@ from torch import Tensor
 
 from models.errors import UserError
 from models.loop import tally as tallies
-from models.loop.gather import Gathered, gather
+from models.loop.gather import RoundCompletions, gather
 from models.loop.prompts import further_prompts
 from models.loop.rollout import Problem, Rollout
 from models.loop.score import Scoring
@@ -75,7 +75,9 @@ class Quiet:
         self.made += len(rollouts)
 
 
-def gathered(spreading: tuple[str, ...], refills: int, prompts: int = 3, number: int = 0) -> tuple[Gathered, Quiet]:
+def gathered(
+    spreading: tuple[str, ...], refills: int, prompts: int = 3, number: int = 0
+) -> tuple[RoundCompletions, Quiet]:
     ASKED.clear()
     source = Scripted(prompts=prompts)
     slots = replace(SLOTS, rollouts=source, rewards=[Spreads(ids=spreading)], select=[DropFlat(refills=refills)])

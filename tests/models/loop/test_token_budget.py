@@ -8,7 +8,7 @@ from tiny_worlds import CODEC, make_world
 
 from models.errors import UserError
 from models.loop.loop import require_room
-from models.loop.rollout import Known, Problem
+from models.loop.rollout import KnownAnswer, Problem
 from models.loop.slots import Objective, Rollouts
 from models.objective.dpo import Dpo
 from models.objective.grpo import Grpo
@@ -54,14 +54,14 @@ def test_all_completions_that_are_compared_must_fit(source: Rollouts, objective:
 
 
 def test_of_demonstrations_as_many_are_compared_as_the_data_hold_of_one_prompt() -> None:
-    known = tuple(Known("demonstration", (4, 1), "") for _ in range(5))
+    known = tuple(KnownAnswer("demonstration", (4, 1), "") for _ in range(5))
     source = Dataset(reads="demonstrations", max_tokens=12)
     require_room([LONG, replace(LONG, known=known)], source, Tpo(), CODEC, 90)
     with pytest.raises(UserError, match=r"the 5 completions that are compared .* at least 90"):
         require_room([LONG, replace(LONG, known=known)], source, Tpo(), CODEC, 89)
 
 
-CHOSEN, REJECTED = Known("chosen", (5, 6, 1), "2 3"), Known("rejected", (7, 8, 9, 10, 1), "4 5 6 7", "slip")
+CHOSEN, REJECTED = KnownAnswer("chosen", (5, 6, 1), "2 3"), KnownAnswer("rejected", (7, 8, 9, 10, 1), "4 5 6 7", "slip")
 ASKED = replace(PROBLEMS[0], answer="12", known=(CHOSEN, REJECTED))  # 1 + 2 =
 
 

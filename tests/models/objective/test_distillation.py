@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from models.errors import UserError
 from models.learner.distribution import AS_IT_IS, Distribution
 from models.learner.optimiser import OptimiserSettings
-from models.loop.distribution import Said, contrast_weight, read_policy
+from models.loop.distribution import PolicyOutputs, contrast_weight, read_policy
 from models.loop.fit import fit_round
 from models.loop.judge import Divergence, Judge, Role
 from models.loop.learner import Learner
@@ -66,7 +66,7 @@ def learner_of(
     return Learner(policy, optimiser, reference, None, None, distribution, teachers=teachers)
 
 
-def read(learner: Learner, asked: Divergence, rollouts: Sequence[Rollout] = CHOSEN.rollouts) -> Said:
+def read(learner: Learner, asked: Divergence, rollouts: Sequence[Rollout] = CHOSEN.rollouts) -> PolicyOutputs:
     sequences = replace(CHOSEN, rollouts=rollouts).sequences
     return read_policy(learner, sequences, rollouts, Readings(learner, 24), asked)
 

@@ -11,7 +11,7 @@ from tiny_worlds import make_world
 from torch import Tensor, nn
 
 from models.loop.batch import pairs_of, token_batch
-from models.loop.distribution import Said
+from models.loop.distribution import PolicyOutputs
 from models.loop.rollout import Origin, Problem, Rollout
 from models.loop.score import score
 from models.objective.dpo import Dpo
@@ -80,7 +80,7 @@ def spin_round(recipe: Recipe, policy: Any, reference: Any) -> Tensor:
     answers = torch.tensor([rollout.completion[0] for rollout in chosen.rollouts])
     advantage = recipe.advantage(make_world(), chosen).tokens
     held = list(reference.log_prob().detach()[answers].split(1))
-    said = Said(metrics[answers], metrics[answers])
+    said = PolicyOutputs(metrics[answers], metrics[answers])
     log_prob, batch = token_batch(chosen, range(len(answers)), advantage, said, None, held, 0.0)
     batch = replace(batch, pairs=pairs_of(chosen, range(len(answers))))
     assert batch.pairs is not None

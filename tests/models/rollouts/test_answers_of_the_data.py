@@ -10,7 +10,7 @@ from tiny_loops import PROBLEMS
 from tiny_worlds import make_world
 
 from models.engine.engine import Generated, Sampling
-from models.loop.rollout import Known, Problem
+from models.loop.rollout import KnownAnswer, Problem
 from models.rewards.of_origin import OfOrigin
 from models.rollouts.beside_data import BesideData
 from models.rollouts.dataset import Dataset
@@ -29,14 +29,16 @@ class Canned:
 
 
 PAIR = (
-    Known("chosen", (4, 1), "4", reference_log_probs=torch.tensor([-1.0, -2.0])),
-    Known("rejected", (6, 7, 1), "6 7", "slip"),
+    KnownAnswer("chosen", (4, 1), "4", reference_log_probs=torch.tensor([-1.0, -2.0])),
+    KnownAnswer("rejected", (6, 7, 1), "6 7", "slip"),
 )
-SHOWN = tuple(Known("demonstration", (token, 1), str(token), flaw) for token, flaw in ((8, ""), (9, "slip"), (3, "")))
+SHOWN = tuple(
+    KnownAnswer("demonstration", (token, 1), str(token), flaw) for token, flaw in ((8, ""), (9, "slip"), (3, ""))
+)
 WORLD = make_world(cast(Any, Canned()), seed=3)
 
 
-def with_known(known: tuple[Known, ...]) -> list[Problem]:
+def with_known(known: tuple[KnownAnswer, ...]) -> list[Problem]:
     return [replace(problem, known=known) for problem in PROBLEMS[:3]]
 
 

@@ -7,7 +7,7 @@ from tiny_loops import PROBLEMS
 from tiny_models import contents
 from tiny_worlds import CODEC, make_world
 
-from models.loop.rollout import Known, Problem
+from models.loop.rollout import KnownAnswer, Problem
 from models.rollouts.conditioned import Conditioned
 from models.rollouts.dataset import Dataset
 
@@ -16,11 +16,11 @@ TEXTS = ["4 + 7 #### 7", "1 #### 2"]
 IDS = [tuple(ids) for ids in CODEC.completions(TEXTS)]
 
 
-def asked(*known: Known) -> list[Problem]:
+def asked(*known: KnownAnswer) -> list[Problem]:
     return [replace(PROBLEMS[0], known=known)]
 
 
-SOUND = Known("demonstration", IDS[0], TEXTS[0], reference_log_probs=torch.full((len(IDS[0]),), -1.0))
+SOUND = KnownAnswer("demonstration", IDS[0], TEXTS[0], reference_log_probs=torch.full((len(IDS[0]),), -1.0))
 FLAWED = replace(SOUND, completion=IDS[1], text=TEXTS[1], flaw="slip")
 
 

@@ -15,7 +15,7 @@ from models.errors import UserError
 from models.learner.distribution import AS_IT_IS
 from models.learner.packing import Sequences
 from models.loop.learner import Learner
-from models.loop.rollout import Known
+from models.loop.rollout import KnownAnswer
 from models.loop.world import World
 from models.rollouts.from_teacher import FromTeacher
 from models.rollouts.sample import Sample
@@ -23,7 +23,7 @@ from models.rollouts.sample import Sample
 SETTINGS: dict[str, Any] = {"prompts": 6, "group_size": 2, "max_tokens": 5}
 TEXTS = ["#### 7", "4 + 7 #### 5"]
 KNOWN = tuple(
-    Known("demonstration", tuple(ids), text) for ids, text in zip(CODEC.completions(TEXTS), TEXTS, strict=True)
+    KnownAnswer("demonstration", tuple(ids), text) for ids, text in zip(CODEC.completions(TEXTS), TEXTS, strict=True)
 )
 
 

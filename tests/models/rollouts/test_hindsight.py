@@ -16,7 +16,7 @@ from models.learner.distribution import AS_IT_IS
 from models.learner.optimiser import OptimiserSettings
 from models.loop.fit import fit_round
 from models.loop.learner import Learner
-from models.loop.rollout import Known, Problem, Rollout
+from models.loop.rollout import KnownAnswer, Problem, Rollout
 from models.loop.schedule import ScheduleSettings
 from models.loop.score import score
 from models.recipe.load import load_recipe
@@ -25,7 +25,7 @@ from models.rollouts.hindsight import Hindsight
 WORLD = make_world()
 END = CODEC.end
 BETTER, WORSE = (tuple(CODEC.completions([text])[0]) for text in ("4 + 7 #### 7", "1 #### 2"))
-KNOWN = (Known("chosen", BETTER, "4 + 7 #### 7"), Known("rejected", WORSE, "1 #### 2"))
+KNOWN = (KnownAnswer("chosen", BETTER, "4 + 7 #### 7"), KnownAnswer("rejected", WORSE, "1 #### 2"))
 ASKED = [replace(problem, known=KNOWN) for problem in PROBLEMS]
 WORDS: dict[str, Any] = {"bad": "; ;", "good": "+ ="}
 BAD, GOOD = (tuple(ids[:-1]) for ids in CODEC.completions(["; ;", "+ ="]))

@@ -13,13 +13,18 @@ from models.datasets.task_sets.drawing import TURNS
 from models.engine.engine import EngineSettings
 from models.engine.transformers_engine import TransformersEngine
 from models.episodes.demonstrations import in_turns
-from models.loop.rollout import Known, Problem, Scored
+from models.loop.rollout import KnownAnswer, Problem, Scored
 from models.rollouts.logged import Logged, LoggedCandidates
 from models.select.best_by_value import BestByValue
 
 TEXTS = [f"1 + 2{TURNS}3{TURNS}4 +{TURNS}5{TURNS}#### 7", "#### 3"]
 PROBLEM = Problem(
-    "p0", PROBLEMS[0].prompt, "7", 1, PROBLEMS[0].tokens, tuple(Known("demonstration", (2,), text) for text in TEXTS)
+    "p0",
+    PROBLEMS[0].prompt,
+    "7",
+    1,
+    PROBLEMS[0].tokens,
+    tuple(KnownAnswer("demonstration", (2,), text) for text in TEXTS),
 )
 SETTINGS = {"environment": Chatter(), "prompts": 1, "turns": 3, "max_tokens": 40}
 

@@ -21,7 +21,7 @@ from models.learner.optimiser import OptimiserSettings
 from models.learner.packing import Sequences
 from models.loop.fit import fit_round
 from models.loop.learner import Learner
-from models.loop.rollout import Known, Rollout, Scored
+from models.loop.rollout import KnownAnswer, Rollout, Scored
 from models.loop.schedule import ScheduleSettings
 from models.loop.world import World
 from models.objective.grpo import Grpo
@@ -32,9 +32,9 @@ BETTER, WORSE = "4 + 7 = 11 #### 11", "1 #### 2"
 SETTINGS: dict[str, Any] = {"prompts": 6, "group_size": 3, "max_tokens": 8}
 
 
-def known() -> tuple[Known, Known]:
+def known() -> tuple[KnownAnswer, KnownAnswer]:
     ids = CODEC.completions([BETTER, WORSE])
-    return (Known("chosen", tuple(ids[0]), BETTER), Known("rejected", tuple(ids[1]), WORSE))
+    return (KnownAnswer("chosen", tuple(ids[0]), BETTER), KnownAnswer("rejected", tuple(ids[1]), WORSE))
 
 
 ASKED = [replace(problem, known=known()) for problem in PROBLEMS]

@@ -10,7 +10,7 @@ from tiny_worlds import CODEC, make_world
 
 from models.engine.engine import EngineSettings
 from models.engine.transformers_engine import TransformersEngine
-from models.loop.rollout import Known, Rollout
+from models.loop.rollout import KnownAnswer, Rollout
 from models.loop.world import World
 from models.rollouts.privileged import Privileged, Tells
 from models.rollouts.sample import Sample
@@ -49,7 +49,7 @@ def test_a_peer_is_the_first_right_completion_of_the_group_and_never_oneself() -
 
 def test_of_the_demonstrations_only_one_that_is_right_is_told(world: World) -> None:
     known = tuple(
-        Known("demonstration", tuple(ids), text)
+        KnownAnswer("demonstration", tuple(ids), text)
         for ids, text in zip(CODEC.completions(["#### 5", "3 #### 7"]), ["#### 5", "3 #### 7"], strict=True)
     )
     part = Privileged(tells="demonstration", context="{prompt} ; {told} ;", **SETTINGS)

@@ -13,7 +13,7 @@ from tiny_worlds import make_world
 from models.engine.engine import Ask, Drawing, EngineSettings, Generated
 from models.engine.transformers_engine import TransformersEngine
 from models.environment.tools import Tools
-from models.episodes.environment import Environment, Opened
+from models.episodes.environment import Environment, EnvironmentEpisode
 from models.episodes.replaying import replay
 from models.loop.rollout import Problem, Rollout
 from models.loop.turn import Turn
@@ -59,7 +59,7 @@ class Walk(Environment):
     tells_goal: bool = False
     lies: bool = False
 
-    def open(self, problem: Problem) -> Opened:
+    def open(self, problem: Problem) -> EnvironmentEpisode:
         return _Walk(self, problem)
 
     def reached(self, problem: Problem, turns: Sequence[Turn]) -> Problem | None:

@@ -14,7 +14,7 @@ from models.engine.engine import Ask, Drawing, Engine, Generated, Sampling, asks
 from models.engine.random_points import TOKENS, points_of
 from models.learner.distribution import AS_IT_IS
 from models.loop.learner import Learner
-from models.loop.rollout import Known, Problem, Rollout
+from models.loop.rollout import KnownAnswer, Problem, Rollout
 from models.loop.round_seeds import for_choices, for_second_draw, round_seed
 from models.loop.world import World
 from models.rollouts import prefix
@@ -23,7 +23,7 @@ from models.rollouts.prefix import GuidedPrefix, Prefix
 from models.rollouts.replay import Replay
 from models.rollouts.sample import Sample
 
-KNOWN = tuple(Known("demonstration", (token, token, token, token, 1), "") for token in (5, 6, 7))
+KNOWN = tuple(KnownAnswer("demonstration", (token, token, token, token, 1), "") for token in (5, 6, 7))
 ASKED = [replace(problem, known=KNOWN) for problem in PROBLEMS]
 LEARNER = Learner(torch.nn.Linear(1, 1), cast(Any, None), torch.nn.Linear(1, 1), None, None, AS_IT_IS)
 

@@ -15,7 +15,7 @@ from tasks.gate.judgement import JudgementSections, OnGate
 from tasks.pages.description import Review, describe_run, hand_page
 from tasks.registered.policy import PolicyFiles
 from tasks.runner.step import StepContext
-from tasks.steps.judge_champion import Measured, judge_champion
+from tasks.steps.judge_champion import ComparedEvaluations, judge_champion
 from tasks.tracking import aliases, by_hand, registry, runs, store, tags
 from tasks.tracking.by_hand import Waiting
 from tasks.tracking.verdict_record import HandJudgement, VerdictRecord, read_hand_judgement, store_decision
@@ -47,7 +47,7 @@ def judged(run: str, home: Path, tmp_path: Path, new: int, old: int, weights: st
     """Judge what waits, `new` and `old` of 4 samples right."""
     waiting = by_hand.waiting(NAME)
     assert waiting is not None
-    measured = Measured(
+    measured = ComparedEvaluations(
         OnGate(step(tmp_path, run, "evaluate", f"new{new}", answers(new), gate_split="aaaa")),
         OnGate(step(tmp_path, run, "evaluate", f"old{old}", answers(old))),
         "version 1 is the anchor itself",
@@ -161,7 +161,7 @@ def test_what_the_run_has_measured_is_not_measured_again(run: str, home: Path, t
     assert waiting is not None
     there = {role: step(tmp_path, run, "evaluate", role, gate_split="aaaa") for role in ("champion", "anchor")}
     measured = measure(training, waiting, there, NAME)  # type: ignore[arg-type]
-    assert isinstance(measured, Measured) and training.asked == []
+    assert isinstance(measured, ComparedEvaluations) and training.asked == []
     assert (measured.champion, measured.before) == (there["champion"], there["anchor"])  # version 1 is the anchor
     assert measured.anchor == "version 1 is the anchor itself"
     aliases.set_anchor(NAME, 3)

@@ -39,7 +39,7 @@ ANSWERS = [
 
 
 @pytest.fixture
-def said(home: Path, policy_folder: Path, tmp_path: Path) -> recorded.Recorded:
+def said(home: Path, policy_folder: Path, tmp_path: Path) -> recorded.VersionRecord:
     """A champion with all that a training leaves."""
     flow = runs.open_flow_run("e", "train e", {tags.GIT_COMMIT: "c" * 40, tags.RECIPE: "e"})
     described = {"name": "e", "seed": 3, "policy": {"base": "Qwen/Qwen3-0.6B"}}
@@ -72,7 +72,7 @@ def said(home: Path, policy_folder: Path, tmp_path: Path) -> recorded.Recorded:
 
 
 def test_the_folder_loads_in_transformers_with_the_registered_weights(
-    said: recorded.Recorded, policy_folder: Path, tmp_path: Path
+    said: recorded.VersionRecord, policy_folder: Path, tmp_path: Path
 ) -> None:
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -91,7 +91,7 @@ def test_the_folder_loads_in_transformers_with_the_registered_weights(
     assert len({file.stat().st_mode for file in target.iterdir()}) == 1, "who may read the card may read the weights"
 
 
-def test_the_card_says_what_is_on_record(said: recorded.Recorded, tmp_path: Path) -> None:
+def test_the_card_says_what_is_on_record(said: recorded.VersionRecord, tmp_path: Path) -> None:
     export(said, tmp_path / "exported", "apache-2.0")
     _, head, body = (tmp_path / "exported/README.md").read_text().split("---\n", 2)
     front = yaml.safe_load(head)
@@ -116,7 +116,7 @@ def test_the_card_says_what_is_on_record(said: recorded.Recorded, tmp_path: Path
 
 
 def test_a_chat_with_a_policy_of_plain_prompts_is_its_prompt_and_the_card_says_so(
-    said: recorded.Recorded, policy_folder: Path, tmp_path: Path
+    said: recorded.VersionRecord, policy_folder: Path, tmp_path: Path
 ) -> None:
     export(said, tmp_path / "exported")
     trained = Codec(load_tokenizer(policy_folder)).prompts(["1 + 2 =", "7"])
@@ -125,7 +125,7 @@ def test_a_chat_with_a_policy_of_plain_prompts_is_its_prompt_and_the_card_says_s
 
 
 def test_a_served_folder_is_made_once_a_version_and_again_where_it_was_changed(
-    said: recorded.Recorded, home: Path
+    said: recorded.VersionRecord, home: Path
 ) -> None:
     with served_folder(said, home) as folder:
         pass
@@ -141,7 +141,7 @@ def test_a_served_folder_is_made_once_a_version_and_again_where_it_was_changed(
 
 
 def test_gc_leaves_a_folder_that_is_served_however_long_and_takes_it_afterwards(
-    said: recorded.Recorded, home: Path
+    said: recorded.VersionRecord, home: Path
 ) -> None:
     with served_folder(said, home) as folder, served_folder(said, home):
         for entry in (home / "serving").rglob("*"):
@@ -156,7 +156,7 @@ def test_gc_leaves_a_folder_that_is_served_however_long_and_takes_it_afterwards(
     assert not folder.exists() and not folder.with_suffix(".sha256").exists()
 
 
-def test_a_folder_that_holds_something_is_left_as_it_is(said: recorded.Recorded, tmp_path: Path) -> None:
+def test_a_folder_that_holds_something_is_left_as_it_is(said: recorded.VersionRecord, tmp_path: Path) -> None:
     full = tmp_path / "full"
     full.mkdir()
     (full / ".hidden").write_text("mine")
@@ -171,7 +171,7 @@ def test_a_folder_that_holds_something_is_left_as_it_is(said: recorded.Recorded,
 
 
 def test_files_that_are_no_longer_what_was_registered_are_not_handed_on(
-    said: recorded.Recorded, tmp_path: Path
+    said: recorded.VersionRecord, tmp_path: Path
 ) -> None:
     assert said.version is not None
     folder = registry.fetch(said.version.uri)

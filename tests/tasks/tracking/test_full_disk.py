@@ -24,7 +24,7 @@ from models.learner.reference_cache import cached_reference_log_probs
 from models.policy.checkpoint import newest_checkpoint, state_of, write_checkpoint
 from models.text.token_cache import CachedCodec
 from models.text.tokenizer import TokenizerSettings, train_tokenizer
-from tasks.runner.step import Made, run_step, step_folder
+from tasks.runner.step import StepOutput, run_step, step_folder
 from tasks.tracking import journal, records, runs, store
 from tasks.tracking.metrics import MetricLog
 
@@ -146,16 +146,16 @@ def test_a_result_that_has_no_room_is_one_line_and_no_result(
     (small_disk / "filler").unlink()
     folder = step_folder(small_disk, "a", "key")
 
-    def work(folder: Path, run_id: str) -> Made:
+    def work(folder: Path, run_id: str) -> StepOutput:
         fill(small_disk)
-        return Made("digest", "headline")
+        return StepOutput("digest", "headline")
 
     refused_at_once(lambda: run_step(context(small_disk, "a", "key", parent), work), folder)
     assert list(folder.iterdir()) == []
 
-    def writing(folder: Path, run_id: str) -> Made:
+    def writing(folder: Path, run_id: str) -> StepOutput:
         (folder / "output").write_text(LONG)
-        return Made("digest", "headline")
+        return StepOutput("digest", "headline")
 
     other = context(small_disk, "b", "key", parent)
     refused_at_once(lambda: run_step(other, writing), other.folder)

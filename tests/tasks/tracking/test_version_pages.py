@@ -83,7 +83,7 @@ def test_the_record_is_no_part_of_the_folder_that_is_loaded(home: Path, policy_f
 def test_numbers_of_an_evaluation_stand_on_the_model_with_their_data(home: Path, policy_folder: Path):
     model_id, run_id = logged(policy_folder), runs.open_flow_run("e", "evaluate")
     records.log_dataset(run_id, "arithmetic/problems", "a" * 32, "data", "evaluation", 460)
-    measured = records.Measured(model_id, "arithmetic/problems", "a" * 32)
+    measured = records.MeasurementContext(model_id, "arithmetic/problems", "a" * 32)
     records.log_metrics(run_id, {"eval/accuracy": 0.31}, measured=measured)
     (metric,) = store.client().get_logged_model(model_id).metrics
     assert (metric.key, metric.value, metric.run_id) == ("eval/accuracy", 0.31, run_id)
