@@ -82,11 +82,8 @@ def git(*arguments: str) -> list[str]:
 
 def places() -> list[Place]:
     """Return every finding in the tracked files."""
-    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split(
-        "\n"
-    )
     findings: list[Place] = []
-    for name in filter(None, listed):
+    for name in git("ls-files"):
         if not (ROOT / name).is_file():
             continue
         if name.endswith(".py") and name.split("/")[0] in FOLDERS:
@@ -116,9 +113,7 @@ def main() -> int:
         parser.add_argument(flag, action="store_true", help=text)
     options = parser.parse_args()
     if options.commits:
-        log = ["git", "log", f"-{COMMITS}", "--format=%s"]
-        subjects = subprocess.run(log, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
-        poor = poor_subjects(subjects)
+        poor = poor_subjects(git("log", f"-{COMMITS}", "--format=%s"))
         for subject in poor:
             print(
                 f"commit subject: {subject!r}: write 'area: imperative summary', {LONGEST_SUBJECT} characters at most"

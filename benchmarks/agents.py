@@ -106,10 +106,10 @@ def main() -> int:
         parser.error(f"{unknown[0]} is not a recipe of the family {FAMILY} on built-in data; choose from {choices}")
     WORK.mkdir(parents=True, exist_ok=True)
     alone()
-    failed = False
+    failed, held = False, read_all(RESULTS)
     for name in [] if options.write_page else options.only or names:
         for seed in range(options.seeds):
-            if not options.only and has_result(name, seed, read_all(RESULTS)):
+            if not options.only and has_result(name, seed, held):
                 continue
             result = run(name, seed)
             write(result, RESULTS)

@@ -6,7 +6,8 @@ from typing import Any
 from models.evaluation.bootstrap import Interval
 from models.evaluation.budget import next_look
 from models.evaluation.checks import Check, State
-from tasks.tracking.verdict_record import VerdictRecord
+from tasks.tracking import registry, tags
+from tasks.tracking.verdict_record import VerdictRecord, store_decision
 
 LOOK = next_look(2, 0.003, budget=0.05, looks=365)
 
@@ -29,3 +30,9 @@ def verdict(**changes: Any) -> VerdictRecord:
         "look": LOOK,
     }
     return VerdictRecord(**{**plain, **changes})
+
+
+def store_verdict(name: str, version: int, record: VerdictRecord) -> None:
+    """Store a record and its decision on a version."""
+    registry.annotate(name, version, {tags.VERDICT_RECORD: record.model_dump_json()})
+    store_decision(registry.version_info(name, version), record.decision)

@@ -88,4 +88,4 @@ def _write_ruling(info: registry.VersionInfo, record: VerdictRecord, approved: b
         parts = [description.unpinned(tagged.get(tags.UNPINNED, "")), head, below]
         records.describe(run, "\n\n".join(filter(None, parts)))
     annotate(info, {tags.VERDICT_RECORD: ruled.model_dump_json()})
-    store_decision(info, ruled)
+    store_decision(info, ruled.decision)

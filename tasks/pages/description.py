@@ -94,9 +94,8 @@ def describe_run(review: Review) -> str:
 def describe_below(review: Review) -> str:
     """Render the part below the verdict, which does not change when a person approves or rejects the candidate."""
     record = review.verdict
-    checks = [*map(cell, notes(record)), gate_table(record.checks)] if record is not None else []
     sections = [
-        section("Gate", "\n\n".join(checks)),
+        section("Gate", comparison(record) if record is not None else ""),
         section("The champion was set by hand", review.champion_by_hand),
         section("Models", model_table(review.models)),
         section("Three worst samples", "\n\n".join(sample(entry) for entry in list(review.worst)[:3])),
@@ -146,8 +145,13 @@ def verdict(
 def hand_page(judgement: HandJudgement) -> str:
     """Render the gate's judgement of a champion that a person set by hand."""
     record = judgement.verdict
-    checks = [*map(cell, notes(record)), gate_table(record.checks)] if record is not None else []
-    return "\n\n".join(filter(None, [cell(hand_text(judgement)), *checks]))
+    compared = comparison(record) if record is not None else ""
+    return "\n\n".join(filter(None, [cell(hand_text(judgement)), compared]))
+
+
+def comparison(record: VerdictRecord) -> str:
+    """Render the notes and the checks of a verdict."""
+    return "\n\n".join(filter(None, [*map(cell, notes(record)), gate_table(record.checks)]))
 
 
 def gate_table(checks: Sequence[CheckLike]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from tasks.pages.version_page import version_page
 from tasks.tracking import registry, tags
-from tasks.tracking.verdict_record import PageFacts, read_hand_judgement, read_page, read_verdict
+from tasks.tracking.verdict_record import PageFacts, hand_judgement_of, read_page, verdict_of
 
 
 def annotate(info: registry.VersionInfo, facts: Mapping[str, str], *, origin: Mapping[str, str] | None = None) -> None:
@@ -20,6 +20,6 @@ def annotate(info: registry.VersionInfo, facts: Mapping[str, str], *, origin: Ma
     stored = {tags.PAGE: page.model_dump_json(), **facts}
     registry.annotate(info.name, info.version, stored)
     now = registry.version_info(info.name, info.version)
-    reproduced = registry.facts_of(now).get(tags.REPRODUCED, "")
-    text = version_page(info.uri, page, read_verdict(now), read_hand_judgement(now), reproduced)
+    known = registry.facts_of(now)
+    text = version_page(info.uri, page, verdict_of(known), hand_judgement_of(known), known.get(tags.REPRODUCED, ""))
     registry.annotate(info.name, info.version, description=text)

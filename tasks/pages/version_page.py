@@ -5,14 +5,13 @@ Pure functions from plain data to text.
 
 from __future__ import annotations
 
-from tasks.pages.description import cell, code, fact, fenced, gate_table, section
+from tasks.pages.description import cell, code, comparison, fact, fenced, section
 from tasks.tracking.verdict_record import HandJudgement, PageFacts, VerdictRecord
 from tasks.tracking.verdict_text import (
     baseline_text,
     difference_text,
     hand_text,
     headline,
-    notes,
     reason_text,
     ruling_text,
 )
@@ -55,8 +54,7 @@ def _verdict_and_origin(address: str, facts: PageFacts, verdict: VerdictRecord |
     if facts.earlier_page:
         return "\n\n".join([*parts, facts.earlier_page])
     if verdict is not None and parts:
-        checks = [*map(cell, notes(verdict)), gate_table(verdict.checks)]
-        parts += [cell(reason_text(verdict)), section("Gate", "\n\n".join(filter(None, checks)))]
+        parts += [cell(reason_text(verdict)), section("Gate", comparison(verdict))]
     if facts.origin:
         shown = "\n".join(f"- {cell(key)}: {_linked(value)}" for key, value in facts.origin.items() if value)
         parts += [section("Where it comes from", shown), section("Load it", _how_to_load(address))]
@@ -75,9 +73,7 @@ def _hand_section(by_hand: HandJudgement | None) -> str:
     first = f"Champion by hand: {' '.join(hand_text(by_hand).split())}"
     if by_hand.verdict is None:
         return first
-    checks = [*map(cell, notes(by_hand.verdict)), gate_table(by_hand.verdict.checks)]
-    title = f"The gate, against version {by_hand.champion}"
-    return "\n\n".join([first, section(title, "\n\n".join(filter(None, checks)))])
+    return "\n\n".join([first, section(f"The gate, against version {by_hand.champion}", comparison(by_hand.verdict))])
 
 
 def policy_page(recipe: str, name: str) -> str:

@@ -108,7 +108,7 @@ def promote(context: StepContext[PromotionSections], candidate: Candidate) -> Pr
         unpinned=held_back,
     )
     versions: list[int] = []
-    said = verdict_text(record)
+    text = verdict_text(record)
 
     def work(folder: Path, run_id: str) -> StepOutput:
         version = (
@@ -127,11 +127,11 @@ def promote(context: StepContext[PromotionSections], candidate: Candidate) -> Pr
         annotate(info, compared, origin=_shown_origin(recipe, trained, rewarded, shown, parent_run))
         registry.describe_model(name, policy_page(recipe.name, name))
         if record.decision == "promoted":
-            aliases.promote(name, version, why="gate", by="gate", verdict=said, judged_against=before)
-        store_decision(info, record)
+            aliases.promote(name, version, why="gate", by="gate", verdict=text, judged_against=before)
+        store_decision(info, record.decision)
         if record.decision != "promoted":
             with lock.held(name) as lease:
-                audit.append(name, lease, "judged", version, by="gate", why=said)
+                audit.append(name, lease, "judged", version, by="gate", why=text)
         get_run_logger().info(f"{name} version {version}: {record.decision}; {reason_text(record)}")
         headline = f"{record.decision}, version {version}"
         return StepOutput(trained.digest, headline, numbers(verdict), {"version": f"{name}/{version}"})

@@ -96,9 +96,9 @@ def verdict_of(facts: Mapping[str, str]) -> VerdictRecord | None:
     return VerdictRecord.model_validate(earlier) if earlier is not None else None
 
 
-def read_hand_judgement(info: registry.VersionInfo) -> HandJudgement | None:
+def hand_judgement_of(facts: Mapping[str, str]) -> HandJudgement | None:
     """Return the judgement of a champion that was set by hand; None without one, or with one of an earlier release."""
-    text = registry.facts_of(info).get(tags.BY_HAND, "")
+    text = facts.get(tags.BY_HAND, "")
     return HandJudgement.model_validate_json(text) if text.startswith("{") else None
 
 
@@ -117,9 +117,8 @@ def decided(info: registry.VersionInfo) -> Decision | None:
     return earlier_releases.decision_of(info.tags)
 
 
-def store_decision(info: registry.VersionInfo, record: VerdictRecord) -> None:
-    """Write a verdict on a version, the decision last; replace the sentence of an earlier release."""
-    registry.annotate(info.name, info.version, {tags.VERDICT_RECORD: record.model_dump_json()})
-    registry.annotate(info.name, info.version, {tags.DECISION: record.decision})
+def store_decision(info: registry.VersionInfo, decision: Decision) -> None:
+    """Write the decision on a version whose record is stored; replace the sentence of an earlier release."""
+    registry.annotate(info.name, info.version, {tags.DECISION: decision})
     if earlier_releases.VERDICT in info.tags:
         registry.delete_version_tag(info, earlier_releases.VERDICT)

@@ -8,6 +8,7 @@ import pytest
 from prefect.logging import disable_run_logger
 from test_gate_promotion import NAME, RECIPE, answers, looks, step
 from test_registered_by_hand import scaled
+from verdict_examples import store_verdict
 
 from flows.runtime.judging_by_hand import judge_by_hand, measure
 from models.policy.folder import hash_folder
@@ -18,7 +19,7 @@ from tasks.runner.step import StepContext
 from tasks.steps.judge_champion import ComparedEvaluations, judge_champion
 from tasks.tracking import aliases, by_hand, registry, runs, store, tags
 from tasks.tracking.by_hand import Waiting
-from tasks.tracking.verdict_record import HandJudgement, VerdictRecord, read_hand_judgement, store_decision
+from tasks.tracking.verdict_record import HandJudgement, VerdictRecord, hand_judgement_of
 from tasks.tracking.verdict_text import hand_text
 
 pytestmark = pytest.mark.rotating(of=6)
@@ -92,7 +93,7 @@ def test_a_worse_champion_set_by_hand_is_judged_recorded_and_left(run: str, home
         hand_text(verdict) in version.tags[tags.PROMOTED_BY] and "author are unknown" in version.tags[tags.PROMOTED_BY]
     )
     assert set(version.tags) <= set(tags.FOR_A_PERSON)
-    kept = read_hand_judgement(version)
+    kept = hand_judgement_of(registry.facts_of(version))
     assert kept is not None and kept.model_dump_json() == verdict.model_dump_json()
     assert verdict.verdict is not None
     checks = {check.name: check.state for check in verdict.verdict.checks}
@@ -194,10 +195,10 @@ def test_why_it_cannot_be_judged_is_one_sentence(
     assert why(run, home).endswith("it is champion no longer")
 
     kept = VerdictRecord(decision="kept", reason="not_better", champion=3, earlier_text="not better")
-    store_decision(registry.version_info(NAME, 2), kept)
+    store_verdict(NAME, 2, kept)
     set_by_hand(2)
     assert why(run, home) == "the gate compared it with version 3 when it was made: kept: not better"
-    store_decision(registry.version_info(NAME, 2), kept.model_copy(update={"champion": None}))
+    store_verdict(NAME, 2, kept.model_copy(update={"champion": None}))
 
     two, three = (registry.version_info(NAME, number) for number in (2, 3))
     shutil.copyfile(*(registry.fetch(version.uri) / "model.safetensors" for version in (three, two)))

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 from fault_table import PROPERTY
 from promoting import promote_at_once, started
+from verdict_examples import store_verdict
 
 from models.errors import UserError
 from tasks.tracking import aliases, lock, process, registry, runs, store, tags
-from tasks.tracking.verdict_record import VerdictRecord, store_decision
+from tasks.tracking.verdict_record import VerdictRecord
 
 pytestmark = pytest.mark.rotating(of=4)
 
@@ -150,7 +151,7 @@ def test_a_holder_that_was_too_slow_writes_nothing(elsewhere, monkeypatch):
 def test_an_alias_set_by_hand_is_noticed_once_recorded_and_left(home: Path, policy_folder: Path):
     versions(policy_folder, 3)
     kept = VerdictRecord(decision="kept", reason="not_better", earlier_text="not better")
-    store_decision(registry.version_info(NAME, 3), kept)
+    store_verdict(NAME, 3, kept)
     assert aliases.notice(NAME) == ""
     store.client().set_registered_model_alias(NAME, registry.CHAMPION, "3")
     said = aliases.notice(NAME)
