@@ -157,6 +157,21 @@ def _of_torch(torch: Any) -> dict[str, Access]:
         if states is not None:
             torch.cuda.set_rng_state_all([torch.tensor(state, dtype=torch.uint8) for state in states])
 
+    def autocast_nesting() -> int:
+        torch.autocast_increment_nesting()
+        return int(torch.autocast_decrement_nesting())
+
+    def set_autocast_cache(state: tuple[int, bool]) -> None:
+        # Torch drops the weights that it has cast when the outermost autocast is left. With a context that was never
+        # left, all later passes would use the weights of the first one.
+        nesting, enabled = state
+        while autocast_nesting() < nesting:
+            torch.autocast_increment_nesting()
+        while autocast_nesting() > nesting:
+            torch.autocast_decrement_nesting()
+        torch.set_autocast_cache_enabled(enabled)
+        torch.clear_autocast_cache()
+
     _TORCH[id(torch)] = {
         "inference mode": (torch.is_inference_mode_enabled, set_inference),
         "gradients": (torch.is_grad_enabled, torch.set_grad_enabled),
@@ -179,6 +194,7 @@ def _of_torch(torch: Any) -> dict[str, Access]:
                 for kind, (on, dtype) in zip(("cpu", "cuda"), kinds, strict=True)
             ],
         ),
+        "autocast cache": (lambda: (autocast_nesting(), torch.is_autocast_cache_enabled()), set_autocast_cache),
         "random": (torch.get_rng_state, torch.set_rng_state),
         "cuda random": (cuda_generators, set_cuda_generators),
     }  # fmt: skip

@@ -125,6 +125,12 @@ def test_leaving_is_contained_in_other_threads() -> None:
     assert seen == [f"{FILE}, line 1: called sys.exit(0)"]
 
 
+def nesting() -> int:
+    """Number of autocast contexts that this thread has entered and not left."""
+    torch.autocast_increment_nesting()
+    return torch.autocast_decrement_nesting()
+
+
 CHANGES = {
     "os.chdir('/')": os.getcwd,
     "os.environ['MINE'] = '1'": lambda: dict(os.environ),
@@ -140,7 +146,8 @@ CHANGES = {
     "torch.rand(3)": lambda: torch.get_rng_state().tolist(),
     "torch.use_deterministic_algorithms(True)": torch.are_deterministic_algorithms_enabled,
     "torch.set_float32_matmul_precision('medium')": torch.get_float32_matmul_precision,
-    "torch.autocast('cpu', torch.bfloat16).__enter__()": lambda: torch.is_autocast_enabled("cpu"),
+    "torch.autocast('cpu', torch.bfloat16).__enter__()": lambda: (torch.is_autocast_enabled("cpu"), nesting()),
+    "torch.set_autocast_cache_enabled(False)": torch.is_autocast_cache_enabled,
     "random.seed(1)": random.getstate,
     "numpy.random.seed(1)": lambda: str(numpy.random.get_state()),
     "signal.signal(signal.SIGINT, signal.SIG_IGN)": lambda: signal.getsignal(signal.SIGINT),
@@ -173,6 +180,17 @@ def test_what_a_call_changes_of_the_process_is_undone_whether_it_raises_or_not(c
         contained(owner, leaves(f"{NAMES}{code}"))
     assert read() == before and random.getstate() == random_before
     assert not differences(whole, read_state())
+
+
+def test_after_a_call_that_never_leaves_its_autocast_a_pass_uses_the_current_weights() -> None:
+    """Torch keeps the weights that it has cast until the outermost context is left."""
+    layer, outputs = torch.nn.Linear(1, 1, bias=False), []
+    contained(FILE, leaves("import torch; torch.autocast('cpu', torch.bfloat16).__enter__()"))
+    for weight in (1.0, 2.0):
+        torch.nn.init.constant_(layer.weight, weight)
+        with torch.autocast("cpu", torch.bfloat16):
+            outputs.append(layer(torch.ones(1)).item())
+    assert outputs == [1.0, 2.0]
 
 
 def test_what_a_file_has_set_is_there_again_in_its_next_call_and_in_no_other_files() -> None:
