@@ -24,10 +24,10 @@ from benchmarks.league import KEPT, alone
 from benchmarks.league_records import ROOT, Result, code_digest, commit, read_all, write
 from benchmarks.league_training import COMMON, train
 from benchmarks.warm_starts import Work
+from models.base.errors import UserError
 from models.datasets.built_in import BUILT_IN
-from models.errors import UserError
-from models.recipe.find import method_files
-from models.recipe.load import digest, load_recipe, plain
+from models.recipes.find import method_files
+from models.recipes.load import digest, load_recipe, plain
 
 RESULTS = ROOT / "benchmarks" / "results" / "agents.parquet"
 WORK = ROOT / ".rewardflow" / "agents"

@@ -7,8 +7,8 @@ from typing import Any
 
 from benchmarks.league_page import line, reason
 from benchmarks.league_records import Result
-from models.recipe.find import find_recipe
-from models.recipe.load import load_recipe
+from models.recipes.find import find_recipe
+from models.recipes.load import load_recipe
 
 HEAD = """# Agents: what each recipe learned
 

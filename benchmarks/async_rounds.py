@@ -30,21 +30,21 @@ from benchmarks.materials import SPECIALS, VOCABULARY, llama, save, token_lists,
 from benchmarks.rows import Row, compare
 from benchmarks.settings import Settings
 from benchmarks.simulated_rounds import Plant, Simulated, simulate
-from models.advantage.group_relative import GroupRelative
-from models.engine.engine import Engine, EngineSettings
-from models.engine.hosted import Order
-from models.loop.loop import Watchers, run_loop
-from models.loop.method import Slots
-from models.loop.readings import Readings
-from models.loop.rollout import Problem, Rollout
-from models.loop.slots import Reward
-from models.loop.world import World
-from models.objective.grpo import Grpo
-from models.placement import PlacementSettings
-from models.reference.frozen import NoReference
-from models.rollouts.sample import Sample
-from models.select.everything import Everything
+from models.base.placement import PlacementSettings
+from models.engines.engine import Engine, EngineSettings
+from models.engines.hosted import Order
+from models.method.method import Slots
+from models.method.readings import Readings
+from models.method.rollout import Problem, Rollout
+from models.method.slots import Reward
+from models.method.world import World
+from models.parts.advantage.group_relative import GroupRelative
+from models.parts.objective.grpo import Grpo
+from models.parts.reference.frozen import NoReference
+from models.parts.rollouts.sample import Sample
+from models.parts.select.everything import Everything
 from models.text.encoding import Codec
+from models.training.loop import Watchers, run_loop
 
 SOON, LATE = 0.05, 0.003
 """Chance of the end after a token of each kind."""

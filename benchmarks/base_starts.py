@@ -13,14 +13,14 @@ from typing import Any
 
 from benchmarks.recipe_loop import codec_of
 from benchmarks.warm_starts import Work
-from models.bases.source import carry_source
-from models.errors import UserError
+from models.base.errors import UserError
 from models.learner.supervised import fit_supervised, negative_log_likelihood
-from models.loop.read_demonstrations import demonstrations
-from models.policy.build import open_policy, with_adapter
-from models.policy.folder import save_model_folder
-from models.policy.weights import plain_model
+from models.policies.base_models.source import carry_source
+from models.policies.build import open_policy, with_adapter
+from models.policies.folder import save_model_folder
+from models.policies.weights import plain_model
 from models.text.end_ids import name_ends
+from models.training.read_demonstrations import demonstrations
 
 
 def start_of_base(work: Work, recipe: Any, base: Path, folder: Path) -> tuple[Path, float | None]:

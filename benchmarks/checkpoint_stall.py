@@ -1,7 +1,7 @@
 """Cost of a checkpoint for the training: seconds that the loop stops for each GiB, and time lost in the background.
 
 A model of some 85 million weights with AdamW's moments, one GiB, is saved between steps of plain matrix products that
-keep all cores busy, as the loop does. It is saved in the background (`models.policy.checkpoint_writer`) and
+keep all cores busy, as the loop does. It is saved in the background (`models.policies.checkpoint_writer`) and
 synchronously, in turns. The row is the time of the call; `slower` in the details is the additional time of all steps
 until the file was on the disk, relative to undisturbed steps, in seconds a GiB: writing and hashing need a core for a
 while.
@@ -19,8 +19,8 @@ from torch import nn
 
 from benchmarks.rows import Row, compare
 from benchmarks.settings import Settings
-from models.policy.checkpoint import state_of, write_checkpoint
-from models.policy.checkpoint_writer import CheckpointWriter
+from models.policies.checkpoint import state_of, write_checkpoint
+from models.policies.checkpoint_writer import CheckpointWriter
 
 AT_MOST = 0.3
 """Largest target of the stop, seconds a GiB."""

@@ -17,17 +17,17 @@ from benchmarks.reward_trials import ensembles_under_flips
 from benchmarks.shaping_trials import CENTRED, CONSTRAINED, RAW_SCORE, WEIGHTED, by_one_reward_model
 from benchmarks.step_reward_trials import better_labels, repetition
 from benchmarks.toy import Arm, ArmResult, Toy, held_out, state_bytes, train
+from models.answers.exact import solves
 from models.datasets.schema import read_rows
 from models.learner.all_completions import all_log_probs
 from models.learner.packing import Sequences
 from models.learner.supervised import SupervisedSettings, fit_supervised
-from models.loop.read_demonstrations import demonstrations
-from models.loop.rollout import Rollout
-from models.loop.slots import Reward
-from models.loop.world import World
-from models.policy.build import load_causal_model
-from models.policy.update_sparsity import COARSEST_STEP, changed_weights
-from models.rewards.exact_answer import solves
+from models.method.rollout import Rollout
+from models.method.slots import Reward
+from models.method.world import World
+from models.policies.build import load_causal_model
+from models.policies.update_sparsity import COARSEST_STEP, changed_weights
+from models.training.read_demonstrations import demonstrations
 
 Effect = tuple[float, dict[str, float]]
 """The effect of one seed, and the numbers behind it."""

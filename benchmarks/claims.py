@@ -31,7 +31,7 @@ from scipy import stats
 from benchmarks.claim_trials import TRIALS, Trial
 from benchmarks.machine import describe
 from benchmarks.toy import Toy, make_toy
-from models.atomic_write import write_file
+from models.base.atomic_write import write_file
 
 Verdict = Literal["supported", "not supported", "inconclusive"]
 RESULT = Path(__file__).parent / "results" / "claims.json"

@@ -12,16 +12,16 @@ import torch
 
 from benchmarks.curve_records import HeldOut
 from benchmarks.warm_starts import Work
-from models.engine.engine import Engine, Sampling
-from models.engine.open_engine import open_engine
+from models.answers.exact import by_answer
+from models.engines.engine import Engine, Sampling
+from models.engines.open_engine import open_engine
 from models.evaluation.evaluate import evaluate
 from models.evaluation.metrics import prompt_values
-from models.loop.attempt import Verify
-from models.loop.read_problems import PromptSections, longest_sequence
-from models.loop.rollout import Problem
-from models.policy.build import load_causal_model
-from models.rewards.exact_answer import by_answer
+from models.method.attempt import Verify
+from models.method.rollout import Problem
+from models.policies.build import load_causal_model
 from models.text.encoding import Codec
+from models.training.read_problems import PromptSections, longest_sequence
 
 
 def rule_of(recipe: Any) -> Verify:

@@ -12,8 +12,8 @@ from pydantic import TypeAdapter
 
 from benchmarks.right_share import RIGHT
 from benchmarks.rows import plain
-from models.atomic_write import write_file
-from models.loop.clock import STAGES
+from models.base.atomic_write import write_file
+from models.training.clock import STAGES
 
 SPEEDS = ("generate", "score", "learn", "round")
 EVERY = 10
@@ -31,9 +31,9 @@ class Round:
     accuracy: float
     """Share of the sampled completions that the recipe's verifier accepts as right."""
     seconds: Mapping[str, float]
-    """Seconds of each stage (`models.loop.clock`), and of the whole round."""
+    """Seconds of each stage (`models.training.clock`), and of the whole round."""
     tokens_a_second: Mapping[str, float]
-    """Tokens a second by stage, counted as in `models.loop.clock`."""
+    """Tokens a second by stage, counted as in `models.training.clock`."""
     length: float
     """Mean tokens of a completion."""
     entropy: float | None

@@ -18,23 +18,23 @@ import numpy as np
 import torch
 
 from benchmarks.toy import FEW, Toy, make_toy
-from models.critic.steps import MARKS
-from models.engine.engine import EngineSettings, Sampling
-from models.engine.transformers_engine import TransformersEngine
-from models.labels.monte_carlo import MonteCarlo
+from models.answers.exact import by_answer
+from models.engines.engine import EngineSettings, Sampling
+from models.engines.transformers_engine import TransformersEngine
 from models.learner.optimiser import OptimiserSettings
-from models.loop.read_problems import PromptSections, read_problems
-from models.loop.rollout import Problem
-from models.policy.folder import load_tokenizer
-from models.recipe.load import load_recipe
-from models.reward_model.fit import RewardModelSettings
-from models.reward_model.fit_process import fit_process_model, sequences_of_solutions
-from models.reward_model.model import reward_model_from_policy
-from models.reward_model.process import Aggregation, aggregated, step_values
-from models.reward_model.ranking import best_of_n
-from models.reward_model.solutions import Bench, Solution
-from models.rewards.exact_answer import by_answer
+from models.method.rollout import Problem
+from models.method.steps import MARKS
+from models.parts.labels.monte_carlo import MonteCarlo
+from models.recipes.load import load_recipe
+from models.reward_models.fit import RewardModelSettings
+from models.reward_models.fit_process import fit_process_model, sequences_of_solutions
+from models.reward_models.model import reward_model_from_policy
+from models.reward_models.process import Aggregation, aggregated, step_values
+from models.reward_models.ranking import best_of_n
+from models.reward_models.solutions import Bench, Solution
 from models.text.encoding import Codec
+from models.text.tokenizer import load_tokenizer
+from models.training.read_problems import PromptSections, read_problems
 
 EASY, HARD = 2, 3
 """Highest level that is labelled, and the level that is judged."""

@@ -19,12 +19,12 @@ from benchmarks.alternate import REST
 from benchmarks.materials import SPECIALS, VOCABULARY, llama, save, token_lists, word_tokenizer
 from benchmarks.rows import Row, compare
 from benchmarks.settings import Settings
-from models.engine.engine import EngineSettings, Sampling
-from models.engine.transformers_engine import TransformersEngine
-from models.episodes.environment import Environment, EnvironmentEpisode, Info
-from models.episodes.limits import EpisodeLimits
-from models.episodes.play import EpisodeSettings, play
-from models.loop.rollout import Problem
+from models.agents.play.play import play
+from models.engines.engine import EngineSettings, Sampling
+from models.engines.transformers_engine import TransformersEngine
+from models.method.environment import Environment, EnvironmentEpisode, EpisodeSettings, Info
+from models.method.episode_limits import EpisodeLimits
+from models.method.rollout import Problem
 from models.text.encoding import Codec
 
 PROMPTS, GROUP, TURNS = 8, 8, 6

@@ -18,13 +18,13 @@ from benchmarks.alternate import Apart, Beat, Made, Stepper, alternate, fastest
 from benchmarks.materials import llama, save, texts, token_lists, word_tokenizer
 from benchmarks.rows import Row, compare
 from benchmarks.settings import Settings
-from models.engine.engine import EngineSettings, Sampling, has_vllm
-from models.engine.open_engine import open_engine
+from models.engines.engine import EngineSettings, Sampling, has_vllm
+from models.engines.open_engine import open_engine
 from models.evaluation.evaluate import evaluate
 from models.learner.precision import Precision
-from models.loop.rollout import Problem
-from models.policy.folder import load_tokenizer
+from models.method.rollout import Problem
 from models.text.encoding import Codec
+from models.text.tokenizer import load_tokenizer
 
 AT_LEAST = 0.95
 PRECISIONS: tuple[Precision, ...] = ("bfloat16", "float32")
@@ -109,7 +109,7 @@ def bare(folder: Path, prompts: Sequence[Sequence[int]], shape: Shape, precision
     """Make a stepper of vLLM without the pipeline."""
 
     def run(beat: Beat) -> None:
-        from models.engine.vllm_engine import prepare_environment
+        from models.engines.vllm_engine import prepare_environment
 
         prepare_environment()  # where vLLM runs on a CPU at all: in this process, on all cores
         from vllm import LLM, SamplingParams, TokensPrompt

@@ -1,8 +1,8 @@
 """The learner's FLOP/s in bf16 at width 512 and 8 layers, against the measured peak of a bf16 matrix product here.
 
 An update of GRPO as in the loop: 4 prompts of 256 tokens, 8 completions of 128 each, vocabulary 2,048. Only the
-necessary work is counted (`models.loop.flops`): 6 operations an entry of every matrix for each of P + G * C tokens, the
-output projection for completion tokens only, attention 12 * width for every key that a query sees, and no
+necessary work is counted (`models.training.flops`): 6 operations an entry of every matrix for each of P + G * C tokens,
+the output projection for completion tokens only, attention 12 * width for every key that a query sees, and no
 recomputation. The peak is the fastest square product, measured in turns with the updates on the same cores.
 """
 
@@ -16,8 +16,8 @@ from benchmarks.learners import grpo_update, learner_of, schedule, scored_of
 from benchmarks.materials import VOCABULARY, llama, token_lists
 from benchmarks.rows import Row, compare
 from benchmarks.settings import Settings
-from models.loop.flops import groups_of, shapes_of, update_flops
-from models.loop.peak import matmul_peak
+from models.training.flops import groups_of, shapes_of, update_flops
+from models.training.peak import matmul_peak
 
 AT_LEAST = 0.4
 SHORT = ""

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.evaluation.bootstrap import wilson
-from models.evaluation.gate import GateSettings, hold
+from models.evaluation.gate.gate import GateSettings, hold
 from models.evaluation.measured import GateMeasurements
 
 Values = NDArray[np.float64]

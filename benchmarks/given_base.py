@@ -11,13 +11,13 @@ import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from models.atomic_write import replace_folder
-from models.bases.catalogue import entry_of
-from models.bases.convert import convert
-from models.bases.install import gguf_of
-from models.bases.store import SUFFIX
-from models.errors import UserError
-from models.policy.folder import check_model_folder, given_folder
+from models.base.atomic_write import replace_folder
+from models.base.errors import UserError
+from models.policies.base_models.catalogue import entry_of
+from models.policies.base_models.convert import convert
+from models.policies.base_models.install import gguf_of
+from models.policies.base_models.store import SUFFIX
+from models.policies.folder import check_model_folder, given_folder
 
 
 def base_folder(base: str, files: Sequence[Path], folder: Path) -> Path:

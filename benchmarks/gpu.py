@@ -12,8 +12,8 @@ deterministic mode (`benchmarks.gpu_determinism`), and a profile of an update of
 cells that miss a goal first.
 
 Tokens are prompt + completion of every completion, as computed by a learner without shared prompts, so that the rates
-of both sides mean the same work done. The share of the peak counts only the necessary work (`models.loop.flops`), each
-prompt once:
+of both sides mean the same work done. The share of the peak counts only the necessary work (`models.training.flops`),
+each prompt once:
 
     6 * (entries of the matrices but the embedding and the head) * (P + G * C) a group
     + 6 * hidden * vocabulary * (G * C) + 12 * layers * heads * head_dim * (keys that all queries see)
@@ -50,7 +50,7 @@ from benchmarks.gpu_timing import Terms, reason_of
 from benchmarks.machine import describe
 from benchmarks.rows import Row, table, unmeasured, write
 from benchmarks.settings import at_least_one, has_trl, not_negative
-from models.loop.peak import matmul_peak
+from models.training.peak import matmul_peak
 
 RESULTS = Path(__file__).parent / "results"
 FOR_PROFILES = 0.15

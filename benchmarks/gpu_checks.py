@@ -28,7 +28,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from benchmarks.settings import positive
-from models.atomic_write import write_file
+from models.base.atomic_write import write_file
 
 ROOT = Path(__file__).resolve().parents[1]
 NAMES = ("tests", "gpu", "main_curve")

@@ -18,9 +18,9 @@ from benchmarks.gpu_shapes import Packed, Size, label_of, new_model
 from benchmarks.gpu_timing import NO_TIME, Terms, clear, reason_of, seconds_of
 from benchmarks.materials import token_lists, word_tokenizer
 from benchmarks.rows import Row, compare, unmeasured
-from models.engine.engine import Engine, EngineSettings, Sampling, has_vllm
-from models.engine.open_engine import open_engine
-from models.policy.folder import save_model_folder
+from models.engines.engine import Engine, EngineSettings, Sampling, has_vllm
+from models.engines.open_engine import open_engine
+from models.policies.folder import save_model_folder
 
 FIRST_TOKEN = Sampling(max_tokens=1, temperature=0.0)
 GIB = 2**30

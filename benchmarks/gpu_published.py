@@ -40,8 +40,8 @@ from models.learner.optimiser import take_step
 from models.learner.packing import Sequences
 from models.learner.recompute import recomputing
 from models.learner.supervised import accumulate
-from models.loop.learner import Learner
-from models.policy.build import LoraSettings, with_adapter
+from models.method.learner import Learner
+from models.policies.build import LoraSettings, with_adapter
 
 FASTER = 2.0
 """Target ratio of tokens a second to the published step's."""

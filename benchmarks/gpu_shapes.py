@@ -8,7 +8,7 @@ import torch
 from transformers import PreTrainedModel, Qwen3ForCausalLM
 
 from benchmarks.batches import Batch, tail
-from models.policy.build import SizeSettings, config_of
+from models.policies.build import SizeSettings, config_of
 
 
 def shape(hidden: int, layers: int, heads: int, key_value_heads: int, head: int, feed_forward: int) -> SizeSettings:

@@ -12,8 +12,8 @@ import torch
 from transformers import PreTrainedModel
 
 from benchmarks.gpu_waits import Waits, waits_of
-from models.loop.peak import peak_memory
-from models.memory import is_out_of_memory
+from models.base.memory import is_out_of_memory
+from models.training.peak import peak_memory
 
 WARM = 2
 """Updates before the timed ones: kernels are chosen, moments made, and settings tried that may lack memory."""

@@ -11,9 +11,9 @@ from benchmarks.gpu_shapes import Packed, Size, new_model
 from benchmarks.gpu_timing import NO_MEMORY, Terms, Update, clear, seconds_of
 from benchmarks.learners import grpo_update, learner_of, schedule, scored_of
 from benchmarks.padded import PaddedLoop
+from models.base.memory import is_out_of_memory
 from models.learner.compiled_layers import are_compiled, compile_layers, should_compile
-from models.loop.flops import groups_of, shapes_of, update_flops
-from models.memory import is_out_of_memory
+from models.training.flops import groups_of, shapes_of, update_flops
 
 PRECISION = torch.bfloat16
 MOST_ROWS = 32

@@ -25,20 +25,20 @@ from benchmarks.learners import learner_of, schedule
 from benchmarks.materials import learner_precision, llama, save, texts, token_lists, word_tokenizer
 from benchmarks.rows import Row, compare
 from benchmarks.settings import Settings, has_trl
-from models.advantage.group_relative import GroupRelative
-from models.engine.engine import EngineSettings
-from models.engine.open_engine import open_engine
-from models.loop.loop import Slots, Watchers, run_loop
-from models.loop.readings import Readings
-from models.loop.rollout import Problem, Rollout
-from models.loop.slots import Reward
-from models.loop.world import World
-from models.objective.grpo import Grpo
-from models.policy.build import open_policy
-from models.reference.frozen import NoReference
-from models.rollouts.sample import Sample
-from models.select.everything import Everything
+from models.engines.engine import EngineSettings
+from models.engines.open_engine import open_engine
+from models.method.readings import Readings
+from models.method.rollout import Problem, Rollout
+from models.method.slots import Reward
+from models.method.world import World
+from models.parts.advantage.group_relative import GroupRelative
+from models.parts.objective.grpo import Grpo
+from models.parts.reference.frozen import NoReference
+from models.parts.rollouts.sample import Sample
+from models.parts.select.everything import Everything
+from models.policies.build import open_policy
 from models.text.encoding import Codec
+from models.training.loop import Slots, Watchers, run_loop
 
 SHORT = dict.fromkeys(
     ("grpo_32", "grpo_256", "grpo_900"),

@@ -21,10 +21,10 @@ from benchmarks.pair_reward_model import fit_to_pairs
 from benchmarks.toy import Arm, ArmResult, Toy, held_out, recipe_of, train
 from models.datasets.arithmetic import SOUND
 from models.datasets.schema import read_rows
-from models.loop.learner import Learner
-from models.policy.folder import load_tokenizer
-from models.reward_model.fit import Pair
+from models.method.learner import Learner
+from models.reward_models.fit import Pair
 from models.text.encoding import Codec
+from models.text.tokenizer import load_tokenizer
 
 FLAW = "operand_skipped"
 """Kind of the pairs that are turned round."""

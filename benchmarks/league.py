@@ -30,10 +30,10 @@ from benchmarks.league_page import page
 from benchmarks.league_records import RESULTS, ROOT, SEARCHED, Result, code_digest, commit, read_all, write
 from benchmarks.league_training import BUDGET, POINTS, league_overrides, league_recipe, train
 from benchmarks.warm_starts import TASK, Work
-from models.errors import UserError
-from models.recipe.find import find_recipe, method_files
-from models.recipe.layers import read_layers
-from models.recipe.load import digest, load_recipe
+from models.base.errors import UserError
+from models.recipes.find import find_recipe, method_files
+from models.recipes.layers import read_layers
+from models.recipes.load import digest, load_recipe
 
 SEEDS = 3
 RATES = (0.00001, 0.00003, 0.0001, 0.0003)

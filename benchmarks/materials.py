@@ -12,7 +12,7 @@ from torch import nn
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from models.learner.precision import autocast_of, fastest_precision
-from models.policy.folder import save_model_folder
+from models.policies.folder import save_model_folder
 from models.text.tokenizer import TokenizerSettings, train_tokenizer
 
 VOCABULARY = 2048

@@ -32,7 +32,7 @@ from benchmarks.learners import grpo_update, learner_of, schedule, scored_of
 from benchmarks.materials import learner_precision, llama, save, texts, token_lists, word_tokenizer
 from benchmarks.rows import Row, compare
 from benchmarks.settings import Settings, has_trl
-from models.policy.build import open_policy
+from models.policies.build import open_policy
 
 SHORT = ""
 """Reason why the target is missed, if it is."""

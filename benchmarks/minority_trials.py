@@ -1,6 +1,6 @@
 """A claim about people who disagree: the value of a policy for the group that it serves worst (MaxMin-RLHF, paper 368).
 
-Postcards that a quarter of the people want short and the others full of lovely things (models/datasets/task_sets/
+Postcards that a quarter of the people want short and the others full of lovely things (models/task_sets/
 tastes.py). Both arms train by the recipe `maxmin` from the same warm start, on the same pairs, and differ only in the
 number of groups of annotators with their own reward model, two or one. The groups are never given. The measure does not
 use a reward model: it is how often people of a group prefer a postcard of the trained policy to one of the policy as it
@@ -18,30 +18,30 @@ import torch
 from torch import Tensor
 
 from benchmarks.toy import PARAMS, Arm, Toy, train
-from models.datasets import make_tasks
 from models.datasets.params import checked, read_section
 from models.datasets.prepare import prepare
 from models.datasets.settings import DataSettings
-from models.datasets.task_sets.tastes import loveliness, shortness
-from models.engine.engine import EngineSettings, Sampling
-from models.engine.transformers_engine import TransformersEngine
+from models.engines.engine import EngineSettings, Sampling
+from models.engines.transformers_engine import TransformersEngine
 from models.evaluation.evaluate import evaluate
 from models.learner.optimiser import OptimiserSettings
 from models.learner.packing import Sequences
-from models.loop.read_problems import PromptSections, read_problems
-from models.loop.rollout import Rollout, said_sequences
-from models.loop.slots import Reward
-from models.loop.truncation import worst_where_cut
-from models.loop.world import World
-from models.policy.folder import load_tokenizer
-from models.policy.weights import merged_weights
-from models.reward_model.annotators import GroupSettings, grouped_pairs
-from models.reward_model.ensemble import Ensemble, levels_of
-from models.reward_model.fit import Pair, RewardModelSettings, fit_reward_model, score_pairs
-from models.reward_model.model import reward_model_from_policy
-from models.reward_model.read_pairs import read_pairs
-from models.reward_model.scoring import score_all
+from models.method.rollout import Rollout, said_sequences
+from models.method.slots import Reward
+from models.method.truncation import worst_where_cut
+from models.method.world import World
+from models.policies.weights import merged_weights
+from models.reward_models.annotators import GroupSettings, grouped_pairs
+from models.reward_models.ensemble import Ensemble, levels_of
+from models.reward_models.fit import Pair, RewardModelSettings, fit_reward_model, score_pairs
+from models.reward_models.model import reward_model_from_policy
+from models.reward_models.read_pairs import read_pairs
+from models.reward_models.scoring import score_all
+from models.task_sets import make_tasks
+from models.task_sets.tastes import loveliness, shortness
 from models.text.encoding import Codec
+from models.text.tokenizer import load_tokenizer
+from models.training.read_problems import PromptSections, read_problems
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

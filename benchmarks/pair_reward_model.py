@@ -8,11 +8,12 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from models.device import on_device
-from models.policy.folder import load_tokenizer, save_model_folder
-from models.recipe.schema import Recipe
-from models.reward_model.fit import Pair, fit_reward_model, score_pairs
-from models.reward_model.model import reward_model_from_policy
+from models.base.device import on_device
+from models.policies.folder import save_model_folder
+from models.recipes.schema import Recipe
+from models.reward_models.fit import Pair, fit_reward_model, score_pairs
+from models.reward_models.model import reward_model_from_policy
+from models.text.tokenizer import load_tokenizer
 
 
 def fit_to_pairs(
@@ -37,7 +38,7 @@ def fit_to_pairs(
         Share of `judged` in which it scores the chosen completion higher; None if there are none.
 
     Raises:
-        UserError: see `models.reward_model.fit.fit_reward_model`.
+        UserError: see `models.reward_models.fit.fit_reward_model`.
     """
     assert recipe.reward_model is not None
     settings, tokenizer = recipe.reward_model.fit, load_tokenizer(start)

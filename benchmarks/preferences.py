@@ -24,14 +24,14 @@ from benchmarks.materials import learner_precision, llama, save, texts, token_li
 from benchmarks.rows import Row, compare
 from benchmarks.settings import Settings, has_trl
 from models.learner.packing import Sequences
-from models.loop.fit import fit_round
-from models.loop.readings import Readings
-from models.loop.rollout import Problem, Rollout, Scored
-from models.loop.signal import Signal
-from models.objective.dpo import Dpo
-from models.policy.build import open_policy
-from models.reward_model.fit import Pair, RewardModelSettings, fit_reward_model
-from models.reward_model.model import reward_model_from_policy
+from models.method.fit import fit_round
+from models.method.readings import Readings
+from models.method.rollout import Problem, Rollout, Scored
+from models.method.signal import Signal
+from models.parts.objective.dpo import Dpo
+from models.policies.build import open_policy
+from models.reward_models.fit import Pair, RewardModelSettings, fit_reward_model
+from models.reward_models.model import reward_model_from_policy
 
 AT_LEAST = {"dpo": 3.0, "reward_model": 2.0}
 SHORT = dict.fromkeys(

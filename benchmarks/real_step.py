@@ -7,7 +7,7 @@ set `constrained_texts`), and take one update of AdamW on all weights a step. Th
 end, so that every completion has exactly the given length on both sides. The sides' settings are those of
 `benchmarks.grpo_step`; each side is measured at its fastest, one after the other, alone on the machine. The details
 give the shares of the measured matrix peak that generation and the update reach, from the operations that must be done
-(`models.loop.flops`).
+(`models.training.flops`).
 
 The model must be on this machine: `rewardflow base add smollm2-135m-instruct`.
 """
@@ -32,12 +32,12 @@ from benchmarks.alternate import Apart, Beat, Made, Stepper, alternate, fastest_
 from benchmarks.grpo_step import DISTINCT, ENGINES, Shape, our_side, their_side
 from benchmarks.rows import Row, compare, unmeasured
 from benchmarks.settings import Settings, has_trl
-from models.bases.store import folder_of
+from models.base.errors import UserError
 from models.datasets.params import checked, read_section
-from models.datasets.task_sets.constrained_texts import ConstrainedTextsSettings
-from models.errors import UserError
-from models.loop.flops import Group, forward_flops, shapes_of
-from models.loop.peak import matmul_peak, peak_memory
+from models.policies.base_models.store import folder_of
+from models.task_sets.constrained_texts import ConstrainedTextsSettings
+from models.training.flops import Group, forward_flops, shapes_of
+from models.training.peak import matmul_peak, peak_memory
 
 BASE = "smollm2-135m-instruct"
 SHAPE = Shape(prompt=96, completion=64, group=8, prompts=8, at_least=2.0)

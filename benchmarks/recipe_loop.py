@@ -11,27 +11,27 @@ from typing import Any
 import torch
 
 from benchmarks.warm_starts import Work
-from models.device import on_device
-from models.engine.engine import Engine
-from models.engine.open_engine import open_engine
-from models.judges.open_judge import opened_judge
-from models.loop.alarm import AlarmSettings, Collapse
-from models.loop.build import build_learner, open_teachers
-from models.loop.judge import Role
-from models.loop.learner import Learner
-from models.loop.loop import Watchers, run_loop
-from models.loop.method import Slots
-from models.loop.read_problems import PromptSections, longest_in_training, read_prompts, with_reference
-from models.loop.readings import Readings
-from models.loop.rollout import Problem
-from models.loop.slots import Reward
-from models.loop.world import World
-from models.policy.build import load_causal_model
-from models.policy.folder import load_tokenizer
-from models.reward_model.scorer import open_scorer
+from models.base.device import on_device
+from models.engines.engine import Engine
+from models.engines.open_engine import open_engine
+from models.method.alarm import AlarmSettings, Collapse
+from models.method.learner import Learner
+from models.method.method import Slots
+from models.method.readings import Readings
+from models.method.rollout import Problem
+from models.method.slots import Reward
+from models.method.teacher_roles import Role
+from models.method.world import World
+from models.policies.build import load_causal_model
+from models.reward_models.judges.open_judge import opened_judge
+from models.reward_models.scorer import open_scorer
 from models.text.encoding import Codec
 from models.text.end_ids import ends_of_folder
 from models.text.prompt_form import PromptForm
+from models.text.tokenizer import load_tokenizer
+from models.training.build import build_learner, open_teachers
+from models.training.loop import Watchers, run_loop
+from models.training.read_problems import PromptSections, longest_in_training, read_prompts, with_reference
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Loop:
     frozen: Mapping[Role, Path]
 
     def run(self, checkpoints: Path, watchers: Watchers, alarm: AlarmSettings | None = None) -> Collapse | None:
-        """Train the learner's policy in place, round after round; see `models.loop.loop.run_loop`."""
+        """Train the learner's policy in place, round after round; see `models.training.loop.run_loop`."""
         recipe = self.recipe
         unread = Readings(self.learner, recipe.schedule.token_budget)
         with opened_judge(recipe.judge, self.frozen.get("judge"), self.start, recipe.seed) as judge:

@@ -11,21 +11,21 @@ import torch
 from torch import Tensor
 
 from benchmarks.toy import Toy
-from models.engine.engine import EngineSettings, Sampling
-from models.engine.transformers_engine import TransformersEngine
+from models.engines.engine import EngineSettings, Sampling
+from models.engines.transformers_engine import TransformersEngine
 from models.evaluation.evaluate import evaluate
 from models.learner.optimiser import OptimiserSettings
 from models.learner.packing import Sequences
-from models.loop.read_problems import PromptSections, read_problems
-from models.policy.folder import load_tokenizer
-from models.recipe.load import load_recipe
-from models.reward_model.ensemble import combine
-from models.reward_model.fit import Pair, RewardModelSettings, fit_reward_model
-from models.reward_model.model import reward_model_from_policy
-from models.reward_model.ranking import best_of_n
-from models.reward_model.read_pairs import read_pairs
-from models.reward_model.scoring import score_all
+from models.recipes.load import load_recipe
+from models.reward_models.ensemble import combine
+from models.reward_models.fit import Pair, RewardModelSettings, fit_reward_model
+from models.reward_models.model import reward_model_from_policy
+from models.reward_models.ranking import best_of_n
+from models.reward_models.read_pairs import read_pairs
+from models.reward_models.scoring import score_all
 from models.text.encoding import Codec
+from models.text.tokenizer import load_tokenizer
+from models.training.read_problems import PromptSections, read_problems
 
 FIT = RewardModelSettings(
     epochs=8, batch_pairs=64, centring=0.01, optimiser=OptimiserSettings(learning_rate=5e-4, decay="cosine")

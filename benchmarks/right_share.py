@@ -11,10 +11,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from models.loop.attempt import Attempt, Verify
-from models.loop.rollout import Rollout
-from models.loop.slots import Reward
-from models.loop.world import World
+from models.method.attempt import Attempt, Verify
+from models.method.rollout import Rollout
+from models.method.slots import Reward
+from models.method.world import World
 
 RIGHT = "right"
 """Label of the reward in the metrics of a round."""

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from models.atomic_write import write_file
+from models.base.atomic_write import write_file
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ from benchmarks.rows import Row, compare
 from benchmarks.settings import Settings
 from models.learner.log_probs import hidden_width
 from models.learner.packing import Sequences, cut_into_rows
-from models.reward_model.model import score
-from models.reward_model.scoring import score_all
+from models.reward_models.model import score
+from models.reward_models.scoring import score_all
 
 VOCABULARY = 98
 AT_LEAST = 10.0

@@ -19,18 +19,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.request import Request
 
-from models.atomic_write import write_file
+from models.base.atomic_write import write_file
+from models.base.http_answers import DIRECT
 from models.datasets.schema import read_rows
-from models.engine.engine import EngineSettings, Sampling
-from models.engine.open_engine import open_engine
+from models.engines.engine import EngineSettings, Sampling
+from models.engines.open_engine import open_engine
 from models.evaluation.evaluate import evaluate
 from models.evaluation.records import Completion
-from models.http_answers import DIRECT
-from models.loop.rollout import Problem
-from models.policy.folder import load_tokenizer
-from models.rewards.constraints import ConstraintsMet
+from models.method.rollout import Problem
+from models.parts.rewards.rules.constraints import ConstraintsMet
 from models.text.encoding import Codec
 from models.text.end_ids import ends_of_folder
+from models.text.tokenizer import load_tokenizer
 
 DATA = Path("data/prepared/constrained_texts")
 SECONDS = 600.0

@@ -9,9 +9,9 @@ from tempfile import TemporaryDirectory
 
 from benchmarks.pair_reward_model import fit_to_pairs
 from benchmarks.toy import Arm, Toy, held_out, open_reward_model, recipe_of, train
-from models.policy.folder import load_tokenizer
-from models.reward_model.read_pairs import read_pairs
+from models.reward_models.read_pairs import read_pairs
 from models.text.encoding import Codec
+from models.text.tokenizer import load_tokenizer
 
 Measure = Callable[[Toy, int], tuple[float, dict[str, float]]]
 ROUNDS = 24

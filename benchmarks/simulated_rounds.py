@@ -1,7 +1,7 @@
 """Rounds of a training on a simulated clock: engines that step, a learner that fits, lengths as they were measured.
 
 It covers settings that the machine at hand cannot: any number of engines, which do not use the learner's processor. The
-rules are those of the loop: in step (0), one round ahead (1), in flight (`models.loop.in_flight`; 2 and more).
+rules are those of the loop: in step (0), one round ahead (1), in flight (`models.training.in_flight`; 2 and more).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from models.loop.due import taken_in_time
+from models.training.due import taken_in_time
 
 
 @dataclass(frozen=True)

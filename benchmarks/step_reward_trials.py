@@ -10,11 +10,11 @@ from tempfile import TemporaryDirectory
 
 from benchmarks.toy import Arm, Toy, answers, open_reward_model, recipe_of, train
 from benchmarks.toy_reward_model import fit_to_steps, label
-from models.recipe.schema import Recipe
-from models.reward_model.fit_process import sequences_of_solutions
-from models.reward_model.scorer import StepScorer
-from models.reward_model.solutions import Solution, known_labels
-from models.reward_model.step_accuracy import first_errors, step_accuracy
+from models.recipes.schema import Recipe
+from models.reward_models.fit_process import sequences_of_solutions
+from models.reward_models.scorer import StepScorer
+from models.reward_models.solutions import Solution, known_labels
+from models.reward_models.step_accuracy import first_errors, step_accuracy
 
 FITTED = (
     "reward_model.process.problems=200", "reward_model.process.samples=4", "reward_model.fit.steps=150",

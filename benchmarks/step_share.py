@@ -1,9 +1,9 @@
 """A whole GRPO step's FLOP/s at prompt 256, generation and update together, against the measured peak of a product.
 
 The step is that of `grpo_256`: 4 prompts, 16 completions of 64 tokens each, our loop with its fastest engine. Only the
-necessary work is counted (`models.loop.flops`): one forward pass over every prompt and completion to draw them, every
-prompt once, and one update on them. The peak is the fastest square product in the learner's precision, measured in
-turns with the steps on the same cores.
+necessary work is counted (`models.training.flops`): one forward pass over every prompt and completion to draw them,
+every prompt once, and one update on them. The peak is the fastest square product in the learner's precision, measured
+in turns with the steps on the same cores.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from benchmarks.grpo_step import DISTINCT, ENGINES, SHAPES, Shape, our_stepper
 from benchmarks.materials import learner_precision, llama, save, token_lists, word_tokenizer
 from benchmarks.rows import Row, compare
 from benchmarks.settings import Settings
-from models.loop.flops import Group, forward_flops, shapes_of, update_flops
-from models.loop.peak import matmul_peak
+from models.training.flops import Group, forward_flops, shapes_of, update_flops
+from models.training.peak import matmul_peak
 
 AT_LEAST = 0.3
 SHORT = (

@@ -26,7 +26,7 @@ from benchmarks.rows import Row, compare
 from benchmarks.settings import Settings, has_trl
 from models.learner.packing import Sequences
 from models.learner.supervised import SupervisedSettings, fit_supervised
-from models.policy.build import open_policy
+from models.policies.build import open_policy
 
 AT_LEAST = 1.5
 SHORT = (

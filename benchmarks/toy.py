@@ -21,30 +21,30 @@ from models.datasets.make_arithmetic import ArithmeticSettings, write
 from models.datasets.params import checked, read_section
 from models.datasets.prepare import prepare
 from models.datasets.settings import DataSettings
-from models.engine.engine import EngineSettings, Sampling
-from models.engine.transformers_engine import TransformersEngine
+from models.engines.engine import EngineSettings, Sampling
+from models.engines.transformers_engine import TransformersEngine
 from models.evaluation.evaluate import evaluate
 from models.evaluation.metrics import prompt_values
 from models.evaluation.records import PromptRecord
 from models.learner.optimiser import OptimiserSettings
 from models.learner.supervised import SupervisedSettings, fit_supervised
-from models.loop.alarm import Collapse
-from models.loop.learner import Learner
-from models.loop.loop import Watchers, run_loop
-from models.loop.read_demonstrations import demonstrations
-from models.loop.read_problems import PromptSections, read_problems, read_prompts, with_reference
-from models.loop.readings import Readings
-from models.loop.slots import Reward
-from models.loop.world import World
-from models.policy.build import SizeSettings, load_causal_model, new_policy
-from models.policy.fitted_tokenizer import fitted_tokenizer
-from models.policy.folder import load_tokenizer, save_model_folder
-from models.policy.weights import merged_weights
-from models.recipe.load import load_recipe
-from models.recipe.schema import Recipe
-from models.reward_model.scorer import Scorer
+from models.method.alarm import Collapse
+from models.method.learner import Learner
+from models.method.readings import Readings
+from models.method.slots import Reward
+from models.method.world import World
+from models.policies.build import SizeSettings, load_causal_model, new_policy
+from models.policies.fitted_tokenizer import fitted_tokenizer
+from models.policies.folder import save_model_folder
+from models.policies.weights import merged_weights
+from models.recipes.load import load_recipe
+from models.recipes.schema import Recipe
+from models.reward_models.scorer import Scorer
 from models.text.encoding import Codec
-from models.text.tokenizer import TokenizerSettings
+from models.text.tokenizer import TokenizerSettings, load_tokenizer
+from models.training.loop import Watchers, run_loop
+from models.training.read_demonstrations import demonstrations
+from models.training.read_problems import PromptSections, read_problems, read_prompts, with_reference
 from tasks.compute.open_learner import ScorerSections, build_learner, reward_scorer
 from tasks.registered.reward_model import RewardModelFiles
 

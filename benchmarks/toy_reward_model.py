@@ -7,16 +7,17 @@ from pathlib import Path
 
 from benchmarks.toy import Toy
 from models.datasets.schema import Split
-from models.engine.engine import EngineSettings
-from models.engine.transformers_engine import TransformersEngine
-from models.loop.read_problems import read_problems
-from models.policy.folder import load_tokenizer, save_model_folder
-from models.recipe.schema import Recipe
-from models.reward_model.fit_process import fit_process_model
-from models.reward_model.model import reward_model_from_policy
-from models.reward_model.process import write_reading
-from models.reward_model.solutions import Solution
+from models.engines.engine import EngineSettings
+from models.engines.transformers_engine import TransformersEngine
+from models.policies.folder import save_model_folder
+from models.recipes.schema import Recipe
+from models.reward_models.fit_process import fit_process_model
+from models.reward_models.model import reward_model_from_policy
+from models.reward_models.process import write_reading
+from models.reward_models.solutions import Solution
 from models.text.encoding import Codec
+from models.text.tokenizer import load_tokenizer
+from models.training.read_problems import read_problems
 from tasks.steps.label_steps import LabelSections, draw_and_label
 
 

@@ -17,24 +17,24 @@ import psutil
 
 from benchmarks.rows import Row, compare
 from benchmarks.settings import Settings
-from models.loop.rollout import Problem, Rollout
-from models.loop.slots import Reward
-from models.loop.world import World
-from models.rewards.abstention import Abstention
-from models.rewards.choice import Choice
-from models.rewards.claim_support import ClaimSupport
-from models.rewards.constraints import ConstraintsMet
-from models.rewards.exact_answer import ExactAnswer
-from models.rewards.form_and_length import FormAndLength
-from models.rewards.length_penalty import LengthPenalty
-from models.rewards.logic import Logic
-from models.rewards.math_verify import MathVerify
-from models.rewards.search_results import SearchResults
-from models.rewards.similarity import Similarity
-from models.rewards.sql import Sql
-from models.rewards.style_of_tests import StyleOfTests
-from models.rewards.unit_tests import UnitTests
-from models.rewards.written_tests import WrittenTests
+from models.method.rollout import Problem, Rollout
+from models.method.slots import Reward
+from models.method.world import World
+from models.parts.rewards.code.sql import Sql
+from models.parts.rewards.code.style_of_tests import StyleOfTests
+from models.parts.rewards.code.unit_tests import UnitTests
+from models.parts.rewards.code.written_tests import WrittenTests
+from models.parts.rewards.judges.claim_support import ClaimSupport
+from models.parts.rewards.rules.abstention import Abstention
+from models.parts.rewards.rules.choice import Choice
+from models.parts.rewards.rules.constraints import ConstraintsMet
+from models.parts.rewards.rules.exact_answer import ExactAnswer
+from models.parts.rewards.rules.logic import Logic
+from models.parts.rewards.rules.math_verify import MathVerify
+from models.parts.rewards.rules.search_results import SearchResults
+from models.parts.rewards.rules.similarity import Similarity
+from models.parts.rewards.shaping.form_and_length import FormAndLength
+from models.parts.rewards.shaping.length_penalty import LengthPenalty
 from models.sandbox.settings import SandboxSettings
 
 WANTED = 20_000

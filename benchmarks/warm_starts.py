@@ -15,23 +15,24 @@ import torch
 from torch import nn
 
 from benchmarks.league_records import code_digest
-from models.datasets import make_arithmetic, make_tasks
+from models.base.errors import UserError
+from models.datasets import make_arithmetic
 from models.datasets.built_in import TASK_SETS
 from models.datasets.data_files import files_of
 from models.datasets.make_arithmetic import ArithmeticSettings
 from models.datasets.params import checked, read_section
 from models.datasets.prepare import prepare, sha256_of
 from models.datasets.settings import DataSettings
-from models.errors import UserError
 from models.learner.precision import autocast_of, chosen_precision
 from models.learner.supervised import fit_supervised
-from models.loop.read_demonstrations import demonstrations
-from models.policy.build import new_policy
-from models.policy.fitted_tokenizer import fitted_tokenizer
-from models.policy.folder import save_model_folder
-from models.recipe.load import digest, plain
-from models.recipe.schema import Recipe
+from models.policies.build import new_policy
+from models.policies.fitted_tokenizer import fitted_tokenizer
+from models.policies.folder import save_model_folder
+from models.recipes.load import digest, plain
+from models.recipes.schema import Recipe
+from models.task_sets import make_tasks
 from models.text.encoding import Codec
+from models.training.read_demonstrations import demonstrations
 
 PARAMS = Path(__file__).resolve().parents[1] / "params.yaml"
 TASK = "arithmetic"

@@ -25,8 +25,8 @@ from flows.commands import (
 )
 from flows.runtime import collection, console
 from flows.runtime.environment import state_folder
-from models.disk import is_full, no_space, out_of_space
-from models.errors import UserError
+from models.base.disk import is_full, no_space, out_of_space
+from models.base.errors import UserError
 from tasks.runner import interrupt
 
 app = typer.Typer(

@@ -12,11 +12,11 @@ from flows.runtime.opening import FlowContext, closed_with, log_recipe, own_fold
 from flows.runtime.telling import told_when_stopped
 from flows.runtime.training import Training, train_policy
 from flows.servers.servers import page_address
-from models.errors import UserError
+from models.base.errors import UserError
 from models.evaluation.aggregate import Standing, standings
-from models.policy.threads import set_threads
-from models.recipe.comparison import Contender, contenders
-from models.recipe.load import digest, load_recipe, plain
+from models.policies.threads import set_threads
+from models.recipes.comparison import Contender, contenders
+from models.recipes.load import digest, load_recipe, plain
 from tasks.compute.shared_engine import shared_engine
 from tasks.host.code_version import running_version
 from tasks.host.machine import log_machine
@@ -50,7 +50,7 @@ def compare(
         learn, with its method, seed and reason.
 
     Raises:
-        UserError: see models.recipe.comparison.contenders; or the data lack the metric.
+        UserError: see models.recipes.comparison.contenders; or the data lack the metric.
     """
     chosen = contenders(recipes, overrides or [], seeds, metric, budget, smoke)
     experiment = chosen[0].recipe.name

@@ -50,8 +50,8 @@ def write_page(file: Path, said: Difference) -> None:
     Raises:
         UserError: the file cannot be written.
     """
-    from models.atomic_write import write_file
-    from models.errors import UserError
+    from models.base.atomic_write import write_file
+    from models.base.errors import UserError
     from tasks.pages.difference_page import page
 
     try:
@@ -70,7 +70,7 @@ def setting_lines(title: str, settings: Sequence[Setting]) -> list[str]:
 def _row(entry: Setting) -> list[str]:
     if max(len(entry.before), len(entry.after)) <= LONGEST:
         return [entry.name, f"{entry.before or '(none)'} -> {entry.after or '(none)'}"]
-    from models.errors import shortened
+    from models.base.errors import shortened
 
     old, new = entry.before.split(), entry.after.split()
     gone = " ".join(word for word in old if word not in new)

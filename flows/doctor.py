@@ -26,8 +26,8 @@ from flows.runtime.environment import MLFLOW_PORT, PREFECT_PORT, state_folder
 from flows.servers.server_process import port_is_free
 from flows.servers.server_record import running_servers
 from flows.servers.servers import check_given, given_server
-from models.errors import UserError, shortened
-from models.processor import processor
+from models.base.errors import UserError, shortened
+from models.base.processor import processor
 from models.sandbox.fork_servers import NotStarted
 from models.sandbox.layers import had_here
 from tasks.data import dvc_remote

@@ -9,8 +9,8 @@ from flows.runtime.opening import notice_champion, open_flow
 from flows.runtime.parameters import Overrides, RecipeName
 from flows.runtime.steps import call_step
 from flows.runtime.telling import tell_of_champion
-from models.errors import UserError
-from models.recipe.load import plain
+from models.base.errors import UserError
+from models.recipes.load import plain
 from tasks.compute.shared_engine import shared_engine
 from tasks.gate.champion_watch import NightlyMeasurements, WatchSections, lines, watch_champion
 from tasks.registered.policy import registered_policy

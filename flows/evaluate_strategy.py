@@ -10,7 +10,7 @@ from flows.runtime.data_steps import call_preparation, call_validation
 from flows.runtime.opening import open_flow
 from flows.runtime.parameters import Overrides
 from flows.runtime.steps import call_step
-from models.recipe.strategy import read_strategy
+from models.recipes.strategy import read_strategy
 from tasks.compute.shared_engine import shared_engine
 from tasks.registered.policy import named_policy
 from tasks.registered.reward_model import reward_model_of

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType, UnionType
 from typing import Any
 
-from models.errors import UserError
+from models.base.errors import UserError
 from tasks.tracking import tags
 
 VARIABLES: Mapping[str, str] = {

@@ -14,8 +14,8 @@ from flows.runtime.environment import writable_state_folder
 from flows.runtime.opening import FlowContext, closed_with, own_folder
 from flows.runtime.training import train_policy
 from models.learner.precision import Precision, fix_precision
-from models.recipe.load import plain
-from models.recipe.schema import Recipe
+from models.recipes.load import plain
+from models.recipes.schema import Recipe
 from tasks.compute.precision import precision_folder
 from tasks.compute.shared_engine import shared_engine
 from tasks.host.code_version import code_version

@@ -8,10 +8,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from models.errors import UserError
-from models.policy.folder import is_registered
-from models.policy.threads import set_threads
-from models.recipe.files import require_files
+from models.base.errors import UserError
+from models.policies.folder import is_registered
+from models.policies.threads import set_threads
+from models.recipes.files import require_files
 from tasks.registered import reproducible, reproduction
 from tasks.registered.base import named_version, source_line
 from tasks.registered.files import registered_files
@@ -22,7 +22,7 @@ from tasks.tracking import recorded, tags
 
 if TYPE_CHECKING:
     from models.learner.precision import Precision
-    from models.recipe.schema import Recipe
+    from models.recipes.schema import Recipe
     from tasks.registered.reproduction import Reproduction
     from tasks.tracking.recorded import VersionRecord
 

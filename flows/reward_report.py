@@ -11,7 +11,7 @@ from flows.runtime.data_steps import call_preparation, call_validation
 from flows.runtime.opening import open_flow
 from flows.runtime.parameters import Overrides
 from flows.runtime.steps import call_step
-from models.errors import UserError
+from models.base.errors import UserError
 from tasks.compute.shared_engine import shared_engine
 from tasks.registered.policy import given_policy, named_policy
 from tasks.registered.reward_model import registered_reward_model

@@ -18,22 +18,23 @@ import torch
 from safetensors.torch import save_file
 from tiny_worlds import make_world
 
-from models.datasets.make_tasks import settings_type
+from models.agents.play.demonstrations import in_turns
 from models.datasets.params import read_section
-from models.datasets.task_sets.drawing import TURNS, TaskSettings, make_rows
-from models.engine.engine import Ask, Drawing, EngineSettings, Generated
-from models.engine.transformers_engine import TransformersEngine
-from models.episodes.demonstrations import in_turns
+from models.datasets.schema import TURNS
+from models.engines.engine import Ask, Drawing, EngineSettings, Generated
+from models.engines.transformers_engine import TransformersEngine
 from models.learner.optimiser import OptimiserSettings
 from models.learner.supervised import SupervisedSettings, fit_supervised
-from models.loop.loop import Watchers, run_loop
-from models.loop.rollout import KnownAnswer, Problem
-from models.policy.build import SizeSettings, load_causal_model, new_policy
-from models.policy.folder import load_tokenizer, save_model_folder
-from models.recipe.load import load_recipe
-from models.recipe.smoke import smoke_overrides
+from models.method.rollout import KnownAnswer, Problem
+from models.policies.build import SizeSettings, load_causal_model, new_policy
+from models.policies.folder import save_model_folder
+from models.recipes.load import load_recipe
+from models.recipes.smoke import smoke_overrides
+from models.task_sets.drawing import TaskSettings, make_rows
+from models.task_sets.make_tasks import settings_type
 from models.text.encoding import Codec
-from models.text.tokenizer import TokenizerSettings, train_tokenizer
+from models.text.tokenizer import TokenizerSettings, load_tokenizer, train_tokenizer
+from models.training.loop import Watchers, run_loop
 from tasks.compute.open_learner import build_learner
 
 ROOT = Path(__file__).resolve().parents[1]

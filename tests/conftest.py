@@ -42,8 +42,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background jo
 HANDLERS = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 """Signal handlers at the start of this process."""
 ROOT = Path(__file__).resolve().parents[1]
-CORE = ("models/advantage", "models/critic", "models/datasets", "models/evaluation", "models/learner", "models/loop",
-        "models/objective", "models/recipe", "models/reference", "models/rewards", "models/select", "models/text",
+CORE = ("models/base", "models/datasets", "models/evaluation", "models/learner", "models/method",
+        "models/parts/advantage", "models/parts/objective", "models/parts/reference", "models/parts/rewards",
+        "models/parts/select", "models/recipes", "models/reward_models/critic", "models/text", "models/training",
         "tasks/test_collapsed", "tasks/test_description", "flows/test_command_line")  # fmt: skip
 """Tests that `make quick` runs, but for those that are marked slow or thorough."""
 SHARED = re.compile(r"\b(servers|project|first|again|locked): (Pair|Project|Ran|Unchanged|dict)")

@@ -47,7 +47,7 @@ def choose(kind: Literal["cuda", "standin"], cache: Path) -> None:
         return
     from standin.build import build, register
 
-    from models import device
+    from models.base import device
 
     try:
         DEVICE = register(build(cache))

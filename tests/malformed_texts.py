@@ -1,6 +1,6 @@
 """Texts that a policy may write and nobody foresaw, for rewards by rule: each must get a value, and the run go on."""
 
-from models.loop.rollout import Problem, Rollout
+from models.method.rollout import Problem, Rollout
 
 TEXTS = [
     "",

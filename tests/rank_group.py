@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import distributed
 
-from models.ranks import Ranks, joined_ranks, listening_at, meet
+from models.base.ranks import Ranks, joined_ranks, listening_at, meet
 
 SECONDS = 240
 
@@ -49,7 +49,7 @@ def on_ranks(count: int, work: Callable[..., Any], *given: Any) -> list[Any]:
 def _prepared() -> Any:
     """How processes are made: copies of one that has imported what takes long."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tiny_loops", "models.learner.sharding", "models.reward_model.fit"])
+    context.set_forkserver_preload(["tiny_loops", "models.learner.sharding", "models.reward_models.fit"])
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))  # the server does not hear of the path otherwise
     try:

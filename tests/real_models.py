@@ -8,7 +8,7 @@ from special_tokens import CHAT
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from benchmarks.reproduced.experiments import REVERSE, write_inputs
-from models.policy.folder import save_model_folder
+from models.policies.folder import save_model_folder
 from models.text.tokenizer import TokenizerSettings, train_tokenizer
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -6,7 +6,7 @@ import torch
 from tiny_loops import PROBLEMS
 from tiny_worlds import CODEC
 
-from models.engine.engine import Generated, Sampling
+from models.engines.engine import Generated, Sampling
 
 PLAIN = {problem.tokens for problem in PROBLEMS}
 

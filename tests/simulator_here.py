@@ -4,9 +4,9 @@ from functools import cache
 
 import pytest
 
-from models.errors import UserError
-from models.recipe.schema import Recipe
-from models.rewards.unit_tests import UnitTests
+from models.base.errors import UserError
+from models.parts.rewards.code.unit_tests import UnitTests
+from models.recipes.schema import Recipe
 
 REASON = "Icarus Verilog, or namespaces to hold it, are missing"
 

@@ -57,7 +57,7 @@ def test_code_blocks_of_markdown_are_left_out(language: ModuleType) -> None:
     ("subject", "is_poor"),
     [
         ("gate: store verdicts as typed records", False),
-        ("models/loop, tasks: split the round", False),
+        ("models/training, tasks: split the round", False),
         ("Merge branch main", False),
         ("Everything is better now", True),
         ("gate: " + "x" * 30 + " " + "y" * 40, True),

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from models.loop.rollout import Origin, TokenBatch
-from models.loop.slots import Objective
+from models.method.rollout import Origin, TokenBatch
+from models.method.slots import Objective
 
 
 def numbers(*values: float) -> Tensor:

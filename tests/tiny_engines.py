@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from models.engine.engine import Ask, Drawing, Engine, Generated
+from models.engines.engine import Ask, Drawing, Engine, Generated
 from models.text.encoding import Codec
 
 

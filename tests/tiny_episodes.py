@@ -10,12 +10,12 @@ import torch
 from tiny_loops import SCHEDULE, new_learner
 from tiny_worlds import CODEC
 
-from models.engine.engine import Ask, Drawing, Generated
-from models.engine.transformers_engine import TransformersEngine
-from models.episodes.environment import Environment, EnvironmentEpisode
-from models.loop.readings import Readings
-from models.loop.rollout import Problem, Rollout
-from models.rollouts.episodes import Episodes
+from models.engines.engine import Ask, Drawing, Generated
+from models.engines.transformers_engine import TransformersEngine
+from models.method.environment import Environment, EnvironmentEpisode
+from models.method.readings import Readings
+from models.method.rollout import Problem, Rollout
+from models.parts.rollouts.episodes import Episodes
 from models.text.encoding import Codec
 
 ENDING = Codec(CODEC.tokenizer, also_end=tuple(ids[0] for ids in CODEC.inside(["=", ";", "+", "5"])))

@@ -11,17 +11,17 @@ from tiny_models import tiny_policy
 from tiny_worlds import CODEC, make_world
 from torch import Tensor
 
-from models.engine.engine import Ask, Drawing, EngineSettings
-from models.engine.transformers_engine import TransformersEngine
-from models.gateway.conversation import prompt_of
-from models.gateway.server import Gateway, PendingRequest, Refused, completion
-from models.judges.judge import Answer, GenerativeJudge
+from models.agents.gateway.conversation import prompt_of
+from models.agents.gateway.server import Gateway, PendingRequest, Refused, completion
+from models.engines.engine import Ask, Drawing, EngineSettings
+from models.engines.transformers_engine import TransformersEngine
 from models.learner.optimiser import OptimiserSettings
 from models.learner.packing import Sequences
 from models.learner.supervised import SupervisedSettings, fit_supervised
-from models.loop.rollout import Problem, Rollout
-from models.loop.world import World
-from models.policy.folder import save_model_folder
+from models.method.judge import Answer, GenerativeJudge
+from models.method.rollout import Problem, Rollout
+from models.method.world import World
+from models.policies.folder import save_model_folder
 from models.text.encoding import Codec
 
 MALFORMED = ["", " ", "\x00\x01\x02", "{prompt} {completion}", "x" * 300_000, "#### 9", "é\ud800"]

@@ -14,26 +14,26 @@ from tiny_models import tiny_policy
 from tiny_worlds import CODEC, make_world
 from torch import Tensor
 
-from models.advantage.group_relative import GroupRelative
-from models.engine.engine import Engine, EngineSettings
-from models.engine.transformers_engine import TransformersEngine
-from models.judges.judge import GenerativeJudge
+from models.engines.engine import Engine, EngineSettings
+from models.engines.transformers_engine import TransformersEngine
 from models.learner.distribution import AS_IT_IS
 from models.learner.optimiser import OptimiserSettings, build_optimiser
-from models.loop.learner import Learner
-from models.loop.loop import Watchers, run_loop
-from models.loop.method import Slots
-from models.loop.rollout import Problem, Rollout
-from models.loop.schedule import ScheduleSettings
-from models.loop.slots import Reward
-from models.loop.world import World
-from models.objective.grpo import Grpo
-from models.policy.build import LoraSettings, with_adapter
-from models.policy.folder import save_model_folder
-from models.reference.frozen import Frozen
-from models.rollouts.sample import Sample
-from models.select.drop_flat import DropFlat
+from models.method.judge import GenerativeJudge
+from models.method.learner import Learner
+from models.method.method import Slots
+from models.method.rollout import Problem, Rollout
+from models.method.schedule import ScheduleSettings
+from models.method.slots import Reward
+from models.method.world import World
+from models.parts.advantage.group_relative import GroupRelative
+from models.parts.objective.grpo import Grpo
+from models.parts.reference.frozen import Frozen
+from models.parts.rollouts.sample import Sample
+from models.parts.select.drop_flat import DropFlat
+from models.policies.build import LoraSettings, with_adapter
+from models.policies.folder import save_model_folder
 from models.text.encoding import Codec
+from models.training.loop import Watchers, run_loop
 
 TOKENIZER = CODEC.tokenizer
 END = TOKENIZER.eos_token_id

@@ -11,10 +11,10 @@ from torch import Tensor, nn
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 from transformers.models.qwen3.modeling_qwen3 import Qwen3RMSNorm
 
-from models.engine.engine import Sampling, has_vllm
+from models.engines.engine import Sampling, has_vllm
 from models.learner.packing import Sequences
-from models.loop.rollout import Problem, Rollout, Scored
-from models.loop.signal import Signal
+from models.method.rollout import Problem, Rollout, Scored
+from models.method.signal import Signal
 from models.text.tokenizer import TokenizerSettings, train_tokenizer
 
 NO_VLLM = pytest.mark.skipif(not has_vllm(), reason="vLLM is not installed")

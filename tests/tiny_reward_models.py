@@ -8,7 +8,7 @@ from device_here import placed
 from transformers import Qwen3Config, Qwen3ForSequenceClassification
 
 from models.learner.optimiser import OptimiserSettings
-from models.reward_model.fit import Pair
+from models.reward_models.fit import Pair
 
 SHAPE: dict[str, Any] = {
     "vocab_size": 20,

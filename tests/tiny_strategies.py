@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 import torch
 from torch import Tensor
 
-from models.engine.engine import Ask, Drawing, Engine, Generated
-from models.evaluation.strategy import Consulted, Strategic, Strategy
+from models.agents.strategy import Consulted, Strategic, Strategy
+from models.engines.engine import Ask, Drawing, Engine, Generated
 from models.text.encoding import Codec
 from models.text.tokenizer import TokenizerSettings, train_tokenizer
 

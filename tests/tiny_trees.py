@@ -10,9 +10,9 @@ import torch
 from tiny_worlds import CODEC
 from torch import Tensor
 
-from models.engine.engine import Ask, Drawing, Engine, Generated
-from models.episodes.environment import Environment, EnvironmentEpisode
-from models.loop.rollout import Problem
+from models.engines.engine import Ask, Drawing, Engine, Generated
+from models.method.environment import Environment, EnvironmentEpisode
+from models.method.rollout import Problem
 
 ACTIONS = ("1", "2", "3")
 DEPTH = 3

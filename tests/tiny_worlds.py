@@ -9,15 +9,15 @@ import torch
 from tiny_models import tiny_policy, word_tokenizer
 from torch import Tensor
 
-from models.engine.engine import Engine
-from models.judges.judge import GenerativeJudge
+from models.engines.engine import Engine
 from models.learner.distribution import AS_IT_IS
 from models.learner.packing import Sequences
-from models.loop.learner import Learner
-from models.loop.readings import Readings
-from models.loop.tally import Tally
-from models.loop.truncation import WRONG, TruncationSettings
-from models.loop.world import World
+from models.method.judge import GenerativeJudge
+from models.method.learner import Learner
+from models.method.readings import Readings
+from models.method.tally import Tally
+from models.method.truncation import WRONG, TruncationSettings
+from models.method.world import World
 from models.text.encoding import Codec
 
 CODEC = Codec(word_tokenizer())

@@ -4,8 +4,8 @@ import math
 from typing import Any
 
 from models.evaluation.bootstrap import Interval
-from models.evaluation.budget import next_look
-from models.evaluation.checks import Check, State
+from models.evaluation.gate.budget import next_look
+from models.evaluation.gate.checks import Check, State
 from tasks.tracking import registry, tags
 from tasks.tracking.verdict_record import VerdictRecord, store_decision
 

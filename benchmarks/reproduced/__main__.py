@@ -30,10 +30,10 @@ from benchmarks.reproduced.ours import BASE
 from benchmarks.reproduced.page import PAGE, page
 from benchmarks.reproduced.records import RESULTS, ReproductionRecord, Side, has_record, read_all, write
 from benchmarks.settings import at_least_one, has_trl
-from models.atomic_write import write_file
-from models.bases.store import folder_of
-from models.errors import UserError
-from models.recipe.load import plain
+from models.base.atomic_write import write_file
+from models.base.errors import UserError
+from models.policies.base_models.store import folder_of
+from models.recipes.load import plain
 
 SIDES: tuple[Side, ...] = ("ours", "trl")
 SECTIONS = ("policy", "warm_start", "reward_model", "rollouts", "objective", "schedule")

@@ -10,12 +10,12 @@ from pathlib import Path
 from random import Random
 from typing import Literal
 
-from models.atomic_write import write_file
+from models.base.atomic_write import write_file
+from models.base.errors import UserError
 from models.datasets.formats import FORMATS, split_dialogues
-from models.errors import UserError
-from models.recipe.find import find_recipe
-from models.recipe.load import load_recipe
-from models.recipe.schema import Recipe
+from models.recipes.find import find_recipe
+from models.recipes.load import load_recipe
+from models.recipes.schema import Recipe
 
 Row = Mapping[str, str]
 Stage = Literal["base", "warm_start", "reward_model", "fine_tune"]

@@ -11,22 +11,22 @@ from torch import nn
 
 from benchmarks.reproduced.experiments import Experiment, Row, demonstrations_of, pairs_of
 from benchmarks.reproduced.records import HeldOutScores
-from models.engine.engine import EngineSettings, Sampling
-from models.engine.open_engine import open_engine
+from models.answers.answers import extract_answer, same_answer
+from models.answers.exact import by_answer
+from models.engines.engine import EngineSettings, Sampling
+from models.engines.open_engine import open_engine
 from models.learner.log_probs import completion_log_probs
 from models.learner.packing import Sequences
-from models.loop.attempt import Attempt
-from models.loop.rollout import Problem
-from models.policy.build import open_policy
-from models.policy.folder import load_tokenizer
-from models.reward_model.model import load_reward_model
-from models.reward_model.scoring import score_all
-from models.rewards.exact_answer import by_answer
-from models.rewards.similarity import Similarity
-from models.text.answers import extract_answer, same_answer
+from models.method.attempt import Attempt
+from models.method.rollout import Problem
+from models.parts.rewards.rules.similarity import Similarity
+from models.policies.build import open_policy
+from models.reward_models.model import load_reward_model
+from models.reward_models.scoring import score_all
 from models.text.encoding import Codec
 from models.text.end_ids import ends_of_folder
 from models.text.prompt_form import PromptForm
+from models.text.tokenizer import load_tokenizer
 
 PRECISION = EngineSettings(precision="float32")
 ROWS_AT_ONCE = 8

@@ -11,8 +11,8 @@ from typing import Any
 
 from benchmarks.reproduced.experiments import Experiment, Stage
 from benchmarks.reproduced.processes import ProcessUsage, run
-from models.bases.store import FOLDER, folder_of
-from models.errors import UserError
+from models.base.errors import UserError
+from models.policies.base_models.store import FOLDER, folder_of
 
 BASE = "smollm2-135m-instruct"
 FOLDERS: Mapping[Stage, str] = {"warm_start": "policy", "fine_tune": "policy", "reward_model": "reward_model"}

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from models.errors import UserError
+from models.base.errors import UserError
 
 ROOT = Path(__file__).resolve().parents[2]
 POLL = 0.2

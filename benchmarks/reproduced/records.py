@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from pydantic import TypeAdapter
 
-from models.atomic_write import write_file
+from models.base.atomic_write import write_file
 
 RESULTS = Path(__file__).with_name("records.json")
 Side = Literal["ours", "trl"]

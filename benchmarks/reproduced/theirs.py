@@ -20,10 +20,10 @@ import torch
 from benchmarks.reproduced.experiments import EXPERIMENTS, Experiment, Row, demonstrations_of, pairs_of, read_rows
 from benchmarks.reproduced.ours import SideOutputs
 from benchmarks.reproduced.processes import run
-from models.atomic_write import write_file
-from models.formulas.likeness import gestalt
-from models.processor import processor
-from models.rewards.exact_answer import is_right
+from models.answers.exact import is_right
+from models.answers.likeness import gestalt
+from models.base.atomic_write import write_file
+from models.base.processor import processor
 from models.text.prompt_form import PromptForm
 
 MADE = "made.json"

@@ -8,7 +8,7 @@ import typer
 
 from flows.commands.options import ModelOption, meant_policy
 from flows.runtime.environment import state_folder, writable_state_folder
-from models.errors import UserError
+from models.base.errors import UserError
 
 Version = Annotated[int, typer.Argument(help="Version that waits.")]
 By = Annotated[str, typer.Option("--by", metavar="NAME", help="Who decides.")]

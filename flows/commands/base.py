@@ -28,9 +28,9 @@ def add(
 
     Example: `rewardflow base add smollm2-135m-instruct`
     """
-    from models.bases.catalogue import entry_of
-    from models.bases.install import install
-    from models.bases.source import read_source
+    from models.policies.base_models.catalogue import entry_of
+    from models.policies.base_models.install import install
+    from models.policies.base_models.source import read_source
     from tasks.runner.progress import bytes_shown
 
     entry = entry_of(name)
@@ -55,6 +55,6 @@ def show() -> None:
 
     Example: `rewardflow base list`
     """
-    from models.bases.listing import as_text, listing
+    from models.policies.base_models.listing import as_text, listing
 
     print(as_text(listing()))

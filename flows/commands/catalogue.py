@@ -16,7 +16,7 @@ def methods(
 
     Example: `rewardflow methods --family agents`
     """
-    from models.recipe.methods import as_markdown, as_text, every_method, of_family
+    from models.recipes.methods import as_markdown, as_text, every_method, of_family
 
     listed = of_family(every_method(), family) if family else every_method()
     print(as_markdown(listed) if markdown else as_text(listed), end="" if markdown else "\n")
@@ -34,9 +34,9 @@ def parts(
 
     Example: `rewardflow parts grpo`
     """
-    from models.atomic_write import write_file
-    from models.parts import INSIDE, SLOTS
-    from models.recipe.catalogue import as_pages, as_text, entries
+    from models.base.atomic_write import write_file
+    from models.method.registry import INSIDE, SLOTS
+    from models.recipes.catalogue import as_pages, as_text, entries
 
     if write is not None:
         for name, page in as_pages().items():

@@ -33,12 +33,12 @@ def inspect(
 
     Example: `rewardflow data inspect data/raw/arithmetic`
     """
+    from models.base.errors import UserError
     from models.datasets.inspection import inspect as inspected
     from models.datasets.inspection import recognised_format
     from models.datasets.params import checked
     from models.datasets.settings import DataSettings
-    from models.errors import UserError
-    from models.recipe.load import load_recipe
+    from models.recipes.load import load_recipe
 
     if recipe:
         if form or columns:
@@ -75,9 +75,9 @@ def add(
 
     Example: `rewardflow data add /data/gsm8k_train.jsonl --test /data/gsm8k_test.jsonl --recipe gsm8k`
     """
+    from models.base.errors import UserError
     from models.datasets.schema import read_manifest
-    from models.errors import UserError
-    from models.recipe.load import load_recipe
+    from models.recipes.load import load_recipe
     from tasks.data.add_data import add as add_files
 
     if held_out and (name or tested):
@@ -99,7 +99,7 @@ def add(
 
 def _mapped(text: str) -> tuple[str, str]:
     """Split FIELD=COLUMN into the field and its column."""
-    from models.errors import UserError
+    from models.base.errors import UserError
 
     name, mark, column = text.partition("=")
     if not mark:

@@ -9,8 +9,8 @@ import typer
 
 from flows.commands.options import ModelOption, SetOption, meant_policy
 from flows.runtime.environment import state_folder, writable_state_folder
-from models.disk import require_space
-from models.errors import UserError
+from models.base.disk import require_space
+from models.base.errors import UserError
 from tasks.runner import interrupt
 
 
@@ -41,15 +41,15 @@ def evaluate(
 
     Example: `rewardflow evaluate champion --strategy vote --set strategy.drafts=9`
     """
-    from models.recipe.find import find_recipe
+    from models.recipes.find import find_recipe
 
     if recipe:
         find_recipe(recipe)
-    from models.recipe.strategy import read_strategy
+    from models.recipes.strategy import read_strategy
 
     _, own = read_strategy(strategy, overrides or [])  # reports errors before Prefect starts, which takes seconds
-    from models.policy.folder import check_model_folder
-    from models.recipe.load import load_recipe
+    from models.policies.folder import check_model_folder
+    from models.recipes.load import load_recipe
     from tasks.registered.recorded_recipe import asked_of
     from tasks.tracking import recorded, store
 
@@ -114,11 +114,11 @@ def reward_report(
 
     Example: `rewardflow reward-report arithmetic-reward-model/1 --policy arithmetic-policy/1`
     """
-    from models.recipe.find import find_recipe
+    from models.recipes.find import find_recipe
 
     if recipe:
         find_recipe(recipe)
-    from models.recipe.load import load_recipe
+    from models.recipes.load import load_recipe
     from tasks.registered.policy import named_version
     from tasks.registered.recorded_recipe import asked_of
     from tasks.steps.promote import policy_name

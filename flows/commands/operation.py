@@ -81,7 +81,7 @@ def automations(
     """
     from flows.schedule.automations import put_up, require_lasting_server, take_down
     from flows.schedule.deployments import read_deployments
-    from models.errors import UserError
+    from models.base.errors import UserError
     from tasks.messages.receivers import URLS
 
     writable_state_folder()
@@ -99,7 +99,7 @@ def messages(
 
     REWARDFLOW_NOTIFY_URL holds the recipients' addresses, separated by spaces. Example: `rewardflow messages --send`
     """
-    from models.errors import UserError
+    from models.base.errors import UserError
     from tasks.messages.outbox import Outbox
     from tasks.messages.receivers import URLS, receivers
 

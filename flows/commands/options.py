@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from models.errors import UserError
+from models.base.errors import UserError
 
 ModelOption = Annotated[str, typer.Option("--model", help="Registered model; the only policy there is, if left out.")]
 SetOption = Annotated[

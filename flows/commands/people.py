@@ -9,7 +9,7 @@ import typer
 
 from flows.commands.options import ModelOption, meant_policy
 from flows.runtime.environment import writable_state_folder
-from models.errors import UserError
+from models.base.errors import UserError
 
 if TYPE_CHECKING:
     from tasks.tracking.registry import VersionInfo

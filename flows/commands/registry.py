@@ -9,7 +9,7 @@ import typer
 
 from flows.commands.options import ByOption, ModelOption, SetOption, meant_policy
 from flows.runtime.environment import state_folder, writable_state_folder
-from models.errors import UserError
+from models.base.errors import UserError
 
 
 def promote(
@@ -99,7 +99,7 @@ def power(
 
     Example: `rewardflow power arithmetic --difference 0.02`
     """
-    from models.recipe.load import load_recipe
+    from models.recipes.load import load_recipe
     from tasks.gate.power import gate_power
     from tasks.tracking import store
 

@@ -9,7 +9,7 @@ import typer
 
 from flows.commands.options import ModelOption, meant_policy
 from flows.runtime.environment import state_folder
-from models.errors import UserError
+from models.base.errors import UserError
 
 
 def runs(

@@ -63,7 +63,7 @@ def backup(
     import tempfile
 
     from flows.services import dump
-    from models.file_hash import sha256_of
+    from models.base.file_hash import sha256_of
     from tasks.host.plain_address import shown
     from tasks.state.backup import write_backup
     from tasks.tracking import store

@@ -10,8 +10,8 @@ import typer
 
 from flows.commands.options import ModelOption, SetOption, meant_policy
 from flows.runtime.environment import state_folder, writable_state_folder
-from models.disk import require_space
-from models.errors import UserError
+from models.base.disk import require_space
+from models.base.errors import UserError
 from tasks.runner import interrupt
 
 NOTHING_LEARNED = 3
@@ -52,12 +52,12 @@ def run(
 
     Example: `rewardflow run recipes/arithmetic.yaml --set schedule.rounds=20`
     """
-    from models.recipe.find import find_recipe
+    from models.recipes.find import find_recipe
 
     find_recipe(recipe)  # reports a misspelt name before the parts are imported, which takes seconds
-    from models.recipe.files import require_files
-    from models.recipe.load import load_recipe
-    from models.recipe.smoke import made_small
+    from models.recipes.files import require_files
+    from models.recipes.load import load_recipe
+    from models.recipes.smoke import made_small
 
     chosen = overrides or []
     if smoke:
@@ -106,11 +106,11 @@ def compare(
 
     Example: `rewardflow compare rloo grpo remax --seeds 5 --budget 15000`
     """
-    from models.recipe.find import find_recipe
+    from models.recipes.find import find_recipe
 
     for recipe in recipes:
         find_recipe(recipe)  # as above
-    from models.recipe.comparison import contenders
+    from models.recipes.comparison import contenders
 
     chosen = overrides or []
     contenders(recipes, chosen, seeds, metric, budget, smoke)  # reports errors before Prefect starts
@@ -148,12 +148,12 @@ def plan(
 
     Example: `rewardflow plan real/qwen3_06b_gsm8k_grpo --memory 80`
     """
-    from models.recipe.find import find_recipe
+    from models.recipes.find import find_recipe
 
     find_recipe(recipe)
-    from models.plan.report import planned
-    from models.policy.folder import is_registered
-    from models.recipe.load import load_recipe
+    from models.policies.folder import is_registered
+    from models.recipes.load import load_recipe
+    from models.recipes.plan.report import planned
 
     loaded, whence = load_recipe(recipe, overrides or []), ""
     if is_registered(loaded.policy.base or ""):

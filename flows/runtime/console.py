@@ -11,8 +11,8 @@ import sys
 import warnings
 from pathlib import Path
 
-from models.disk import SAYINGS
-from models.errors import UserError
+from models.base.disk import SAYINGS
+from models.base.errors import UserError
 from tasks.host.plain_address import shown
 from tasks.runner import interrupt
 

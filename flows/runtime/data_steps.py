@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from flows.runtime.opening import FlowContext
 from flows.runtime.steps import call_step, named_context
-from models.errors import UserError
-from models.recipe.held_out import held_out_recipes
-from models.recipe.schema import Recipe
+from models.base.errors import UserError
+from models.recipes.held_out import held_out_recipes
+from models.recipes.schema import Recipe
 from tasks.data.answers import DataSections, require_held_out_answers
 from tasks.data.versions import DataVersion
 from tasks.runner.step import StepResult, content_key

@@ -13,8 +13,8 @@ import tempfile
 import warnings
 from pathlib import Path
 
-from models.disk import state_folder as state_folder
-from models.errors import UserError
+from models.base.disk import state_folder as state_folder
+from models.base.errors import UserError
 from tasks.host.environment import QUIET, keep_loopback_direct, name_user, set_where_unset
 
 MLFLOW_PORT = 5000

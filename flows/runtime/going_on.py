@@ -7,8 +7,8 @@ from pathlib import Path
 from prefect import get_run_logger
 
 from flows.runtime.opening import FlowContext
-from models.errors import UserError
-from models.recipe.load import plain
+from models.base.errors import UserError
+from models.recipes.load import plain
 from tasks.data.versions import DataVersion
 from tasks.runner.results import RESULT
 from tasks.state import cut_off

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from flows.runtime.steps import context_of
 from flows.runtime.training import Training
-from models.errors import UserError
+from models.base.errors import UserError
 from tasks.gate.judgement import JudgementSections, OnGate
 from tasks.registered.policy import PolicyFiles, registered_policy
 from tasks.steps.judge_champion import ComparedEvaluations, judge_champion

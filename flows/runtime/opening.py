@@ -14,13 +14,13 @@ from flows.runtime.turn import only_run, patience
 from flows.schedule.schedule import create_gpu_limit
 from flows.schedule.silence import on_record
 from flows.servers.servers import end_orphans, page_address
-from models.disk import needs_space
-from models.errors import UserError
-from models.policy.threads import set_threads
-from models.recipe.files import require_files
-from models.recipe.find import find_recipe
-from models.recipe.load import digest, load_recipe, plain
-from models.recipe.schema import Recipe
+from models.base.disk import needs_space
+from models.base.errors import UserError
+from models.policies.threads import set_threads
+from models.recipes.files import require_files
+from models.recipes.find import find_recipe
+from models.recipes.load import digest, load_recipe, plain
+from models.recipes.schema import Recipe
 from tasks.host.code_version import CodeVersion, running_version
 from tasks.host.machine import log_machine
 from tasks.pages import run_names

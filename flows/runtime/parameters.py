@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from models.recipe.find import recipe_names
+from models.recipes.find import recipe_names
 
 _NAMES: list[Any] = list(recipe_names())
 RecipeName = Annotated[str, Field(title="Recipe", json_schema_extra={"enum": _NAMES} if _NAMES else {})]

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from flows.runtime import console
 from flows.runtime.environment import make_prefect_home
 from flows.runtime.opening import FlowContext
-from models.recipe.sections import Sections
+from models.base.sections import Sections
 from tasks.runner import interrupt
 from tasks.runner.caching import reuse
 from tasks.runner.step import StepContext, StepResult, content_key, earlier_result

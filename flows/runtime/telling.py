@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from models.errors import UserError
+from models.base.errors import UserError
 from tasks.host import clock
 from tasks.messages.event import Event, Kind, identity
 from tasks.messages.outbox import Outbox, Passed

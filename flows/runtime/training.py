@@ -12,13 +12,13 @@ from flows.runtime.data_steps import HeldOut, call_apart, call_held_out_validati
 from flows.runtime.going_on import GoingOn
 from flows.runtime.opening import FlowContext
 from flows.runtime.steps import call_cached, call_step, context_of
-from models.loop.judge import Role
-from models.policy.folder import given_folder
-from models.policy.hub import unpinned_base
-from models.policy.teacher import FrozenSettings
-from models.recipe.schema import Recipe
-from models.recipe.sections import Sections
-from models.recipe.teachers import frozen_models, recipe_of
+from models.base.sections import Sections
+from models.method.teacher_roles import Role
+from models.policies.folder import given_folder
+from models.policies.hub import unpinned_base
+from models.policies.teacher import FrozenSettings
+from models.recipes.schema import Recipe
+from models.recipes.teachers import frozen_models, recipe_of
 from tasks.compute.fitting import FineTuneSections
 from tasks.data.versions import DataVersion
 from tasks.gate.judgement import OnGate

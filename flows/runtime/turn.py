@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
 
-from models.errors import UserError
+from models.base.errors import UserError
 
 WAIT = "REWARDFLOW_WAIT"
 """Seconds that a run waits for earlier runs; 0: it does not wait."""

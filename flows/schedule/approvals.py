@@ -17,7 +17,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from flows.runtime.telling import MINUTE
 from flows.servers.server_record import HOST
 from flows.servers.servers import servers_end_with_us
-from models.errors import UserError
+from models.base.errors import UserError
 from tasks.gate import approval_by_tag
 from tasks.tracking import store, webhooks
 

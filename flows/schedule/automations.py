@@ -23,7 +23,7 @@ from cronsim import CronSim
 
 from flows.schedule.deployments import Deployment
 from flows.schedule.silence import GRACE, Schedules
-from models.errors import UserError
+from models.base.errors import UserError
 from tasks.host import clock
 from tasks.host.plain_address import required
 from tasks.messages.receivers import BLOCK, Receiver, receivers

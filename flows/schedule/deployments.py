@@ -10,7 +10,7 @@ import yaml
 from pydantic import BaseModel, Field, ValidationError
 
 from flows.schedule.silence import Schedules
-from models.errors import UserError
+from models.base.errors import UserError
 
 
 class CronSchedule(BaseModel):

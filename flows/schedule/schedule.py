@@ -25,7 +25,7 @@ from flows.schedule.silence import silent, watching
 from flows.servers.server_record import running_servers
 from flows.servers.servers import addresses, given_servers, servers_end_with_us, serving
 from flows.servers.temporary_server import is_temporary
-from models.errors import UserError
+from models.base.errors import UserError
 from tasks.compute.gpu_place import limit_name
 from tasks.host import clock
 from tasks.tracking import store

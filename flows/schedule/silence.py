@@ -28,8 +28,8 @@ from zoneinfo import ZoneInfo
 from cronsim import CronSim, CronSimError
 
 from flows.runtime.telling import MINUTE, tell
-from models.atomic_write import write_file
-from models.errors import UserError
+from models.base.atomic_write import write_file
+from models.base.errors import UserError
 from tasks.host import clock
 from tasks.tracking import process
 

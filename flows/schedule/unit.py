@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from string import Template
 
-from models.atomic_write import write_file
-from models.errors import UserError
+from models.base.atomic_write import write_file
+from models.base.errors import UserError
 
 TEMPLATE = Path("deploy", "systemd", "rewardflow.service")
 NAME = TEMPLATE.name

@@ -19,11 +19,11 @@ from types import FrameType
 
 from flows.servers.server_process import end, launch, wait_until_healthy
 from flows.servers.server_record import HOST, Server
-from models.engine.attention_heads import check_heads
-from models.engine.engine import has_vllm
-from models.errors import UserError
-from models.http_answers import answer_here
-from models.policy.use import Use, read_use
+from models.base.errors import UserError
+from models.base.http_answers import answer_here
+from models.engines.attention_heads import check_heads
+from models.engines.engine import has_vllm
+from models.policies.use import Use, read_use
 from tasks.registered.export import SERVING, recipe_of, served_folder, served_name
 from tasks.tracking.recorded import VersionRecord
 from tasks.tracking.registry import VersionInfo
@@ -252,7 +252,7 @@ def cpu_options() -> list[str]:
 
     The model is not compiled: that takes minutes at every start, and few answers are long enough to make up for it.
     """
-    from models.engine.vllm_engine import CACHE_MOST
+    from models.engines.vllm_engine import CACHE_MOST
 
     # If unset, the cache takes nearly all memory, and leaves none to the server that replaces this one.
     cache = ["--max-model-len", "auto", "--kv-cache-memory-bytes", str(CACHE_MOST)]
@@ -271,8 +271,8 @@ def _on_cpu(folder: Path) -> bool:
         return False
     import psutil
 
-    from models.engine.vllm_engine import CACHE_MOST
-    from models.policy.weights_header import tensor_shapes
+    from models.base.weights_header import tensor_shapes
+    from models.engines.vllm_engine import CACHE_MOST
 
     shapes = [shape for file in folder.glob("*.safetensors") for shape in tensor_shapes(file).values()]
     needed = 4 * sum(map(math.prod, shapes)) + CACHE_MOST

@@ -19,8 +19,8 @@ from typing import Any
 import psutil
 
 from flows.servers.server_record import HOST, Server, record, recorded
-from models.errors import UserError
-from models.http_answers import answer_here
+from models.base.errors import UserError
+from models.base.http_answers import answer_here
 
 START_SECONDS = 180.0
 """Time limit for a server's first answer, seconds: the first start creates its database, slowly on a busy machine."""

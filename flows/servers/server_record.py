@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil
 
-from models.atomic_write import write_file
+from models.base.atomic_write import write_file
 
 HOST = "127.0.0.1"
 

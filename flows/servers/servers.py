@@ -39,8 +39,8 @@ from flows.servers.server_process import (
     wait_until_healthy,
 )
 from flows.servers.server_record import HOST, Server, record, recorded, running_servers
-from models.errors import UserError
-from models.http_answers import DIRECT, NO_ANSWER
+from models.base.errors import UserError
+from models.base.http_answers import DIRECT, NO_ANSWER
 from tasks.host.plain_address import required
 from tasks.tracking import moved, schema
 from tasks.tracking.store import wished

@@ -26,7 +26,7 @@ from flows.runtime.environment import STARTER
 from flows.servers.orphan_watch import end_with
 from flows.servers.server_process import wait_until_healthy
 from flows.servers.server_record import HOST, Server
-from models.errors import UserError
+from models.base.errors import UserError
 from tasks.host.plain_address import required
 
 END_SECONDS = 5.0

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from flows.servers.server_record import HOST
-from models.errors import UserError
+from models.base.errors import UserError
 from tasks.state.storage import Keys
 
 

@@ -26,8 +26,8 @@ from pathlib import Path
 
 from flows.servers.server_process import port_is_free
 from flows.servers.server_record import HOST
-from models.atomic_write import replace_file, write_file
-from models.errors import UserError
+from models.base.atomic_write import replace_file, write_file
+from models.base.errors import UserError
 from tasks.state.storage import Keys
 
 NAMES = ("database", "store", "mlflow", "prefect")

@@ -18,8 +18,8 @@ import psutil
 
 from flows.servers.server_record import HOST
 from flows.services.place import USER, Place
-from models.atomic_write import replace_folder
-from models.errors import UserError
+from models.base.atomic_write import replace_folder
+from models.base.errors import UserError
 
 DATABASES = ("mlflow", "prefect")
 INSTALLED = Path("/usr/lib/postgresql")

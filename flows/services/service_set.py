@@ -18,7 +18,7 @@ from flows.servers.server_process import FOREIGN, LASTING_LEASES, START_SECONDS,
 from flows.servers.server_record import HOST, Server, record, recorded, running_servers
 from flows.services import object_store, postgres
 from flows.services.place import BUCKET, NAMES, Place
-from models.errors import UserError
+from models.base.errors import UserError
 from tasks.state import storage
 from tasks.tracking.schema import Schema
 

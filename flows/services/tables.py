@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from flows.services import postgres, service_set
 from flows.services.place import Place
-from models.errors import UserError
+from models.base.errors import UserError
 
 UPGRADES = {"mlflow": ["db", "upgrade"], "prefect": ["server", "database", "upgrade", "--yes"]}
 """Service -> its own command that migrates its tables."""

@@ -48,7 +48,7 @@ TASK_SETS = (
     "unseen_pairs",
     "unseen_topics",
 )
-"""Those for environments, made by `models.datasets.make_tasks`; each has a file in `models/datasets/task_sets`."""
+"""Those for environments, made by `models.task_sets.make_tasks`; each has a file in `models/task_sets`."""
 EXTRA_SETS = ("textworld",)
 """Those that stages of their own make, in a file of stages apart, as they need the packages of an extra."""
 BUILT_IN = ("arithmetic", *TASK_SETS)

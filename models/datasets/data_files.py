@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
+from models.base.errors import UserError, listed
 from models.datasets.text_files import require_data_file
-from models.errors import UserError, listed
 
 SUFFIXES = (".jsonl", ".json", ".csv", ".parquet")
 HUB_METADATA = ("dataset_dict.json", "dataset_info.json", "dataset_infos.json", "state.json")

@@ -10,8 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from models.datasets.placing import hashes_of, same_prompts
-from models.datasets.schema import Kind, available, table_pieces
-from models.datasets.task_sets.drawing import TURNS
+from models.datasets.schema import TURNS, Kind, available, table_pieces
 
 
 @dataclass(frozen=True)

@@ -24,10 +24,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from models.base.errors import UserError, listed, shortened
 from models.datasets.messages import columns_of_messages, read_fields
 from models.datasets.raw import RawRow
 from models.datasets.schema import KINDS, SPLITS, SYSTEM, Kind, Row, Split
-from models.errors import UserError, listed, shortened
 
 CALCULATOR_NOTE = re.compile(r"<<[^<>]*>>")
 FINAL_ANSWER = "####"

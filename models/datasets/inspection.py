@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from models.base.errors import UserError, listed
 from models.datasets.data_files import data_files
 from models.datasets.formats import ASSISTANT, FINAL_ANSWER, Record, convert_row
 from models.datasets.messages import CONVERSATIONS, conversation_in
@@ -14,7 +15,6 @@ from models.datasets.schema import KINDS, Kind, Row
 from models.datasets.settings import DataSettings, FormatName
 from models.datasets.shards import columns_in, columns_read
 from models.datasets.sources import Source, is_of_kind, sources_of
-from models.errors import UserError, listed
 
 
 @dataclass(frozen=True)

@@ -23,11 +23,11 @@ from typing import Annotated, Any, Self
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from models.atomic_write import replace_folder
+from models.base.atomic_write import replace_folder
+from models.base.errors import UserError
 from models.datasets.arithmetic import FLAWS, OPERATIONS, SOUND, Flaw, Operation, Problem, flawed, work
 from models.datasets.params import checked, read_section, run_stage
 from models.datasets.schema import COLUMNS, Kind, Row, Split, arrow_schema, write_rows
-from models.errors import UserError
 
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 Count = Annotated[int, Field(ge=0)]

@@ -13,8 +13,8 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
-from models.datasets.strict_json import JsonError, parse_json
-from models.errors import UserError
+from models.base.errors import UserError
+from models.base.strict_json import JsonError, parse_json
 
 BEGINS = re.compile(r"""(array\()?\s*(\[?)\s*\{\s*(["'])(role|content|from|value)\3\s*:\s*["'\[N]""")
 """How a list of messages begins, or one message alone."""

@@ -19,9 +19,9 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from models.base.errors import UserError, listed
 from models.datasets.message_text import may_be_messages, parsed_messages
 from models.datasets.raw import RawRow
-from models.errors import UserError, listed
 
 CONVERSATIONS = ("messages", "conversations", "conversation")
 """Columns of a whole conversation: the prompt and, where the assistant speaks last, the completion."""

@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from models.base.errors import UserError
 from models.datasets.strict_yaml import YamlError, parse_yaml
 from models.datasets.text_files import not_utf8
-from models.errors import UserError
 
 ERROR_PREFIX = "data error: "
 """Begins the one line that a failing stage ends its stderr with; whoever runs the stage finds the message by it."""

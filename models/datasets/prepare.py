@@ -33,7 +33,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from models.atomic_write import replace_folder, write_file
+from models.base.atomic_write import replace_folder, write_file
+from models.base.disk import needs_space
+from models.base.errors import UserError, listed
 from models.datasets.data_files import files_of
 from models.datasets.formats import SPLIT_IF_NAMED
 from models.datasets.params import checked, read_section, run_stage
@@ -43,8 +45,6 @@ from models.datasets.schema import COLUMNS, IDS, KINDS, MANIFEST, SPLITS, SYSTEM
 from models.datasets.settings import DataSettings
 from models.datasets.shards import Shard, has_system, read_kind, shards_of
 from models.datasets.sources import Source, sources_of
-from models.disk import needs_space
-from models.errors import UserError, listed
 
 ID_MARK: dict[Kind, str] = {"problems": "", "demonstrations": "d", "preferences": "p"}
 """What stands before the number in a row's id, so that ids are unique in the data set: train-000123, train-d000123."""

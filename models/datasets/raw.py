@@ -25,11 +25,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from models.base.errors import UserError, shortened
+from models.base.strict_json import JsonError, parse_json
 from models.datasets.arrow_rows import ArrowRows, Unreadable
 from models.datasets.schema import open_parquet, unreadable_parquet
-from models.datasets.strict_json import JsonError, parse_json
 from models.datasets.text_files import not_utf8
-from models.errors import UserError, shortened
 
 BATCH_ROWS = 16_384
 BATCH_CHARACTERS = 1 << 24

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from models.atomic_write import replace_file, write_file
+from models.base.atomic_write import replace_file, write_file
 from models.datasets.placing import hashes_of
 from models.datasets.schema import SYSTEM, Kind, Split, file_name, table_pieces
 

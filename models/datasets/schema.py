@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from models.atomic_write import replace_file
-from models.errors import UserError
+from models.base.atomic_write import replace_file
+from models.base.errors import UserError
 
 if TYPE_CHECKING:
     import pandas
@@ -31,6 +31,10 @@ Row = dict[str, str | int]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 SPLITS: tuple[Split, ...] = get_args(Split)
 MANIFEST = "manifest.json"
+TURNS = "\u241e"
+"""Separates the turns of a demonstration."""
+SOUND = "none"
+"""Value of the column `flaw` for a demonstration without a flaw."""
 PIECE_ROWS = 1 << 14
 """Rows of a file that are in memory together where it is read in pieces."""
 

@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
-from models.bounds import Positive, Seed
+from models.base.bounds import Positive, Seed
+from models.base.errors import shortened
 from models.datasets.built_in import BUILT_IN
-from models.errors import shortened
 
 FormatName = Literal["gsm8k", "hh", "humaneval", "problems", "demonstrations", "preferences", "kinds"]
 

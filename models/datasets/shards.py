@@ -24,7 +24,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from models.atomic_write import replace_file
+from models.base.atomic_write import replace_file
+from models.base.errors import UserError
 from models.datasets.formats import HELD_OUT, SPLIT_IF_NAMED, GivenSplit, columns_of, convert_row, unrecognised
 from models.datasets.normalise import normalise
 from models.datasets.placing import hashes_of
@@ -33,7 +34,6 @@ from models.datasets.schema import IDS, SPLITS, SYSTEM, Kind, Split, arrow_schem
 from models.datasets.settings import DataSettings
 from models.datasets.sources import Source
 from models.datasets.splits import divide_held_out, split_of
-from models.errors import UserError
 
 ALONE = 2
 """Batches that are not worth a second process, which takes a second to start."""

@@ -15,11 +15,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from models.base.errors import UserError, listed
 from models.datasets.data_files import DataFile, NamedSplit, data_files
 from models.datasets.formats import FORMATS, HELD_OUT, SPLIT_IF_NAMED, GivenSplit
 from models.datasets.schema import KINDS, Kind
 from models.datasets.settings import DataSettings
-from models.errors import UserError, listed
 
 NAMED: tuple[NamedSplit, ...] = ("train", "validation", "test")
 

@@ -7,6 +7,9 @@ import hashlib
 from models.datasets.schema import Split
 from models.datasets.settings import DataSettings
 
+HASH_RANGES: dict[Split, tuple[float, float]] = {"gate": (0.0, 0.25), "validation": (0.25, 0.4), "train": (0.4, 1.0)}
+"""Range of the hash of a prompt, in [0, 1), by split; for task sets that are generated."""
+
 
 def split_of(prompt: str, settings: DataSettings) -> Split:
     """The split of a prompt, a function of seed, shares and the gate's rotation.
@@ -32,3 +35,10 @@ def _place(salt: str, prompt: str) -> float:
     """A number in [0, 1), uniform over normalised prompts."""
     digest = hashlib.sha256(f"{salt}\n{prompt}".encode()).digest()
     return int.from_bytes(digest[:8], "big") / 2**64
+
+
+def split_by_hash(prompt: str) -> Split:
+    """Return the split of a generated problem; it depends on its prompt alone."""
+    digest = hashlib.sha256(prompt.encode()).digest()
+    place = int.from_bytes(digest[:8], "big") / 2**64
+    return next(split for split, (low, high) in HASH_RANGES.items() if low <= place < high)

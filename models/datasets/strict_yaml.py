@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from models.errors import shortened
+from models.base.errors import shortened
 
 DEEPEST = 40
 """Levels of nesting."""

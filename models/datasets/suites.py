@@ -12,11 +12,11 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from models.base.errors import UserError
 from models.datasets.row_checks import COMPUTED
 from models.datasets.schema import COLUMNS, Kind
 from models.datasets.strict_yaml import YamlError, parse_yaml
 from models.datasets.text_files import not_utf8
-from models.errors import UserError
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from models.errors import UserError, shortened
+from models.base.errors import UserError, shortened
 
 PACKED = (".gz", ".bz2", ".xz", ".zst", ".zip", ".tar", ".tgz")
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from models.errors import UserError
+from models.base.errors import UserError
 from models.evaluation.bootstrap import Interval
 
 Scores = NDArray[np.float64]

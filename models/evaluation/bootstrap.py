@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from models.errors import UserError
+from models.base.errors import UserError
 
 _DRAWN_AT_ONCE = 2_000_000
 """Number of random indices in memory at a time."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from models.errors import UserError
+from models.base.errors import UserError
 from models.evaluation.bootstrap import Interval, bootstrap_mean
 from models.evaluation.records import Completion, PromptRecord
 

@@ -26,8 +26,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from pydantic import Field
 
-from models.bounds import Positive
-from models.errors import UserError
+from models.base.bounds import Positive
+from models.base.errors import UserError
 from models.evaluation.samples import Kinds, Numbers, Sample
 
 Values = NDArray[np.float64]

@@ -12,14 +12,15 @@ from pathlib import Path
 
 from torch import Tensor
 
-from models.engine.engine import Engine, Sampling
-from models.episodes.episode import Episode
-from models.episodes.play import EpisodeSettings, play
+from models.agents.play.play import play
+from models.answers.exact import by_answer
+from models.engines.engine import Engine, Sampling
 from models.evaluation.records import Completion, PromptRecord
 from models.learner.packing import Sequences
-from models.loop.attempt import Attempt, Grade, Verify
-from models.loop.rollout import Problem
-from models.rewards.exact_answer import by_answer
+from models.method.attempt import Attempt, Grade, Verify
+from models.method.environment import EpisodeSettings
+from models.method.episode import Episode
+from models.method.rollout import Problem
 from models.text.encoding import Codec
 
 ScoreAll = Callable[[Sequences], Tensor]

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from models.errors import UserError
+from models.answers.severity import severity_of, severity_table
+from models.base.errors import UserError
 from models.evaluation.metrics import compiled_patterns, prompt_values
 from models.evaluation.records import Completion, PromptRecord
-from models.formulas.severity import severity_of, severity_table
 
 Values = NDArray[np.float64]
 

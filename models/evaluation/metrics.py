@@ -31,7 +31,7 @@ from math import comb
 import numpy as np
 from numpy.typing import NDArray
 
-from models.errors import UserError
+from models.base.errors import UserError
 from models.evaluation.records import Completion, PromptRecord
 from models.evaluation.votes import majority
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from models.errors import UserError
+from models.base.errors import UserError
 
 
 @dataclass(frozen=True)

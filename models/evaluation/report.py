@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from models.answers.answers import extract_answer
 from models.evaluation.metrics import average, flagged_share, prompt_values, reward_divergence
 from models.evaluation.records import PromptRecord
-from models.text.answers import extract_answer
 
 MOST_LEVELS = 8
 """Largest number of levels in the summary; later levels are left out."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from models.errors import UserError
+from models.base.errors import UserError
 
 DIGITS = 4
 """Decimals of a stored number, so that a share of tokens has at most ten thousand values."""

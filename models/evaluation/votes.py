@@ -11,9 +11,9 @@ from collections import Counter
 from functools import lru_cache
 from math import comb
 
-from models.errors import UserError
+from models.answers.answers import answer_key, extract_answer
+from models.base.errors import UserError
 from models.evaluation.records import Completion
-from models.text.answers import answer_key, extract_answer
 
 
 def majority(samples: tuple[Completion, ...], k: int) -> float:

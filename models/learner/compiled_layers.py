@@ -2,9 +2,9 @@
 
 Every layer of a transformers decoder runs the same code, so the first one is compiled and the others share it; rows of
 any length do too. The attention over packed rows is one operation of the layer on a GPU in half precision
-(`models.learner.span_attention`); a layer stops at any other route and resumes after it. The values are those of the
-eager layers up to rounding: a product is rounded where the eager layer rounds it, sums are taken in
-another order.
+(`models.learner.attention.span_attention`); a layer stops at any other route and resumes after it. The values are those
+of the eager layers up to rounding: a product is rounded where the eager layer rounds it, sums are taken in another
+order.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Literal
 
 from torch import nn
 
-from models.errors import UserError
+from models.base.errors import UserError
+from models.learner.attention.packed_attention import register_packed_attention
 from models.learner.compiled_blocks import MODELS
 from models.learner.log_probs import plain_inner, use_packed_attention
-from models.learner.packed_attention import register_packed_attention
 from models.learner.recompute import layers_of
 from models.learner.whole_weights import ranks_of
 

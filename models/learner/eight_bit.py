@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from models.errors import UserError
+from models.base.errors import UserError
 
 BLOCK = 256
 """Numbers that share a scale."""

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from models.errors import UserError
+from models.base.errors import UserError
+from models.base.ranks import whole
+from models.learner.attention.packed_attention import NAME, read_packed, register_packed_attention
 from models.learner.compiled_blocks import MODELS
 from models.learner.distribution import AS_IT_IS, Distribution, Mask
 from models.learner.eval_mode import in_eval_mode
 from models.learner.fused_log_probs import Head, fused_log_probs
-from models.learner.packed_attention import NAME, read_packed, register_packed_attention
 from models.learner.packing import Sequences, packed_row
 from models.learner.whole_weights import with_whole_weights
-from models.ranks import whole
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from models.learner.block_attention import LOG2_E
+from models.learner.attention.block_attention import LOG2_E
 from models.learner.compiled_blocks import block_gradient, block_sums, compiled
 from models.learner.distribution import Distribution, Mask, least_kept
 

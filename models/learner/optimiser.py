@@ -11,9 +11,9 @@ import torch
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat
 from torch import Tensor, nn
 
-from models.errors import UserError
+from models.base.errors import UserError
+from models.base.ranks import whole
 from models.learner.eight_bit import eight_bit_adamw
-from models.ranks import whole
 
 Decay = Annotated[float, Field(ge=0, lt=1)]
 

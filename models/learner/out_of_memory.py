@@ -11,10 +11,10 @@ from typing import TypeVar
 import torch
 from torch import nn
 
-from models.errors import UserError
+from models.base.errors import UserError
+from models.base.memory import is_out_of_memory
 from models.learner.recompute import recomputing
 from models.learner.whole_weights import ranks_of
-from models.memory import is_out_of_memory
 
 Result = TypeVar("Result")
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from models.errors import UserError
+from models.base.errors import UserError
 from models.learner.histories import Trie, attended_pairs, cut_family, families, joined, laid_tokens
 from models.learner.layout import Layout, Prefix, Span
 from models.learner.upload import all_to_device

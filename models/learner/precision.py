@@ -21,12 +21,12 @@ from typing import Any, Literal, cast, get_args
 import torch
 from torch import nn
 
-from models.atomic_write import write_file
-from models.device import has_gpu
+from models.base.atomic_write import write_file
+from models.base.device import has_gpu
+from models.base.processor import processor
 from models.learner.eval_mode import in_eval_mode
 from models.learner.log_probs import completion_log_probs, plain_inner, row_states, use_packed_attention
 from models.learner.packing import Sequences, packed_row
-from models.processor import processor
 
 _LOG = logging.getLogger("rewardflow.learner")
 Precision = Literal["float32", "bfloat16"]

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from torch import nn
 
-from models.errors import UserError
+from models.base.errors import UserError
 from models.learner.log_probs import plain_inner
 
 

@@ -17,13 +17,13 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from models.atomic_write import replace_file
+from models.base.atomic_write import replace_file
+from models.base.ranks import whole
 from models.learner.all_completions import all_log_probs
 from models.learner.distribution import AS_IT_IS, Distribution
 from models.learner.log_probs import plain_inner
 from models.learner.packing import Sequences
 from models.learner.whole_weights import ranks_of
-from models.ranks import whole
 
 _LOG = logging.getLogger("rewardflow.learner")
 

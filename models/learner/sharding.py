@@ -14,10 +14,10 @@ from typing import Any
 import torch
 from torch import nn
 
+from models.base.ranks import Ranks
 from models.learner.log_probs import plain_inner, use_packed_attention
 from models.learner.recompute import layers_of
 from models.learner.whole_weights import METHOD, note_cut
-from models.ranks import Ranks
 
 
 def shard(model: nn.Module, ranks: Ranks, optimiser: torch.optim.Optimizer | None = None) -> None:

@@ -14,8 +14,9 @@ import torch
 from pydantic import Field, NonNegativeFloat
 from torch import Tensor, nn
 
-from models.bounds import Positive
-from models.errors import UserError
+from models.base.bounds import Positive
+from models.base.errors import UserError
+from models.base.seeds import seed_of
 from models.learner.compiled_layers import compile_layers, should_compile
 from models.learner.log_probs import completion_log_probs
 from models.learner.optimiser import OptimiserSettings, build_optimiser, take_step
@@ -25,7 +26,6 @@ from models.learner.recompute import can_recompute
 from models.learner.rows import Row, rows_of
 from models.learner.upload import to_device
 from models.learner.whole_weights import ranks_of
-from models.seeds import seed_of
 
 Report = Callable[[int, dict[str, float]], None]
 
@@ -71,7 +71,7 @@ class SupervisedSettings:
     demonstration of the same prompt; wrong ones get a second copy as well, so that the policy reads an attempt in its
     prompt that gives no hint about the answer."""
     counts: TokenCounts = TokenCounts()
-    """Weights of tokens of demonstrations of several turns (`models.episodes.demonstrations`)."""
+    """Weights of tokens of demonstrations of several turns (`models.agents.play.demonstrations`)."""
     optimiser: OptimiserSettings = field(
         default_factory=lambda: OptimiserSettings(
             learning_rate=1e-3, decay="cosine", warmup_steps=20, weight_decay=0.01

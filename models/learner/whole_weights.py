@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 
 from torch import nn
 
-from models.ranks import ALONE, Ranks, together
+from models.base.ranks import ALONE, Ranks, together
 
 T = TypeVar("T")
 METHOD = "read_whole"

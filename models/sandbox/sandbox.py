@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Literal, TypeVar
 
-from models.errors import UserError, shortened
+from models.base.errors import UserError, shortened
 from models.sandbox.fork_servers import ForkServer, Kind, Layers, NotStarted, start
 from models.sandbox.inside import wire
 from models.sandbox.settings import SandboxSettings

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from models.bounds import Positive
+from models.base.bounds import Positive
 
 Seconds = Annotated[float, Field(gt=0, le=3600)]
 

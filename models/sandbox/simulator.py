@@ -13,7 +13,7 @@ import re
 import shutil
 from collections.abc import Sequence
 
-from models.errors import UserError
+from models.base.errors import UserError
 from models.sandbox.sandbox import Ran, Sandbox, Verdict
 
 PROGRAMS = ("iverilog", "vvp")

@@ -1,4 +1,4 @@
-"""Quality of tests that a model wrote: they are run on a reference, and on mutants of it (`models.text.mutants`).
+"""Quality of tests that a model wrote: they are run on a reference, and on mutants of it (`models.answers.mutants`).
 
     reference ->  do they run, does every case pass, how many of its lines do they reach
     mutants   ->  how many fail the tests, of those that the problem's own tests distinguish from the reference
@@ -15,11 +15,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from models.answers.mutants import mutants_of
 from models.sandbox.inside.counting import lines_of
 from models.sandbox.plain_code import is_plain
 from models.sandbox.sandbox import Program, Sandbox, shared_sandbox
 from models.sandbox.settings import SandboxSettings
-from models.text.mutants import mutants_of
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 import re
 
-from models.text.answers import extract_answer
-from models.text.marked_answers import without_reasoning
+from models.answers.answers import extract_answer
+from models.answers.marked_answers import without_reasoning
+from models.method.attempt import Attempt
+from models.sandbox.sandbox import Program
 
 _BLOCK = re.compile(
     r"^[ \t]*```[ \t]*(?:(?:python|py|python3|verilog|systemverilog|v|sv)[ \t]*)?\r?\n(.*?)^[ \t]*```",
@@ -70,3 +72,12 @@ def _is_python(text: str) -> bool:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
     return True
+
+
+def program_of(attempt: Attempt) -> Program | None:
+    """Return the program to run; None if the completion was cut, or the problem has no tests."""
+    problem = attempt.problem
+    if not attempt.finished or not problem.tests.strip():
+        return None
+    source = written_program(problem.prompt, attempt.text, problem.entry_point)
+    return Program(source, problem.tests, problem.entry_point, problem.prompt)

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from models.errors import UserError
+from models.base.errors import UserError
 from models.text.encoding import Codec
 
 Role = Literal["user", "tool"]

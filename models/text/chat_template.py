@@ -1,7 +1,7 @@
 """The chat template of a policy that was trained on plain prompts: a chat of one message becomes the prompt's own ids.
 
 Servers add no special tokens around the output of a chat template. The template therefore writes those that the
-tokenizer adds to a plain text, and the text that follows every prompt of the policy (`models.policy.use`).
+tokenizer adds to a plain text, and the text that follows every prompt of the policy (`models.policies.use`).
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from models.errors import UserError
-from models.policy.folder import load_tokenizer
+from models.base.errors import UserError
 from models.text.encoding import Codec
 from models.text.rendering import ChatTemplate
+from models.text.tokenizer import load_tokenizer
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from models.errors import UserError
+from models.base.errors import UserError
 from models.text.prompt_form import BARE, PromptForm
 from models.text.rendering import ChatTemplate
 from models.text.token_rows import TokenRows, rows_in_memory

@@ -67,3 +67,10 @@ BARE = PromptForm()
 def _without(system: str, prompt: str) -> str:
     """Return the rest of a prompt, or of a text that contains one, without the system message."""
     return prompt.replace(f"{system}{BETWEEN}", "", 1) if system else prompt
+
+
+def in_context(context: str, prompt: str, tried: str, said: str) -> str:
+    """Fill the context of a refinement; each placeholder is replaced once."""
+    head, _, tail = context.partition("{told}")
+    shown = f"{tried} {said}".strip()
+    return f"{head.replace('{prompt}', prompt)}{shown}{tail.replace('{prompt}', prompt)}"

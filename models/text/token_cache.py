@@ -19,7 +19,7 @@ from typing import Any
 
 import tokenizers
 
-from models.errors import UserError
+from models.base.errors import UserError
 from models.text.encoding import Codec
 from models.text.prompt_form import BARE
 from models.text.token_rows import TokenRows, open_rows, rows_in_memory, write_rows

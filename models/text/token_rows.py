@@ -19,8 +19,8 @@ from typing import overload
 import numpy as np
 from numpy.typing import NDArray
 
-from models.atomic_write import replace_file
-from models.policy.weights_header import read_header
+from models.base.atomic_write import replace_file
+from models.base.weights_header import read_header
 
 HELD = 1 << 24
 """Tokens up to which rows are stored as Python numbers, which take less than a gibibyte then."""

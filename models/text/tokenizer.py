@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
@@ -18,7 +19,8 @@ from tokenizers import Tokenizer, decoders, normalizers, pre_tokenizers
 from tokenizers.models import BPE, WordLevel
 from tokenizers.trainers import BpeTrainer
 
-from models.errors import UserError
+from models.base.errors import UserError
+from models.base.remote_code import refuse_untrusted
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
@@ -116,3 +118,19 @@ def count_tokens(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> li
         return []
     encoded = tokenizer(list(texts))["input_ids"]
     return [len(ids) for ids in encoded]
+
+
+def load_tokenizer(folder: Path, *, trust_remote_code: bool = False) -> PreTrainedTokenizerBase:
+    """Load the tokenizer next to the weights of a model folder.
+
+    Raises:
+        UserError: it is not available, or needs code of the model's own that is not trusted.
+    """
+    from transformers import AutoTokenizer
+
+    try:
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(folder, trust_remote_code=trust_remote_code)
+    except (OSError, ValueError) as error:
+        refuse_untrusted(error, folder)
+        raise UserError(f"{folder}: its tokenizer cannot be loaded ({str(error).splitlines()[0]})") from None
+    return tokenizer

@@ -13,7 +13,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from models.errors import UserError
+from models.base.errors import UserError
 from models.text.rendering import PROBE, ChatTemplate
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def write_tags(folder: Path, ends: Collection[int] = (), *, trust_remote_code: b
         ends: ids that end a completion.
         trust_remote_code: run code of the model's own for its tokenizer.
     """
-    from models.policy.folder import load_tokenizer
+    from models.text.tokenizer import load_tokenizer
 
     file = folder / "tokenizer.json"
     if not file.is_file():  # slow tokenizers have no such marks in a file of a known format

@@ -1,6 +1,6 @@
 """Ray: engines in separate processes, on this machine or on an existing cluster. No other module imports it.
 
-Ray places them, reports when one is gone, and carries arrays; the fleet distributes the work (models.engine.fleet).
+Ray places them, reports when one is gone, and carries arrays; the fleet distributes the work (models.engines.fleet).
 Weights are put into Ray's object store once a sync; the engines of a machine read them there, uncopied.
 
 On this machine Ray is started for the run: on loopback, without dashboard and usage statistics, with its own files. It
@@ -32,15 +32,15 @@ from ray._private import services
 from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
 from torch import Tensor
 
-from models.engine.arrays import AskArrays, Rows, weight_parts
-from models.engine.engine import Ask, Drawing, Engine, Generated
-from models.engine.fleet import Fleet
-from models.engine.hosted import About, HostedEngine, Order
-from models.engine.kept import WeightStore
-from models.engine.open_engine import opening
-from models.errors import UserError
-from models.placement import PlacementSettings
-from models.policy.build import first_line
+from models.base.errors import UserError
+from models.base.placement import PlacementSettings
+from models.engines.arrays import AskArrays, Rows, weight_parts
+from models.engines.engine import Ask, Drawing, Engine, Generated
+from models.engines.fleet import Fleet
+from models.engines.hosted import About, HostedEngine, Order
+from models.engines.kept import WeightStore
+from models.engines.open_engine import opening
+from models.policies.build import first_line
 
 PLACE_SECONDS = 1800.0
 """Seconds that an engine may take to be placed and to start: a cluster may have to get a machine for it first."""
@@ -210,7 +210,7 @@ class StoredWeights(Iterable[tuple[str, Tensor]]):
 
 
 class KeptInStore(WeightStore):
-    """The weights of the last sync in Ray's object store; see `models.engine.kept.WeightStore`."""
+    """The weights of the last sync in Ray's object store; see `models.engines.kept.WeightStore`."""
 
     stored = StoredWeights(())
 
@@ -235,7 +235,7 @@ class KeptInStore(WeightStore):
 
 
 class PlacedEngine(Engine):
-    """An engine in a separate process that Ray has placed; see `models.engine.engine.Engine`.
+    """An engine in a separate process that Ray has placed; see `models.engines.engine.Engine`.
 
     Args:
         order: arguments with which it is opened.
@@ -303,7 +303,7 @@ def placed_fleet(cluster: Cluster, placement: PlacementSettings, order: Order) -
     """Open the engines of a placement with the weights of the order's folder, which each machine must have.
 
     Raises:
-        UserError: see `models.engine.open_engine.opening`, `Cluster.gpus_of_each` and `PlacedEngine`.
+        UserError: see `models.engines.open_engine.opening`, `Cluster.gpus_of_each` and `PlacedEngine`.
     """
     gpus = cluster.gpus_of_each(placement)
     resources: dict[str, float] = {"num_gpus": gpus, "num_cpus": 0}

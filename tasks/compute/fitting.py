@@ -11,29 +11,29 @@ from typing import TypeVar
 
 from prefect import get_run_logger
 
-from models.bases.source import carry_source
-from models.fits import Fitted
-from models.judges.open_judge import opened_judge
-from models.judges.settings import JudgeSettings
+from models.base.sections import of
 from models.learner.supervised import Report
-from models.loop import first_rounds
-from models.loop.alarm import AlarmSettings, Collapse
-from models.loop.build import open_teachers
-from models.loop.judge import Role
-from models.loop.loop import Watchers, run_loop
-from models.loop.method import Slots
-from models.loop.read_problems import longest_in_training, with_reference
-from models.loop.readings import Readings
-from models.loop.rollout import Problem
-from models.loop.schedule import ScheduleSettings
-from models.loop.truncation import TruncationSettings
-from models.loop.world import World
-from models.policy.build import PolicySettings, open_policy
-from models.policy.folder import save_model_folder
-from models.policy.teacher import TeacherSettings
-from models.policy.weights import plain_model
-from models.recipe.sections import of
+from models.method.alarm import AlarmSettings, Collapse
+from models.method.method import Slots
+from models.method.readings import Readings
+from models.method.rollout import Problem
+from models.method.schedule import ScheduleSettings
+from models.method.teacher_roles import Role
+from models.method.truncation import TruncationSettings
+from models.method.world import World
+from models.policies.base_models.source import carry_source
+from models.policies.build import PolicySettings, open_policy
+from models.policies.folder import save_model_folder
+from models.policies.teacher import TeacherSettings
+from models.policies.weights import plain_model
+from models.reward_models.judges.open_judge import opened_judge
+from models.reward_models.judges.settings import JudgeSettings
 from models.text.encoding import Codec
+from models.training import first_rounds
+from models.training.build import open_teachers
+from models.training.fits import Fitted
+from models.training.loop import Watchers, run_loop
+from models.training.read_problems import longest_in_training, with_reference
 from tasks.compute.open_learner import (
     EngineSections,
     LearnerSections,
@@ -166,7 +166,7 @@ def fit_here(asked: FineTuneJob, watchers: Watchers) -> Collapse | None:
 
 
 def fit_together(make: Callable[..., Fitted[T]], fit: object, log: MetricLog, report: Report, run_id: str) -> T:
-    """Run a fit of `models.fits` on the flow's learners. Return their measurements of it.
+    """Run a fit of `models.training.fits` on the flow's learners. Return their measurements of it.
 
     Raises:
         UserError: any error of the learners.
@@ -190,8 +190,8 @@ def fit_with_learners(asked: FineTuneJob, watchers: Watchers) -> Collapse | None
     """
     import torch
 
-    from models.engine.hosted import Order
-    from models.training import Training, TrainingResult, train
+    from models.engines.hosted import Order
+    from models.training.train import Training, TrainingResult, train
     from tasks.compute.learner_group import Joint, learn_together
 
     recipe, settings = asked.recipe, asked.settings

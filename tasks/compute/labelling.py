@@ -7,21 +7,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from models.answers.exact import by_answer
 from models.datasets.schema import Split
-from models.engine.engine import Engine, EngineSettings
-from models.judges.judge import GenerativeJudge
-from models.judges.open_judge import opened_judge
-from models.judges.settings import JudgeSettings
-from models.loop.attempt import Verify
-from models.loop.judge import Role
-from models.loop.read_problems import LengthSections, longest_sequence, read_problems
-from models.loop.rollout import Problem
-from models.loop.slots import Reward
-from models.policy.folder import load_tokenizer
-from models.rewards.exact_answer import by_answer
+from models.engines.engine import Engine, EngineSettings
+from models.method.attempt import Verify
+from models.method.judge import GenerativeJudge
+from models.method.rollout import Problem
+from models.method.slots import Reward
+from models.method.teacher_roles import Role
+from models.reward_models.judges.open_judge import opened_judge
+from models.reward_models.judges.settings import JudgeSettings
 from models.text.encoding import Codec
 from models.text.end_ids import ends_of_folder
 from models.text.prompt_form import PromptForm
+from models.text.tokenizer import load_tokenizer
+from models.training.read_problems import LengthSections, longest_sequence, read_problems
 from tasks.compute.shared_engine import lent_engine
 from tasks.data.inputs import log_rows
 from tasks.registered.policy import PolicyFiles

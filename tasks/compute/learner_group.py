@@ -1,9 +1,9 @@
 """Learners in separate processes: started together, monitored, and started again if one of them is gone.
 
-Each is a rank of the joint work: `models.training.train`, or a fit of `models.fits`. The first rank reports its rounds
-through a mailbox to this process, which alone records them. A group whose processes end resumes from its last
-checkpoint in fresh processes, or begins again if it has none, and ends with the same weights as without the failure. A
-group that runs out of memory continues in the same way with shorter rows.
+Each is a rank of the joint work: `models.training.train.train`, or a fit of `models.training.fits`. The first rank
+reports its rounds through a mailbox to this process, which alone records them. A group whose processes end resumes from
+its last checkpoint in fresh processes, or begins again if it has none, and ends with the same weights as without the
+failure. A group that runs out of memory continues in the same way with shorter rows.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 import psutil
 import torch
 
-from models.engine.engine import Engine
-from models.engine.hosted import Order
-from models.errors import UserError
+from models.base.errors import UserError
+from models.base.placement import PlacementSettings
+from models.base.ranks import Ranks, joined_ranks, listening_at, meet
+from models.engines.engine import Engine
+from models.engines.hosted import Order
 from models.learner.out_of_memory import NeedsLess
-from models.loop.loop import Watchers
-from models.placement import PlacementSettings
-from models.policy.build import first_line
-from models.ranks import Ranks, joined_ranks, listening_at, meet
-from models.training import OpenEngine
+from models.policies.build import first_line
+from models.training.loop import Watchers
+from models.training.train import OpenEngine
 from tasks.compute import cluster
 from tasks.compute.cluster import Cluster, Gone
 

@@ -7,22 +7,22 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from models.engine.engine import Engine, EngineSettings, Sampling
-from models.episodes.play import EpisodeSettings
-from models.errors import UserError
+from models.agents.strategy import Spent, Strategic, Strategy
+from models.answers.exact import by_answer
+from models.base.errors import UserError
+from models.base.sections import of
+from models.engines.engine import Engine, EngineSettings, Sampling
 from models.evaluation.evaluate import STAGES, evaluate
 from models.evaluation.records import Completion, PromptRecord
-from models.evaluation.strategy import Spent, Strategic, Strategy
-from models.loop.attempt import Grade, Verify
-from models.loop.read_problems import LengthSections, longest_sequence
-from models.loop.rollout import Problem
-from models.loop.slots import Reward
-from models.policy.aspects import InUse
-from models.policy.base_folder import check_base_folder
-from models.policy.use import read_use
-from models.recipe.sections import of
-from models.rewards.exact_answer import by_answer
+from models.method.attempt import Grade, Verify
+from models.method.environment import EpisodeSettings
+from models.method.rollout import Problem
+from models.method.slots import Reward
+from models.policies.aspects import InUse
+from models.policies.base_folder import check_base_folder
+from models.policies.use import read_use
 from models.text.encoding import Codec
+from models.training.read_problems import LengthSections, longest_sequence
 from tasks.compute.open_learner import ScorerSections, reward_scorer
 from tasks.compute.run_tokens import RunTokens
 from tasks.compute.shared_engine import lent_engine

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from models.engine.engine import Engine, EngineSettings
-from models.loop import build
-from models.loop.judge import Role
-from models.loop.learner import Learner
-from models.loop.read_problems import PromptSections, longest_in_training
-from models.loop.rollout import Problem
-from models.loop.schedule import ScheduleSettings
-from models.loop.slots import Advantage, Reference, Reward, Rollouts
-from models.policy.aspects import InUse
-from models.policy.build import PolicySettings
-from models.recipe.sections import Sections, of
-from models.reward_model.scorer import open_scorer
+from models.base.sections import Sections, of
+from models.engines.engine import Engine, EngineSettings
+from models.method.learner import Learner
+from models.method.rollout import Problem
+from models.method.schedule import ScheduleSettings
+from models.method.slots import Advantage, Reference, Reward, Rollouts
+from models.method.teacher_roles import Role
+from models.policies.aspects import InUse
+from models.policies.build import PolicySettings
+from models.reward_models.scorer import open_scorer
 from models.text.encoding import Codec
+from models.training import build
+from models.training.read_problems import PromptSections, longest_in_training
 from tasks.compute.precision import Precision, learner_autocast
 from tasks.compute.shared_engine import lent_engine
 from tasks.registered.reward_model import RewardModelFiles

@@ -16,13 +16,13 @@ from torch import Tensor
 
 from models.evaluation.records import Completion, PromptRecord
 from models.learner.packing import Sequences
-from models.loop.prompts import texts_of
-from models.loop.read_problems import LengthSections, read_problems
-from models.loop.rollout import Problem
-from models.policy.folder import load_tokenizer
+from models.method.prompts import texts_of
+from models.method.rollout import Problem
 from models.text.encoding import Codec
 from models.text.end_ids import ends_of_folder
 from models.text.prompt_form import PromptForm
+from models.text.tokenizer import load_tokenizer
+from models.training.read_problems import LengthSections, read_problems
 
 
 @dataclass(frozen=True)

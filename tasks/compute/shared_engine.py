@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from models.device import on_device
-from models.engine.engine import Engine, EngineSettings, engine_dtype
-from models.engine.open_engine import open_engine
-from models.placement import PlacementSettings
-from models.policy.build import load_causal_model
-from models.policy.folder import hash_folder
-from models.policy.use import GATE, MASK, read_use
+from models.base.device import on_device
+from models.base.placement import PlacementSettings
+from models.engines.engine import Engine, EngineSettings, engine_dtype
+from models.engines.open_engine import open_engine
+from models.policies.build import load_causal_model
+from models.policies.folder import hash_folder
+from models.policies.use import GATE, MASK, read_use
 from models.text.end_ids import Ends, all_of
 from tasks.compute.gpu_place import gpu_slot
 
@@ -63,7 +63,7 @@ class _Shared:
         trust_remote_code: bool,
     ) -> Engine:
         """Open engines in separate processes; the first call starts or joins the cluster that places them."""
-        from models.engine.hosted import Order
+        from models.engines.hosted import Order
         from tasks.compute.cluster import placed_fleet
 
         order = Order(folder, settings, longest, end, dtype, trust_remote_code)

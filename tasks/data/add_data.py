@@ -16,8 +16,8 @@ from pathlib import Path
 from models.datasets.built_in import BUILT_IN
 from models.datasets.data_files import DataFile, data_files
 from models.datasets.settings import DataSettings
-from models.disk import needs_space
-from models.errors import UserError
+from models.base.disk import needs_space
+from models.base.errors import UserError
 from tasks.host.code_version import NO_REPOSITORY, ask_git, git_output, without_commit
 from tasks.data.data_sources import RAW, STAGE, prepare_source, prepared_folder, source_folder
 from tasks.data.dvc_command import Report, alone, run_dvc

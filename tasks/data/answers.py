@@ -6,10 +6,10 @@ from pathlib import Path
 
 from models.datasets.schema import Kind, Split, available, table_pieces
 from models.datasets.settings import DataSettings
-from models.errors import UserError
-from models.loop.schedule import ScheduleSettings
-from models.loop.slots import Reward
-from models.recipe.sections import Sections
+from models.base.errors import UserError
+from models.method.schedule import ScheduleSettings
+from models.method.slots import Reward
+from models.base.sections import Sections
 
 KINDS_WITH_ANSWERS: tuple[Kind, ...] = ("problems", "demonstrations")
 

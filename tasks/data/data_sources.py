@@ -19,22 +19,17 @@ from typing import Any
 import yaml
 
 import models
-from models.atomic_write import write_file
+from models.base.atomic_write import write_file
 from models.datasets.built_in import BUILT_IN, TASK_SETS
 from models.datasets.data_files import files_of
 from models.datasets.settings import DataSettings
-from models.errors import UserError
+from models.base.errors import UserError
 from tasks.data.dvc_command import Report, run_dvc
 
 STAGE = "prepare"
 """The stage that prepares a user's files, and that of the built-in data set arithmetic."""
 RAW = "data/raw"
 """Folder of raw data: the output of the built-in stages, and users' files that were added."""
-READING_CODE = (
-    "data_files", "formats", "message_text", "messages", "normalise", "params", "placing", "prepare", "raw",
-    "row_groups", "schema", "settings", "shards", "sources", "splits", "strict_json", "strict_yaml", "text_files",
-)  # fmt: skip
-"""Modules of models/datasets that determine the rows prepared from a user's files."""
 
 
 def stage_of(name: str) -> str:
@@ -96,11 +91,10 @@ def _from_root(path: Path, root: Path) -> str:
 
 
 def _reading_code() -> str:
-    """Return the digest of the modules that read a user's files: a stage cannot depend on a package's files."""
-    folder = Path(models.__path__[0]) / "datasets"
+    """Return the digest of models/datasets, which reads a user's files: a stage cannot depend on a package's files."""
     total = hashlib.sha256()
-    for module in READING_CODE:
-        total.update(module.encode() + b"\0" + (folder / f"{module}.py").read_bytes() + b"\0")
+    for module in sorted((Path(models.__path__[0]) / "datasets").glob("*.py")):
+        total.update(module.name.encode() + b"\0" + module.read_bytes() + b"\0")
     return total.hexdigest()
 
 

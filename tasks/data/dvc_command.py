@@ -14,7 +14,7 @@ import psutil
 
 import models
 from models.datasets.params import ERROR_PREFIX
-from models.errors import UserError
+from models.base.errors import UserError
 from tasks.data import dvc_remote
 from tasks.runner.deadline import TookTooLong
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from models.errors import UserError
+from models.base.errors import UserError
 
 NAME = "environment"
 """Name of the remote in DVC's configuration."""

@@ -17,7 +17,7 @@ import pandas as pd
 
 from models.datasets.suites import Check
 from models.datasets.validation import ValidationSettings
-from models.errors import UserError
+from models.base.errors import UserError
 
 if TYPE_CHECKING:
     from great_expectations.checkpoint.checkpoint import Checkpoint

@@ -15,7 +15,7 @@ from pathlib import Path
 import pandas as pd
 import pyarrow as pa
 
-from models.atomic_write import replace_file
+from models.base.atomic_write import replace_file
 from tasks.data.expectations import Failing, Outcome
 
 SAID = b"rewardflow"

@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from models.atomic_write import replace_file, replace_folder
+from models.base.atomic_write import replace_file, replace_folder
 from models.datasets import quarantine, repeated_problems
 from models.datasets.prepare import notes_of
 from models.datasets.quarantine import EXAMPLES, Failed, FileFailures, counts_by_reason, row_name, why_stop
@@ -48,7 +48,7 @@ from models.datasets.schema import (
 )
 from models.datasets.suites import Check, Suite, read_suite
 from models.datasets.validation import ValidationReport, ValidationSettings
-from models.errors import UserError
+from models.base.errors import UserError
 from tasks.data import expectations
 from tasks.pages.data_docs import MOST_VALUES, FileFindings, Finding, page
 from tasks.data.expectations import Expectations, Failing, Outcome

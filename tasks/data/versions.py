@@ -19,7 +19,7 @@ import yaml
 
 from models.datasets.built_in import BUILT_IN, TASK_SETS
 from models.datasets.settings import DataSettings
-from models.errors import UserError
+from models.base.errors import UserError
 from tasks.data import dvc_remote
 from tasks.host.code_version import NO_REPOSITORY, git_output, without_commit
 from tasks.data.data_sources import RAW, STAGE, added_folder, prepare_source, prepared_folder, source_folder, stage_of

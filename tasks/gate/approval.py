@@ -6,7 +6,7 @@ candidate was compared with. If the champion changed since, the candidate has to
 
 from __future__ import annotations
 
-from models.errors import UserError
+from models.base.errors import UserError
 from tasks.host import clock
 from tasks.pages import description, run_names
 from tasks.pages.registered_page import annotate

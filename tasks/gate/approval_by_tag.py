@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from models.errors import UserError
+from models.base.errors import UserError
 from tasks.gate import approval
 from tasks.tracking import lock, registry, store, tags
 

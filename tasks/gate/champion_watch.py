@@ -11,17 +11,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from models.base.errors import UserError
+from models.base.sections import Sections, of
 from models.datasets.row_diff import same_rows
-from models.errors import UserError
 from models.evaluation.drift import Drift, DriftSettings, drifts
 from models.evaluation.flips import flips
+from models.evaluation.gate.paired_change import MetricChange
+from models.evaluation.gate.since_judged import change_since_judged, is_worse
 from models.evaluation.metrics import prompt_values
-from models.evaluation.paired_change import MetricChange
 from models.evaluation.records import PromptRecord
 from models.evaluation.samples import Numbers, Sample, from_json
-from models.evaluation.since_judged import change_since_judged, is_worse
 from models.evaluation.table import read_records
-from models.recipe.sections import Sections, of
 from tasks.data.data_difference import PreparedFiles, place_of, prepared_hashes
 from tasks.data.input_summary import INPUTS
 from tasks.data.versions import DataVersion

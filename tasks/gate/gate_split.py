@@ -7,9 +7,9 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
+from models.answers.answers import answer_key
 from models.datasets.normalise import normalise
 from models.datasets.schema import read_rows
-from models.text.answers import answer_key
 
 KEPT = 64
 """Problems in a sketch."""

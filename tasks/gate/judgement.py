@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from models.evaluation.gate import GateSettings, Verdict, judge
-from models.evaluation.held_out import HeldOutAnswers
+from models.base.sections import Sections
+from models.evaluation.gate.gate import GateSettings, Verdict, judge
+from models.evaluation.gate.held_out import HeldOutAnswers
 from models.evaluation.records import PromptRecord
 from models.evaluation.table import read_records
-from models.recipe.schema import RewardModelSection
-from models.recipe.sections import Sections
+from models.recipes.schema import RewardModelSection
 from tasks.runner.step import StepResult
 from tasks.tracking.looks import take_look
 from tasks.tracking.verdict_record import Decision, Reason, VerdictRecord

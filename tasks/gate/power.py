@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
-from models.errors import UserError
-from models.evaluation.evidence import problems_needed, spread_of_differences
+from models.base.errors import UserError
+from models.evaluation.gate.evidence import problems_needed, spread_of_differences
 from models.evaluation.table import read_records
-from models.recipe.schema import Recipe
+from models.recipes.schema import Recipe
 from tasks.steps.promote import policy_name
 from tasks.tracking import records, registry, tags
 

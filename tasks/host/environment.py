@@ -10,7 +10,7 @@ import os
 import pwd
 from pathlib import Path
 
-from models.http_answers import loopback_direct
+from models.base.http_answers import loopback_direct
 
 QUIET = {
     # No usage data are sent.

@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 
-from models.file_hash import sha256_of
-from models.processor import processor
+from models.base.file_hash import sha256_of
+from models.base.processor import processor
 from tasks.tracking import records
 
 PACKAGES, MACHINE = "environment/packages.txt", "environment/machine.json"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from models.errors import UserError
+from models.base.errors import UserError
 
 INSTEAD = {
     "MLFLOW_TRACKING_URI": "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD",

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from models.atomic_write import write_file
+from models.base.atomic_write import write_file
 from tasks.messages.event import Event
 from tasks.messages.receivers import NotDelivered, Receiver, post
 

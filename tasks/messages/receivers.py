@@ -9,8 +9,8 @@ import urllib.request
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from models.errors import UserError
-from models.http_answers import NO_ANSWER, STRAIGHT
+from models.base.errors import UserError
+from models.base.http_answers import NO_ANSWER, STRAIGHT
 
 URLS = "REWARDFLOW_NOTIFY_URL"
 """Addresses that events are posted to, separated by spaces."""

@@ -18,7 +18,7 @@ class Cost:
 
     rounds: int
     completions: int
-    """Completions that were sampled or read, of all rounds; see models.recipe.comparison."""
+    """Completions that were sampled or read, of all rounds; see models.recipes.comparison."""
     updates: int
     """Optimiser steps."""
     seconds: float

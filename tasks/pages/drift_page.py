@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from models.evaluation.drift import Drift, DriftSettings
-from models.evaluation.paired_change import MetricChange
+from models.evaluation.gate.paired_change import MetricChange
 from models.evaluation.samples import Numbers, Sample
 from tasks.pages.description import number
 from tasks.pages.html_page import escaped, table, whole_page

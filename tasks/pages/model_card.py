@@ -8,10 +8,10 @@ from typing import Literal
 
 import yaml
 
-from models.bases.catalogue import entry_with
-from models.bases.source import Source
 from models.evaluation.bootstrap import Interval
-from models.policy.use import Use
+from models.policies.base_models.catalogue import entry_with
+from models.policies.base_models.source import Source
+from models.policies.use import Use
 from models.text.prompt_form import PLACE, PromptForm
 from tasks.pages.description import CheckLike, cell, code, fenced, gate_table, number, section, table
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ParamSpec
 
-from models.loop.clock import STAGES
+from models.training.clock import STAGES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from models.evaluation.aggregate import Standing
     from models.evaluation.bootstrap import Interval
     from models.evaluation.drift import Drift
-    from models.reward_model.calibration import ReliabilityBin
+    from models.reward_models.calibration import ReliabilityBin
     from tasks.tracking.journal import Row
 
 Arguments = ParamSpec("Arguments")

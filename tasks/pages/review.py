@@ -13,7 +13,7 @@ from models.evaluation.bootstrap import Interval, bootstrap_mean, paired_bootstr
 from models.evaluation.metrics import prompt_values
 from models.evaluation.records import PromptRecord
 from models.evaluation.table import read_records
-from models.recipe.schema import Recipe
+from models.recipes.schema import Recipe
 from tasks.gate.approval import PAGE_BELOW
 from tasks.pages import cost, plots, run_names
 from tasks.pages.completion_traces import completion_traces

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 
 from models.evaluation.bootstrap import Interval
-from models.judges.report import JudgeReport
-from models.reward_model.calibration import PairReport
-from models.reward_model.step_accuracy import FirstErrors
-from models.reward_model.suffixes import Suffix
-from models.reward_model.trust import PolicyReport
+from models.reward_models.calibration import PairReport
+from models.reward_models.judges.report import JudgeReport
+from models.reward_models.step_accuracy import FirstErrors
+from models.reward_models.suffixes import Suffix
+from models.reward_models.trust import PolicyReport
 from tasks.pages.description import cell, code, table
 
 

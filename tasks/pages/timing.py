@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from models.loop.clock import STAGES
+from models.training.clock import STAGES
 from tasks.tracking import records, runs, store, tags
 
 if TYPE_CHECKING:

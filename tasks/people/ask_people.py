@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 
-from models.errors import UserError, shortened
+from models.base.errors import UserError, shortened
 from tasks.people.blind_pairs import AnswerPair, Review, candidate_first, pair_trace
 from tasks.tracking import records, review_queues, runs, store, tags
 from tasks.tracking.recorded import VersionRecord, of_version, read_text

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from models.atomic_write import write_file
+from models.base.atomic_write import write_file
+from models.base.errors import UserError
+from models.base.strict_json import JsonError, parse_json
 from models.datasets.settings import DataSettings
-from models.datasets.strict_json import JsonError, parse_json
-from models.errors import UserError
 from tasks.data.add_data import add
 from tasks.data.data_sources import RAW
 from tasks.data.dvc_command import Report

@@ -10,14 +10,14 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from models.base.errors import UserError
 from models.datasets.row_diff import Place
-from models.engine.engine import Sampling
-from models.errors import UserError
+from models.engines.engine import Sampling
 from models.evaluation.evaluate import evaluate
 from models.evaluation.records import PromptRecord
-from models.loop.rollout import Problem
-from models.policy.folder import check_model_folder
-from models.policy.use import read_use
+from models.method.rollout import Problem
+from models.policies.folder import check_model_folder
+from models.policies.use import read_use
 from tasks.compute.measuring import EvaluationSections, measuring_engine
 from tasks.compute.run_tokens import RunTokens
 from tasks.compute.shared_engine import engine_place

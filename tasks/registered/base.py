@@ -14,12 +14,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from models.atomic_write import write_file
-from models.bases.source import read_source
-from models.errors import UserError, shortened
-from models.policy.folder import CHAMPION, MODELS, given_folder, is_registered
-from models.recipe.load import digest, plain
-from models.recipe.schema import Recipe
+from models.base.atomic_write import write_file
+from models.base.errors import UserError, shortened
+from models.policies.base_models.source import read_source
+from models.policies.folder import CHAMPION, MODELS, given_folder, is_registered
+from models.recipes.load import digest, plain
+from models.recipes.schema import Recipe
 from tasks.registered.files import registered_files
 from tasks.steps.promote import policy_name
 from tasks.tracking import registry

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from models.datasets.row_diff import Place, same_prompts
 from models.evaluation.flips import Flips, flips
+from models.evaluation.gate.paired_change import MetricChange, metric_changes
 from models.evaluation.metrics import known_metric, samples_needed
-from models.evaluation.paired_change import MetricChange, metric_changes
 from models.evaluation.records import PromptRecord
 from models.evaluation.table import read_records
 from tasks.data.data_difference import PreparedFiles

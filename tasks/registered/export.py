@@ -13,12 +13,12 @@ from typing import Any
 
 import yaml
 
-from models.atomic_write import replace_folder, write_file
-from models.bases.source import licence_file, read_source
-from models.errors import UserError
-from models.evaluation.paired_change import metric_intervals
-from models.policy.folder import check_model_folder, hash_folder
-from models.policy.use import read_use
+from models.base.atomic_write import replace_folder, write_file
+from models.base.errors import UserError
+from models.evaluation.gate.paired_change import metric_intervals
+from models.policies.base_models.source import licence_file, read_source
+from models.policies.folder import check_model_folder, hash_folder
+from models.policies.use import read_use
 from models.text.chat_template import write_plain_template
 from models.text.end_ids import ends_of_folder
 from models.text.prompt_form import PromptForm

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from models.errors import UserError
+from models.base.errors import UserError
 from tasks.registered.files import registered_files
 from tasks.runner.contents import content_of_files
 from tasks.runner.step import StepResult

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from models.errors import UserError
-from models.policy.folder import MODELS, is_registered
-from models.recipe.find import find_recipe
-from models.recipe.load import load_recipe
-from models.recipe.schema import Recipe
+from models.base.errors import UserError
+from models.policies.folder import MODELS, is_registered
+from models.recipes.find import find_recipe
+from models.recipes.load import load_recipe
+from models.recipes.schema import Recipe
 from tasks.tracking import records, tags
 from tasks.tracking.recorded import VersionRecord, read_text
 

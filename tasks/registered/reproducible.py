@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import cast, get_args
 
+from models.base.errors import UserError
 from models.datasets.built_in import BUILT_IN
 from models.datasets.settings import DataSettings
-from models.errors import UserError
 from models.learner.precision import Precision
-from models.recipe.held_out import held_out_recipes
-from models.recipe.schema import Recipe
+from models.recipes.held_out import held_out_recipes
+from models.recipes.schema import Recipe
 from tasks.data.data_sources import prepared_folder
 from tasks.data.versions import digest_of, prepare, pull
 from tasks.host.code_version import NO_COMMIT, ask_git, code_version, running_version

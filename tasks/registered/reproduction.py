@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from models.file_hash import sha256_of
-from models.policy.weight_gap import TensorGap, tensor_gaps, tensor_hashes, whole_hash
-from models.recipe.load import plain
-from models.recipe.schema import Recipe
+from models.base.file_hash import sha256_of
+from models.policies.weight_gap import TensorGap, tensor_gaps, tensor_hashes, whole_hash
+from models.recipes.load import plain
+from models.recipes.schema import Recipe
 from tasks.host import clock
 from tasks.host.machine import BITS, MACHINE, PACKAGES, machine, packages, read_machine, read_packages
 from tasks.pages.registered_page import annotate

@@ -6,8 +6,8 @@ import logging
 from pathlib import Path
 from typing import NamedTuple
 
-from models.errors import UserError
-from models.recipe.schema import Recipe
+from models.base.errors import UserError
+from models.recipes.schema import Recipe
 from tasks.registered.files import registered_files
 from tasks.runner.step import StepResult
 from tasks.tracking import registry, tags

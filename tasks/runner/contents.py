@@ -12,16 +12,16 @@ from typing import Any, Protocol, runtime_checkable
 
 from pydantic import BaseModel
 
-from models.errors import UserError
-from models.evaluation.held_out import HeldOutSettings
-from models.parts import Part
-from models.policy.aspects import ReadingSettings
-from models.policy.build import PolicySettings
-from models.policy.folder import given_folder, hash_folder
-from models.policy.teacher import FrozenSettings
-from models.policy.update_sparsity import SubnetworkSettings
-from models.recipe.sections import Sections
-from models.recipe_paths import paths_of, used_by_content
+from models.base.errors import UserError
+from models.base.sections import Sections
+from models.evaluation.gate.held_out import HeldOutSettings
+from models.method.recipe_paths import paths_of, used_by_content
+from models.method.registry import Part
+from models.policies.aspects import ReadingSettings
+from models.policies.build import PolicySettings
+from models.policies.folder import given_folder, hash_folder
+from models.policies.teacher import FrozenSettings
+from models.policies.update_sparsity import SubnetworkSettings
 
 SETTLED = 2_000_000_000
 """Age from which the time of a file's last change reliably identifies its content, ns."""

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from models.errors import UserError
+from models.base.errors import UserError
 
 GRACE = 60.0
 """Seconds that a step has to end after the exception, before the process is killed."""

@@ -17,9 +17,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from models.atomic_write import write_file
-from models.disk import needs_space
-from models.file_hash import sha256_of
+from models.base.atomic_write import write_file
+from models.base.disk import needs_space
+from models.base.file_hash import sha256_of
 
 RESULT = "result.json"
 CHECKPOINTS = "checkpoints"

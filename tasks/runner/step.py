@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from models.atomic_write import sweep
-from models.disk import needs_space
-from models.errors import UserError
-from models.memory import needs_memory
-from models.recipe.sections import Sections
-from models.user_code.contain import UserCodeError, leaving
+from models.base.atomic_write import sweep
+from models.base.disk import needs_space
+from models.base.errors import UserError
+from models.base.memory import needs_memory
+from models.base.sections import Sections
+from models.base.user_code.contain import UserCodeError, leaving
 from tasks.compute.shared_engine import gpus
 from tasks.pages.cost import Cost, Meter
 from tasks.runner.contents import content_of

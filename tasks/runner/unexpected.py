@@ -6,7 +6,7 @@ from typing import Any
 
 from prefect.tasks import exponential_backoff
 
-from models.errors import UserError
+from models.base.errors import UserError
 
 
 def is_unexpected(task: Any, task_run: Any, state: Any) -> bool:

@@ -26,10 +26,10 @@ from importlib.metadata import version
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
-from models.atomic_write import replace_file, replace_folder
-from models.disk import needs_space
-from models.errors import UserError
-from models.file_hash import sha256_of
+from models.base.atomic_write import replace_file, replace_folder
+from models.base.disk import needs_space
+from models.base.errors import UserError
+from models.base.file_hash import sha256_of
 from tasks.messages.receivers import BLOCK
 from tasks.registered.export import SERVING
 from tasks.runner.progress import bytes_shown

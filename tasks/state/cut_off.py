@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from models.atomic_write import write_file
+from models.base.atomic_write import write_file
 from tasks.data.versions import DataVersion
 from tasks.registered.difference import differing
 from tasks.runner.results import CHECKPOINTS

@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from models.atomic_write import leftovers
-from models.bases.catalogue import entry_with
-from models.bases.store import FOLDER as BASES
+from models.base.atomic_write import leftovers
+from models.policies.base_models.catalogue import entry_with
+from models.policies.base_models.store import FOLDER as BASES
 from tasks.registered.export import MAKING, SERVING, USING, unused
 from tasks.runner.results import CHECKPOINTS, RESULT, runs_of
 from tasks.runner.step import reference_folder, token_folder

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from models.errors import UserError
+from models.base.errors import UserError
 
 ATTEMPTS = 5
 """Tries of each request, the first included; botocore waits up to 20 s between them, doubling from about one."""

@@ -10,15 +10,15 @@ from pathlib import Path
 
 from prefect import get_run_logger, task
 
-from models.atomic_write import write_file
+from models.base.atomic_write import write_file
+from models.base.sections import of
 from models.datasets.schema import Split
 from models.evaluation.bootstrap import bootstrap_mean
 from models.evaluation.metrics import prompt_values
 from models.evaluation.report import summarise
 from models.evaluation.samples import as_json
 from models.evaluation.table import write_records
-from models.policy.folder import check_model_folder, hash_folder
-from models.recipe.sections import of
+from models.policies.folder import check_model_folder, hash_folder
 from tasks.compute.measuring import EvaluationSections, answers, with_start_nats
 from tasks.compute.run_tokens import RunTokens
 from tasks.compute.shared_engine import engine_place

@@ -7,14 +7,14 @@ from pathlib import Path
 
 from prefect import get_run_logger, task
 
+from models.agents.strategy import Strategy
 from models.evaluation.cross_play import CrossPlay, cross_play, payoffs
+from models.evaluation.gate.paired_change import metric_changes
 from models.evaluation.metrics import prompt_values
-from models.evaluation.paired_change import metric_changes
 from models.evaluation.records import aligned
 from models.evaluation.report import summarise
-from models.evaluation.strategy import Strategy
 from models.evaluation.table import read_records, write_records
-from models.policy.folder import check_model_folder, hash_folder
+from models.policies.folder import check_model_folder, hash_folder
 from tasks.compute.measuring import answers
 from tasks.compute.run_tokens import RunTokens
 from tasks.compute.shared_engine import engine_place

@@ -9,21 +9,21 @@ from pathlib import Path
 
 from prefect import get_run_logger, task
 
-from models.judges.settings import JudgeSettings
-from models.loop.curriculum import drawn_at_most
-from models.loop.judge import Role
-from models.loop.learned import nothing_learned
-from models.loop.read_problems import read_prompts
-from models.loop.rollout import Problem
-from models.loop.schedule import ScheduleSettings
-from models.loop.score import failures_of
-from models.policy.build import open_tokenizer
-from models.policy.folder import hash_folder
-from models.policy.teacher import ServedSettings, TeacherSettings
-from models.policy.update_sparsity import changed_share_of_files
+from models.method.curriculum import drawn_at_most
+from models.method.rollout import Problem
+from models.method.schedule import ScheduleSettings
+from models.method.teacher_roles import Role
+from models.policies.build import open_tokenizer
+from models.policies.folder import hash_folder
+from models.policies.teacher import ServedSettings, TeacherSettings
+from models.policies.update_sparsity import changed_share_of_files
+from models.reward_models.judges.settings import JudgeSettings
 from models.text.end_ids import ends_of_folder
 from models.text.prompt_form import PromptForm
 from models.text.token_cache import CachedCodec
+from models.training.learned import nothing_learned
+from models.training.read_problems import read_prompts
+from models.training.score import failures_of
 from tasks.compute.fitting import (
     JOURNAL,
     POLICY,

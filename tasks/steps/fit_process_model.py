@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING
 
 from prefect import get_run_logger, task
 
-from models.device import on_device
-from models.errors import UserError
-from models.fits import ProcessFit, fit_and_value, fit_steps
-from models.policy.folder import load_tokenizer, save_model_folder
-from models.reward_model.model import load_reward_model, reward_model_from_policy
-from models.reward_model.process import write_reading
-from models.reward_model.solution_rows import read_solutions
-from models.reward_model.step_accuracy import first_errors, right_of_values, step_accuracy
+from models.base.device import on_device
+from models.base.errors import UserError
+from models.policies.folder import save_model_folder
+from models.reward_models.model import load_reward_model, reward_model_from_policy
+from models.reward_models.process import write_reading
+from models.reward_models.solution_rows import read_solutions
+from models.reward_models.step_accuracy import first_errors, right_of_values, step_accuracy
 from models.text.encoding import Codec
 from models.text.end_ids import ends_of_folder
+from models.text.tokenizer import load_tokenizer
+from models.training.fits import ProcessFit, fit_and_value, fit_steps
 from tasks.compute.fitting import fit_together
 from tasks.compute.precision import learner_autocast, precision_folder
 from tasks.compute.shared_engine import learner_place, learners

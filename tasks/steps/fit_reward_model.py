@@ -12,34 +12,35 @@ import numpy as np
 import torch
 from prefect import get_run_logger, task
 
+from models.base.device import on_device
+from models.base.errors import UserError
+from models.base.sections import Sections, of
 from models.datasets.schema import Kind
-from models.device import on_device
-from models.errors import UserError
-from models.fits import RewardFit, fit_and_score, fit_preferences
 from models.learner.packing import Sequences
-from models.policy.folder import load_tokenizer, save_model_folder
-from models.recipe.schema import RewardModelSection
-from models.recipe.sections import Sections, of
-from models.reward_model.annotators import (
+from models.policies.folder import save_model_folder
+from models.recipes.schema import RewardModelSection
+from models.reward_models.annotators import (
     GroupSettings,
     PairsAt,
     annotators_of,
     grouped_pairs,
     held_out_groups,
 )
-from models.reward_model.bare_texts import write_bare
-from models.reward_model.calibration import pair_report
-from models.reward_model.ensemble import Ensemble, disagreement, levels_of, member_folders, write_ensemble
-from models.reward_model.fit import Pair
-from models.reward_model.goal import LEARNED_FROM, goal_of, write_goal
-from models.reward_model.model import load_reward_model, reward_model_from_policy
-from models.reward_model.principles import under_principles, write_principles
-from models.reward_model.read_pairs import read_pairs
-from models.reward_model.strength import StrengthSettings, judged_pairs, strength_of
+from models.reward_models.bare_texts import write_bare
+from models.reward_models.calibration import pair_report
+from models.reward_models.ensemble import Ensemble, disagreement, levels_of, member_folders, write_ensemble
+from models.reward_models.fit import Pair
+from models.reward_models.goal import LEARNED_FROM, goal_of, write_goal
+from models.reward_models.model import load_reward_model, reward_model_from_policy
+from models.reward_models.principles import under_principles, write_principles
+from models.reward_models.read_pairs import read_pairs
+from models.reward_models.strength import StrengthSettings, judged_pairs, strength_of
 from models.text.encoding import Codec
 from models.text.end_ids import ends_of_folder
 from models.text.prompt_form import PromptForm
 from models.text.token_cache import CachedCodec
+from models.text.tokenizer import load_tokenizer
+from models.training.fits import RewardFit, fit_and_score, fit_preferences
 from tasks.compute.fitting import fit_together
 from tasks.compute.precision import Precision, learner_autocast, precision_folder
 from tasks.compute.shared_engine import learner_place, learners

@@ -7,16 +7,16 @@ from pathlib import Path
 
 from prefect import get_run_logger, task
 
+from models.base.errors import UserError
+from models.base.sections import of
+from models.base.seeds import seed_of
 from models.datasets.schema import SYSTEM, Row, Split, arrow_schema, file_name, write_rows
-from models.engine.engine import Sampling
-from models.errors import UserError
-from models.loop.judge import Role
-from models.loop.rollout import Problem
-from models.policy.folder import hash_folder
-from models.recipe.sections import of
-from models.reward_model.jury import FATES, JurySettings, Verdicts, ask_jury
-from models.reward_model.solutions import Bench
-from models.seeds import seed_of
+from models.engines.engine import Sampling
+from models.method.rollout import Problem
+from models.method.teacher_roles import Role
+from models.parts.shared.jury import FATES, JurySettings, Verdicts, ask_jury
+from models.policies.folder import hash_folder
+from models.reward_models.solutions import Bench
 from tasks.compute.labelling import SPLITS, Drawing, LabellingSections, asked_problems, drawing
 from tasks.compute.shared_engine import engine_place
 from tasks.pages.cost import Cost

@@ -7,20 +7,20 @@ from pathlib import Path
 
 from prefect import get_run_logger, task
 
+from models.answers.exact import is_right
+from models.base.errors import UserError
+from models.base.sections import of
+from models.base.seeds import seed_of
 from models.datasets.row_table import open_rows
 from models.datasets.schema import Split, available
-from models.engine.engine import Engine, Sampling
-from models.errors import UserError
-from models.judges.judge import GenerativeJudge
-from models.loop.judge import Role
-from models.loop.rollout import Problem
-from models.policy.folder import hash_folder
-from models.recipe.sections import of
-from models.reward_model.process_settings import ProcessSettings
-from models.reward_model.solution_rows import write_solutions
-from models.reward_model.solutions import Bench, Labels, Solution, known_labels
-from models.rewards.exact_answer import is_right
-from models.seeds import seed_of
+from models.engines.engine import Engine, Sampling
+from models.method.judge import GenerativeJudge
+from models.method.rollout import Problem
+from models.method.teacher_roles import Role
+from models.policies.folder import hash_folder
+from models.reward_models.process_settings import ProcessSettings
+from models.reward_models.solution_rows import write_solutions
+from models.reward_models.solutions import Bench, Labels, Solution, known_labels
 from models.text.encoding import Codec
 from tasks.compute.labelling import SPLITS, LabellingSections, asked_problems, drawing
 from tasks.compute.shared_engine import engine_place

@@ -9,7 +9,7 @@ from pathlib import Path
 from prefect import get_run_logger, task
 from prefect.cache_policies import NO_CACHE
 
-from models.recipe.schema import Recipe
+from models.recipes.schema import Recipe
 from tasks.gate.approval import judged_against
 from tasks.gate.judgement import JudgementSections, OnGate, decide, is_lifted, judged, numbers
 from tasks.pages.description import cell

@@ -9,30 +9,30 @@ import numpy as np
 from numpy.typing import NDArray
 from prefect import get_run_logger, task
 
-from models.atomic_write import write_file
-from models.errors import UserError
+from models.base.atomic_write import write_file
+from models.base.errors import UserError
+from models.base.sections import of
 from models.evaluation.records import PromptRecord
-from models.judges.open_judge import opened_judge
-from models.judges.report import judge_report, right_and_wrong
-from models.judges.settings import JudgeSettings
-from models.labels.reference import held_against
 from models.learner.packing import Sequences
-from models.loop.judge import Role
-from models.loop.prompts import texts_of
-from models.loop.rollout import Problem
-from models.policy.base_folder import check_base_folder
-from models.policy.folder import check_model_folder, hash_folder
-from models.recipe.sections import of
-from models.reward_model.calibration import PairReport, pair_report
-from models.reward_model.fit import both_answers
-from models.reward_model.gap import GapSettings
-from models.reward_model.probes import moved, probes
-from models.reward_model.ranking import agreement
-from models.reward_model.read_pairs import read_pairs
-from models.reward_model.scorer import Scorer, StepScorer
-from models.reward_model.step_accuracy import FirstErrors, first_errors
-from models.reward_model.suffixes import Suffix, search_suffix, words_without_answers
-from models.reward_model.trust import ReportSettings, misgivings, policy_report
+from models.method.prompts import texts_of
+from models.method.rollout import Problem
+from models.method.teacher_roles import Role
+from models.parts.labels.reference import held_against
+from models.policies.base_folder import check_base_folder
+from models.policies.folder import check_model_folder, hash_folder
+from models.reward_models.calibration import PairReport, pair_report
+from models.reward_models.fit import both_answers
+from models.reward_models.gap import GapSettings
+from models.reward_models.judges.open_judge import opened_judge
+from models.reward_models.judges.report import judge_report, right_and_wrong
+from models.reward_models.judges.settings import JudgeSettings
+from models.reward_models.probes import moved, probes
+from models.reward_models.ranking import agreement
+from models.reward_models.read_pairs import read_pairs
+from models.reward_models.scorer import Scorer, StepScorer
+from models.reward_models.step_accuracy import FirstErrors, first_errors
+from models.reward_models.suffixes import Suffix, search_suffix, words_without_answers
+from models.reward_models.trust import ReportSettings, misgivings, policy_report
 from tasks.compute.measuring import EvaluationSections, answers
 from tasks.compute.open_learner import reward_scorer
 from tasks.compute.run_tokens import RunTokens

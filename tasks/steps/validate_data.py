@@ -7,14 +7,14 @@ from pathlib import Path
 
 from prefect import task
 
+from models.answers.answer_check import AnswerCheck
+from models.answers.answers import extract_answer
+from models.base.sections import Sections, of
 from models.datasets.schema import Kind, available, table_pieces
 from models.datasets.validation import ValidationSettings
-from models.loop.answer_check import AnswerCheck
-from models.policy.aspects import ReadingSettings
-from models.policy.fitted_tokenizer import fitted_tokenizer
-from models.policy.folder import hash_folder
-from models.recipe.sections import Sections, of
-from models.text.answers import extract_answer
+from models.policies.aspects import ReadingSettings
+from models.policies.fitted_tokenizer import fitted_tokenizer
+from models.policies.folder import hash_folder
 from models.text.encoding import Codec
 from models.text.prompt_form import BARE, PromptForm
 from models.text.tokenizer import count_tokens
@@ -112,7 +112,7 @@ def token_counters(
     template that the recipe adds, if any.
     """
     if policy.base is not None:
-        from models.policy.build import open_tokenizer
+        from models.policies.build import open_tokenizer
 
         tokenizer = open_tokenizer(policy.base, trust_remote_code=policy.trust_remote_code)
     else:

@@ -10,26 +10,26 @@ from typing import TYPE_CHECKING
 import torch
 from prefect import get_run_logger, task
 
-from models.bases.source import carry_source
+from models.base.errors import UserError
+from models.base.sections import Sections, of
 from models.datasets.schema import Split
-from models.errors import UserError
-from models.fits import SupervisedFit, fit_and_judge, fit_demonstrations
 from models.learner.packing import Sequences
 from models.learner.supervised import SupervisedSettings
-from models.loop.feedback import Feedback
-from models.loop.read_demonstrations import demonstrations
-from models.loop.slots import Reward
-from models.policy.build import LoraSettings, PolicySettings, load_causal_model, new_policy, open_policy, with_adapter
-from models.policy.fitted_tokenizer import fitted_tokenizer
-from models.policy.folder import given_folder, save_model_folder
-from models.policy.untouched import holds_weights_of, save_with_weights_of
-from models.policy.weights import plain_model
-from models.recipe.sections import Sections, of
+from models.method.feedback import Feedback
+from models.method.slots import Reward
+from models.policies.base_models.source import carry_source
+from models.policies.build import LoraSettings, PolicySettings, load_causal_model, new_policy, open_policy, with_adapter
+from models.policies.fitted_tokenizer import fitted_tokenizer
+from models.policies.folder import given_folder, save_model_folder
+from models.policies.untouched import holds_weights_of, save_with_weights_of
+from models.policies.weights import plain_model
 from models.text.bridge import Role
 from models.text.encoding import Codec
 from models.text.end_ids import ends_of_model, name_ends
 from models.text.prompt_form import PromptForm
 from models.text.token_cache import CachedCodec
+from models.training.fits import SupervisedFit, fit_and_judge, fit_demonstrations
+from models.training.read_demonstrations import demonstrations
 from tasks.compute.fitting import fit_together
 from tasks.compute.precision import learner_autocast, precision_folder
 from tasks.compute.shared_engine import learner_place, learners

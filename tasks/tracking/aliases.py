@@ -15,7 +15,7 @@ import json
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 
-from models.errors import UserError
+from models.base.errors import UserError
 from tasks.host import clock
 from tasks.tracking import anchor, audit, by_hand, earlier_releases, lock, registry, store, tags
 from tasks.tracking.registry import ANCHOR, CANDIDATE, CHAMPION, PREVIOUS, VersionInfo

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 
-from models.errors import UserError
+from models.base.errors import UserError
 from tasks.tracking import lock, registry, store, tags
 from tasks.tracking.registry import ANCHOR
 

@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
-from models.errors import UserError
+from models.base.errors import UserError
 from tasks.host import clock
 from tasks.tracking import lock, registry, store, tags
 from tasks.tracking.verdict_record import decided, read_verdict

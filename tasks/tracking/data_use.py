@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from models.errors import UserError
+from models.base.errors import UserError
 from tasks.tracking import registry, store, summaries, tags
 from tasks.tracking.lineage import run_or_none
 from tasks.tracking.registry import VersionInfo

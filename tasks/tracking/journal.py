@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from models.atomic_write import write_file
-from models.errors import UserError
+from models.base.atomic_write import write_file
+from models.base.errors import UserError
 
 
 @dataclass(frozen=True)

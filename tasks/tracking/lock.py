@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import ParamSpec
 
-from models.errors import UserError
+from models.base.errors import UserError
 from tasks.tracking import process, store, tags
 
 Arguments = ParamSpec("Arguments")

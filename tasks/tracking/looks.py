@@ -11,13 +11,13 @@ from __future__ import annotations
 import json
 from typing import Any, Protocol
 
-from models.evaluation.budget import Look
+from models.evaluation.gate.budget import Look
 from tasks.gate.gate_split import shared
 from tasks.tracking import lock, registry, store, tags
 
 
 class Budgeted(Protocol):
-    """Settings that define what the next look may spend: models.evaluation.gate.GateSettings."""
+    """Settings that define what the next look may spend: models.evaluation.gate.gate.GateSettings."""
 
     def next_look(self, looked: int = 0, spent: float = 0.0) -> Look: ...
 

@@ -20,8 +20,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from models.disk import needs_space, no_space, out_of_space
-from models.errors import UserError
+from models.base.disk import needs_space, no_space, out_of_space
+from models.base.errors import UserError
 from tasks.runner import interrupt
 from tasks.tracking import store
 from tasks.tracking.journal import Row, line_of, read_journal, write_journal

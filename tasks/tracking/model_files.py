@@ -13,8 +13,8 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from models.bases.source import Source, licence_file, read_source
-from models.disk import share_file
+from models.base.disk import share_file
+from models.policies.base_models.source import Source, licence_file, read_source
 from tasks.tracking import store
 
 WEIGHTS = "*.safetensors"

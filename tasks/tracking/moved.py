@@ -14,7 +14,7 @@ from contextlib import closing
 from pathlib import Path
 from urllib.parse import quote, unquote, urlparse
 
-from models.errors import UserError
+from models.base.errors import UserError
 
 ARTIFACTS = "mlartifacts"
 """Folder of the artifacts, next to the database."""

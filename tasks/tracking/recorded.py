@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from models.errors import UserError
+from models.base.errors import UserError
 from tasks.host.code_version import DIRTY
 from tasks.tracking import records, registry, store, summaries, tags
 from tasks.tracking.lineage import run_or_none

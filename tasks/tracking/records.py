@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from models.errors import UserError
+from models.base.errors import UserError
 from tasks.tracking import runs, store
 from tasks.tracking.metrics import MOST_KEYS, clean_key
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, ParamSpec, TypeVar
 from urllib.parse import unquote, urlparse
 
-from models.errors import UserError
+from models.base.errors import UserError
 from tasks.tracking import model_files, store, tags
 from tasks.tracking.records import NOTE
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from models.errors import UserError, listed
+from models.base.errors import UserError, listed
 from tasks.tracking import store, tags
 from tasks.tracking.traces import Trace, log_traces, tracing_client
 

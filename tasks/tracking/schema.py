@@ -16,7 +16,7 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-from models.errors import UserError
+from models.base.errors import UserError
 
 STEP_SECONDS = 2.0
 """Upper limit for the time of one of the migrations by which MLflow makes its tables, seconds."""

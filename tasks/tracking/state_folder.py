@@ -10,8 +10,8 @@ import uuid
 from collections.abc import Mapping
 from pathlib import Path
 
-from models.atomic_write import write_file
-from models.disk import needs_space
+from models.base.atomic_write import write_file
+from models.base.disk import needs_space
 from tasks.tracking import store, tags
 
 IDENTITY = "id"

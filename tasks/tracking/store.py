@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from models.disk import no_space, out_of_space
-from models.errors import UserError
+from models.base.disk import no_space, out_of_space
+from models.base.errors import UserError
 from tasks.host import plain_address
 from tasks.runner import interrupt
 from tasks.tracking import moved, schema

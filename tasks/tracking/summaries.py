@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from models.errors import UserError
+from models.base.errors import UserError
 from tasks.tracking import store, tags
 from tasks.tracking.records import NOTE
 from tasks.tracking.runs import PARENT_TAG

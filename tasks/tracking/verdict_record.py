@@ -14,8 +14,8 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from models.evaluation.bootstrap import Interval
-from models.evaluation.budget import Look
-from models.evaluation.checks import Check
+from models.evaluation.gate.budget import Look
+from models.evaluation.gate.checks import Check
 from tasks.tracking import earlier_releases, registry, tags
 
 Decision = Literal["promoted", "kept", "refused", "waiting"]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from models.evaluation.bootstrap import Interval
-from models.evaluation.gate import comparison_notes
+from models.evaluation.gate.gate import comparison_notes
 from tasks.tracking.verdict_record import Decision, HandJudgement, Ruling, VerdictRecord
 
 Outcome = Decision | Literal["trained", "unchanged"]

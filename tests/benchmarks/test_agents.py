@@ -4,8 +4,8 @@ from benchmarks.agents import FAMILY, PAGE, RESULTS, as_trained, entrants
 from benchmarks.agents_page import page
 from benchmarks.league_page import line, reason
 from benchmarks.league_records import Point, Result, read_all
-from models.recipe.find import find_recipe
-from models.recipe.load import load_recipe
+from models.recipes.find import find_recipe
+from models.recipes.load import load_recipe
 
 
 def trained(start: float, end: float, failed: str = "") -> Result:

@@ -11,9 +11,9 @@ from benchmarks.claim_trials import TRIALS, Noisy, Trial
 from benchmarks.claims import RESULT, guide_rows, held, interval, put_to_the_test, record, table, verdict
 from benchmarks.toy import COMMON, make_toy
 from models.datasets.schema import available, read_table
-from models.loop.rollout import Problem, Rollout
-from models.recipe.load import load_recipe, plain
-from models.reward_model.fit import Pair
+from models.method.rollout import Problem, Rollout
+from models.recipes.load import load_recipe, plain
+from models.reward_models.fit import Pair
 
 
 def test_the_interval_is_students_t_by_hand():

@@ -9,8 +9,8 @@ from benchmarks.league import Job, entrants, estimate, missing
 from benchmarks.league_page import line, page, reason
 from benchmarks.league_records import Point, Result, read_all, write
 from benchmarks.league_training import league_recipe, rewards_of, win_rate
-from models.errors import UserError
-from models.recipe.find import find_recipe
+from models.base.errors import UserError
+from models.recipes.find import find_recipe
 
 
 def point(after, shares, tokens=10.0):

@@ -17,12 +17,12 @@ from benchmarks.given_base import base_folder, joined
 from benchmarks.recipe_loop import codec_of
 from benchmarks.right_share import RightShare
 from benchmarks.warm_starts import Work
-from models.bases.catalogue import entry_of
-from models.errors import UserError
-from models.loop.alarm import Collapse
-from models.loop.clock import STAGES
-from models.loop.rollout import Problem
-from models.recipe.load import load_recipe
+from models.base.errors import UserError
+from models.method.alarm import Collapse
+from models.method.rollout import Problem
+from models.policies.base_models.catalogue import entry_of
+from models.recipes.load import load_recipe
+from models.training.clock import STAGES
 
 ROOT = Path(__file__).resolve().parents[2]
 TINY = (

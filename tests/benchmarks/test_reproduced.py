@@ -22,8 +22,8 @@ from benchmarks.reproduced.measuring import measure
 from benchmarks.reproduced.page import page, shown
 from benchmarks.reproduced.processes import run
 from benchmarks.reproduced.records import HeldOutScores, ReproductionRecord, has_record, read_all, write
-from models.errors import UserError
-from models.policy.folder import save_model_folder
+from models.base.errors import UserError
+from models.policies.folder import save_model_folder
 
 RECORD = ReproductionRecord(
     experiment="reverse_text",

@@ -8,8 +8,8 @@ import pytest
 
 from benchmarks.easy_to_hard_trials import _right, outcome
 from benchmarks.minority_trials import LIKED, _win_rate
-from models.loop.rollout import Problem
-from models.reward_model.solutions import Solution
+from models.method.rollout import Problem
+from models.reward_models.solutions import Solution
 
 
 def test_a_win_is_a_text_that_is_liked_more_and_a_tie_is_half_of_one() -> None:

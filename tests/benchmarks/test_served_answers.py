@@ -9,7 +9,7 @@ from loopback_server import answering
 from real_models import save_tiny_qwen
 
 from benchmarks.served_answers import as_markdown, differing, evaluated
-from models.engine.engine import EngineSettings
+from models.engines.engine import EngineSettings
 from models.evaluation.records import Completion
 
 ANSWER = '{"constraints": [{"kind": "lower"}]}'

@@ -8,9 +8,9 @@ import pytest
 import yaml
 from manifests import DEPLOY, ROOT, container_named, read_objects
 
-from models.recipe.files import require_files
-from models.recipe.find import find_recipe
-from models.recipe.load import load_recipe
+from models.recipes.files import require_files
+from models.recipes.find import find_recipe
+from models.recipes.load import load_recipe
 
 CONTENT: dict[str, Any] = yaml.safe_load((DEPLOY / "deployments.yaml").read_text())
 DEPLOYMENTS: list[dict[str, Any]] = CONTENT["deployments"]

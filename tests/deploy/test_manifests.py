@@ -11,7 +11,7 @@ from faults import SECRET_NAME, faults, secret_references, value_at
 from manifests import DEPLOY, ROOT, Object, container_named, kustomization, named, pods, read_objects
 from ray_cluster import start_command
 
-from models.errors import UserError
+from models.base.errors import UserError
 from tasks.state.storage import health
 
 GONE = object()

@@ -17,7 +17,7 @@ from ray_cluster import start_command
 RAY = [sys.executable, "-m", "ray.scripts.scripts"]
 JOINING = """
 import sys
-from models.placement import PlacementSettings
+from models.base.placement import PlacementSettings
 from tasks.compute.cluster import connected
 with connected(sys.argv[1]) as cluster:
     print(cluster.gpus, cluster.of_each_learner(PlacementSettings(learners=2)))

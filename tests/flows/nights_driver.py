@@ -16,7 +16,7 @@ from flows.evaluate_champion import evaluate_champion
 from flows.runtime import console, environment
 from flows.schedule.silence import on_record
 from flows.train import train
-from models.errors import UserError
+from models.base.errors import UserError
 from tasks.gate import approval
 from tasks.host import clock
 from tasks.tracking import store

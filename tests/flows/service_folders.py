@@ -9,7 +9,7 @@ import pytest
 
 from flows.services import postgres, service_set
 from flows.services.place import Place
-from models.errors import UserError
+from models.base.errors import UserError
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from flows.command_line import main
 from flows.servers.server_record import running_servers
 from flows.services import service_set
 from flows.services.place import OVERRULING, Place
-from models.errors import UserError
+from models.base.errors import UserError
 from tasks.state.backup import MANIFEST, manifest, read_backup, write_backup
 from tasks.tracking import aliases, registry, store
 

@@ -76,7 +76,7 @@ def test_an_answer_that_needs_no_large_package_loads_none(
 def test_a_recipe_is_checked_without_what_only_training_needs() -> None:
     wanted = ("transformers", "sklearn", "scipy", "torch._dynamo", "pandas")
     code = (
-        "import sys; from models.recipe.load import load_recipe; load_recipe('arithmetic'); "
+        "import sys; from models.recipes.load import load_recipe; load_recipe('arithmetic'); "
         f"print([name for name in {wanted!r} if name in sys.modules])"
     )
     assert subprocess.check_output([sys.executable, "-c", code], cwd=ROOT, text=True) == "[]\n"

@@ -9,7 +9,7 @@ from flows.commands import training
 from flows.compare import not_learned
 from flows.runtime.outcome import comparison_lines
 from models.evaluation.aggregate import standings
-from models.loop.alarm import Collapse
+from models.method.alarm import Collapse
 from tasks.pages.comparison import Cost
 from tasks.runner.step import StepResult
 from tasks.steps.fine_tune import COLLAPSED, UNCHANGED

@@ -1,7 +1,7 @@
 """What the table of a comparison says that a method cost, against what its rounds tell."""
 
 from flows.compare import cost_of
-from models.recipe.comparison import contenders
+from models.recipes.comparison import contenders
 from tasks.tracking.journal import Row
 
 BUDGET = 5120

@@ -7,7 +7,7 @@ import prefect
 import pytest
 
 from flows.runtime.console import News, _WithoutTraceback
-from models.errors import UserError
+from models.base.errors import UserError
 from tasks.runner import interrupt
 
 ENGINE = str(Path(prefect.__file__).parent / "flow_engine.py")

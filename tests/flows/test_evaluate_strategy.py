@@ -18,9 +18,10 @@ from tiny_loops import TOKENIZER
 from tiny_models import tiny_policy
 
 from flows.command_line import main
-from models.policy.build import load_causal_model
-from models.policy.folder import load_tokenizer, save_model_folder
-from models.recipe.load import load_recipe
+from models.policies.build import load_causal_model
+from models.policies.folder import save_model_folder
+from models.recipes.load import load_recipe
+from models.text.tokenizer import load_tokenizer
 from tasks.tracking import store
 
 RECIPE = "self_play_kuhn"

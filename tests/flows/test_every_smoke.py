@@ -10,8 +10,8 @@ from simulator_here import skip_without_simulator
 from smokes import Smokes
 
 from models.datasets.built_in import EXTRA_SETS
-from models.recipe.find import method_files
-from models.recipe.load import load_recipe
+from models.recipes.find import method_files
+from models.recipes.load import load_recipe
 
 DATA = {
     "gsm8k": {"data.path": "gsm8k_train.jsonl", "data.test_path": "gsm8k_test.jsonl"},

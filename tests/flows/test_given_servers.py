@@ -8,7 +8,7 @@ from running import Pair, ask, end, free_port, start_python, wait_for
 
 from flows.servers.server_record import running_servers
 from flows.servers.servers import end_servers, given_servers, page_address, serving
-from models.errors import UserError
+from models.base.errors import UserError
 
 TOY_FLOW = """
 from prefect import flow

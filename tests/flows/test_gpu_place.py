@@ -13,8 +13,8 @@ from running import Pair
 from tiny_models import tiny_policy, word_tokenizer
 
 from flows.schedule.schedule import create_gpu_limit
-from models.engine.engine import EngineSettings
-from models.policy.folder import save_model_folder
+from models.engines.engine import EngineSettings
+from models.policies.folder import save_model_folder
 from tasks.compute.gpu_place import LOCK, limit_name, of_host
 from tasks.compute.shared_engine import engine_place, lent_engine, shared_engine
 from tasks.state import left_leases

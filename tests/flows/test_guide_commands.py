@@ -16,9 +16,9 @@ import typer
 from guide import PAGES, ROOT, Line, lines, parse, spans
 
 from flows.command_line import app
-from models.errors import UserError
-from models.recipe.load import load_recipe
-from models.recipe.strategy import read_strategy
+from models.base.errors import UserError
+from models.recipes.load import load_recipe
+from models.recipes.strategy import read_strategy
 
 TARGETS = dict(
     re.findall(r"^([a-z-]+):(?!=)[^\n]*\n((?:\t[^\n]*\n)*)", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
@@ -231,7 +231,7 @@ def test_the_readme_begins_with_the_commands_that_run_the_project_and_test_it() 
         "make ui PORT=5001",
         'make ui OPTIONS="--mlflow-prt 5001"',
         'make lint OPTIONS="-v"',
-        "python -m pytest tests/models/objective/test_cisppo.py",
+        "python -m pytest tests/models/parts/objective/test_cisppo.py",
         "git chekout COMMIT",
         "dvc remote ad x",
     ],

@@ -9,7 +9,7 @@ from running import ROOT
 
 LAYERS = ("flows", "tasks", "models")
 
-FOR_TYPES_ONLY = [["models.recipe.combinations", "models.recipe.frozen_roles", "models.recipe.schema"]]
+FOR_TYPES_ONLY = [["models.recipes.combinations", "models.recipes.frozen_roles", "models.recipes.schema"]]
 """Circles that only a type checker walks, as an annotation names what the other file defines; let it become shorter."""
 
 Graph = dict[str, set[str]]
@@ -44,7 +44,7 @@ def graph_of(folder: Path, types: bool = False) -> Graph:
     for name, file in known.items():
         package = name if file.name == "__init__.py" else name.rpartition(".")[0]
         named = imports(ast.parse(file.read_text()), package, types)
-        # `from models.engine import restart` means the module, not the package that holds it.
+        # `from models.engines import restart` means the module, not the package that holds it.
         graph[name] = {other for other in named if other in known and other != package}
     return graph
 

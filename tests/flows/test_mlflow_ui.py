@@ -19,7 +19,7 @@ from verdict_examples import check, verdict
 
 from models.datasets.suites import Check
 from models.evaluation.bootstrap import Interval
-from models.reward_model.calibration import ReliabilityBin
+from models.reward_models.calibration import ReliabilityBin
 from tasks.data.expectations import Failing
 from tasks.pages import data_docs, description, plots, run_names
 from tasks.runner.step import StepResult

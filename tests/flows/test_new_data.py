@@ -11,7 +11,7 @@ from running import ROOT, Pair, ask, end, start_python, wait_for
 from flows.schedule import schedule
 from flows.schedule.deployments import Deployment, read_deployments
 from flows.schedule.new_data import EVENT
-from models.errors import UserError
+from models.base.errors import UserError
 
 SERVE = (
     "from flows.runtime.environment import state_folder; from flows.schedule.schedule import serve_schedule; "

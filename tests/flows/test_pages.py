@@ -29,6 +29,6 @@ def test_the_files_that_the_guide_to_a_new_method_shows_are_the_files_themselves
     shown = SHOWN.findall(guide)
     assert [path.split("/")[0] for path, _ in shown] == ["models", "recipes"]
     (test,) = re.findall(r"```python\n(def test_.*?)```", guide, flags=re.DOTALL)
-    assert test in (ROOT / "tests/models/objective/test_cispo.py").read_text()
+    assert test in (ROOT / "tests/models/parts/objective/test_cispo.py").read_text()
     for path, text in shown:
         assert text.strip() == (ROOT / path).read_text().strip(), path

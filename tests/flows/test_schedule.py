@@ -17,7 +17,7 @@ from flows.schedule import silence
 from flows.schedule.deployments import ConcurrencyLimit, read_deployments
 from flows.schedule.schedule import CATCH_UP, serve_schedule
 from flows.servers.server_record import running_servers
-from models.errors import UserError
+from models.base.errors import UserError
 from tasks.compute.gpu_place import limit_name
 from tasks.host import clock
 from tasks.messages.receivers import URLS

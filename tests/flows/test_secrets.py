@@ -14,7 +14,7 @@ from running import ROOT
 
 from flows.doctor import diagnose
 from flows.servers import servers
-from models.errors import UserError
+from models.base.errors import UserError
 from tasks.tracking import store
 
 PLANTED = {

@@ -26,9 +26,9 @@ from tiny_models import NO_VLLM, tiny_policy, word_tokenizer
 from flows.servers import serve_policy
 from flows.servers.serve_policy import check_port, check_use, cpu_options, curl, stage
 from flows.servers.server_record import Server
-from models.errors import UserError
-from models.policy.folder import hash_folder, save_model_folder
-from models.policy.use import Use
+from models.base.errors import UserError
+from models.policies.folder import hash_folder, save_model_folder
+from models.policies.use import Use
 from models.text.encoding import Codec
 from tasks.registered.recorded_recipe import log_asked
 from tasks.tracking import aliases, registry, runs, tags
@@ -210,7 +210,7 @@ def test_what_a_server_does_while_it_starts_is_shown_by_its_log(tmp_path: Path) 
     for line in (
         "(APIServer pid=1) INFO 11-27 00:44:28 [api_utils.py:286] non-default args: {'port': 8731}",
         "(EngineCore pid=2) INFO 11-27 00:45:44 [core.py:133] Initializing a V1 LLM engine (v0.32.0) with config: x",
-        "(EngineCore pid=2) INFO 11-27 00:46:38 [cpu_model_runner.py:68] Starting to load model /models/policy...",
+        "(EngineCore pid=2) INFO 11-27 00:46:38 [cpu_model_runner.py:68] Starting to load model /models/policies...",
         "(EngineCore pid=2) INFO 11-27 00:46:45 [default_loader.py:501] Loading weights took 5.68 seconds",
         "(EngineCore pid=2) INFO 11-27 00:46:50 [core.py:402] init engine (profile, create kv cache) took 1.66 s",
     ):

@@ -12,7 +12,7 @@ from running import Pair, ask, end, start_pair, start_python
 from flows.servers.server_process import wait_until_healthy
 from flows.servers.server_record import Server, running_servers
 from flows.servers.servers import end_servers, serve, serving
-from models.errors import UserError
+from models.base.errors import UserError
 
 
 @pytest.mark.slow

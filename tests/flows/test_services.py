@@ -20,7 +20,7 @@ from service_folders import service_folder
 from flows.servers.server_record import recorded, running_servers
 from flows.services import postgres, service_set
 from flows.services.place import BUCKET, NAMES, OVERRULING, USER, Place, shell_lines
-from models.errors import UserError
+from models.base.errors import UserError
 from tasks.state import storage
 from tasks.state.storage import split_uri
 

@@ -8,7 +8,7 @@ from message_listener import Listener
 
 from flows.schedule import silence
 from flows.schedule.silence import LastRun, missed_runs, on_record, silent, tell_of_silence
-from models.errors import UserError
+from models.base.errors import UserError
 from tasks.host import clock
 from tasks.messages.receivers import URLS
 

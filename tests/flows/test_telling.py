@@ -13,7 +13,7 @@ from message_listener import TOKEN, Listener
 from project import Project
 
 from flows.runtime import telling
-from models.errors import UserError
+from models.base.errors import UserError
 from tasks.messages.outbox import Outbox
 from tasks.messages.receivers import URLS
 

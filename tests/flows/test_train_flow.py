@@ -108,10 +108,10 @@ def test_by_its_alias_the_policy_says_the_same_in_transformers_and_in_vllm(first
     import mlflow
     import torch
 
-    from models.engine.engine import EngineSettings, Sampling
-    from models.engine.vllm_engine import VllmEngine
-    from models.policy.folder import load_tokenizer
+    from models.engines.engine import EngineSettings, Sampling
+    from models.engines.vllm_engine import VllmEngine
     from models.text.encoding import Codec
+    from models.text.tokenizer import load_tokenizer
 
     uri = "models:/tiny-policy@candidate"
     pipeline = mlflow.transformers.load_model(uri)

@@ -11,7 +11,7 @@ import pytest
 from running import wait_for
 
 from flows.runtime.turn import HALF_A_DAY, QUEUE, WAIT, only_run, patience
-from models.errors import UserError
+from models.base.errors import UserError
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -9,7 +9,7 @@ import pytest
 from running import ROOT
 
 from flows.schedule import unit
-from models.errors import UserError
+from models.base.errors import UserError
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from service_folders import service_folder
 
 from flows.services import postgres, service_set
 from flows.services.place import Place
-from models.errors import UserError
+from models.base.errors import UserError
 from tasks.tracking import aliases, audit, records, registry, runs, schema, store, tags
 
 BEFORE = "c3d9e7f1a2b4"

@@ -14,9 +14,9 @@ from project import make_project, rewardflow
 from running import Pair
 
 from flows.command_line import main
+from models.base.errors import UserError
 from models.datasets.settings import DataSettings
-from models.errors import UserError
-from models.policy.checkpoint import newest_checkpoint, state_of, write_checkpoint
+from models.policies.checkpoint import newest_checkpoint, state_of, write_checkpoint
 from tasks.data import versions
 from tasks.tracking import store, summaries
 
@@ -173,7 +173,7 @@ def test_with_debug_an_error_shows_its_traceback(
     settings = {"REWARDFLOW_HOME": str(tmp_path), "PREFECT_API_URL": f"{servers.prefect}/api"}
     ended = rewardflow(project, "--debug", "run", *arguments, **settings)
     assert ended.returncode == 1 and "Traceback" in ended.stderr
-    assert ended.stderr.splitlines()[-1].startswith("models.errors.UserError: ")
+    assert ended.stderr.splitlines()[-1].startswith("models.base.errors.UserError: ")
 
 
 # ---------------------------------------- said by the machine

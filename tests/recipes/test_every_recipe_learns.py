@@ -14,30 +14,30 @@ from tiny_loops import CODEC, PROBLEMS, TOKENIZER
 from tiny_models import tiny_policy
 from tiny_worlds import make_world
 
+from models.answers.exact import by_answer
 from models.datasets.built_in import EXTRA_SETS, TASK_SETS
-from models.engine.engine import EngineSettings, Sampling
-from models.engine.open_engine import open_engine
-from models.engine.transformers_engine import TransformersEngine
-from models.feedback.verdict import Verdict
-from models.judges.local import LocalJudge
+from models.engines.engine import EngineSettings, Sampling
+from models.engines.open_engine import open_engine
+from models.engines.transformers_engine import TransformersEngine
 from models.learner.all_completions import all_log_probs
 from models.learner.optimiser import OptimiserSettings
 from models.learner.packing import Sequences
 from models.learner.supervised import SupervisedSettings, fit_supervised
-from models.loop.attempt import Attempt
-from models.loop.loop import Watchers, run_loop
-from models.loop.reward_forms import Blend
-from models.loop.rollout import KnownAnswer
-from models.policy.build import load_causal_model
-from models.policy.folder import save_model_folder
-from models.policy.use import read_use
-from models.policy.weights import plain_model
-from models.recipe.find import method_files
-from models.recipe.load import load_recipe
-from models.recipe.teachers import frozen_models
-from models.reward_model.process import ProcessReading
-from models.reward_model.scorer import StepScorer
-from models.rewards.exact_answer import by_answer
+from models.method.attempt import Attempt
+from models.method.reward_forms import Blend
+from models.method.rollout import KnownAnswer
+from models.parts.feedback.verdict import Verdict
+from models.policies.build import load_causal_model
+from models.policies.folder import save_model_folder
+from models.policies.use import read_use
+from models.policies.weights import plain_model
+from models.recipes.find import method_files
+from models.recipes.load import load_recipe
+from models.recipes.teachers import frozen_models
+from models.reward_models.judges.local import LocalJudge
+from models.reward_models.process import ProcessReading
+from models.reward_models.scorer import StepScorer
+from models.training.loop import Watchers, run_loop
 from tasks.compute.open_learner import build_learner
 
 pytestmark = [pytest.mark.recipes, pytest.mark.rotating(of=10)]

@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 from real_models import QWEN, RECIPES, ROOT, data_of, save_tiny_qwen
 
-from models.bases.catalogue import CATALOGUE
-from models.plan.report import planned
-from models.policy.hub import origin_of, unpinned_base
-from models.recipe.files import require_files
-from models.recipe.find import find_recipe
-from models.recipe.load import load_recipe, plain
-from models.recipe.smoke import made_small
+from models.policies.base_models.catalogue import CATALOGUE
+from models.policies.hub import origin_of, unpinned_base
+from models.recipes.files import require_files
+from models.recipes.find import find_recipe
+from models.recipes.load import load_recipe, plain
+from models.recipes.plan.report import planned
+from models.recipes.smoke import made_small
 
 
 @pytest.fixture(scope="session")

@@ -33,9 +33,10 @@ def make_repository(root):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, root / name)
     (root / "models").mkdir()
-    shutil.copytree(ROOT / "models/datasets", root / "models/datasets", ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("atomic_write.py", "__init__.py", "errors.py"):
-        shutil.copy(ROOT / "models" / name, root / "models" / name)
+    shutil.copy(ROOT / "models/__init__.py", root / "models/__init__.py")
+    for package in ("base", "datasets"):
+        source = ROOT / "models" / package
+        shutil.copytree(source, root / "models" / package, ignore=shutil.ignore_patterns("__pycache__"))
     set_params(
         root,
         problems={"train": [20, 40], "validation": [5, 5], "gate": [5, 5, 5]},

@@ -6,7 +6,7 @@ import shutil
 import pytest
 from small_repository import commit, git, mine, write_raw
 
-from models.errors import UserError
+from models.base.errors import UserError
 from tasks.data.add_data import add
 from tasks.data.versions import current, prepare, pull, read_pinned
 
@@ -98,10 +98,10 @@ def test_a_file_that_cannot_be_read_leaves_everything_as_it_was(root, raw, tmp_p
 
 
 def test_only_the_pins_are_committed_and_what_was_staged_stays_staged(root, raw):
-    (root / "models/errors.py").write_text("# being edited\n" + (root / "models/errors.py").read_text())
-    git(root, "add", "models/errors.py")
+    (root / "models/base/errors.py").write_text("# being edited\n" + (root / "models/base/errors.py").read_text())
+    git(root, "add", "models/base/errors.py")
     add(mine(raw), root, SILENT)
-    assert git(root, "status", "--porcelain") == "M  models/errors.py"
+    assert git(root, "status", "--porcelain") == "M  models/base/errors.py"
     assert sorted(git(root, "show", "--name-only", "--format=", "HEAD").splitlines()) == [
         "data/raw/mine.dvc",
         "data/sources/mine/dvc.lock",

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from small_repository import git, mine, write_raw
 
-from models.errors import UserError
+from models.base.errors import UserError
 from tasks.data.add_data import add
 from tasks.data.versions import current
 

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from models.base.errors import UserError
 from models.datasets.prepare import prepare
 from models.datasets.settings import DataSettings
-from models.errors import UserError
-from models.recipe.load import load_recipe
+from models.recipes.load import load_recipe
 from tasks.data.answers import require_answers, require_held_out_answers
 
 

@@ -14,7 +14,7 @@ from models.evaluation.drift import DriftSettings
 from models.evaluation.records import Completion, PromptRecord
 from models.evaluation.samples import as_json
 from models.evaluation.table import write_records
-from models.recipe.load import load_recipe
+from models.recipes.load import load_recipe
 from models.text.encoding import Codec
 from tasks.data.input_summary import INPUTS, summarise_inputs
 from tasks.data.versions import DataVersion, prepare

@@ -17,16 +17,16 @@ import torch
 from small_steps import context, warm_started
 from tiny_models import NO_VLLM, PROMPTS, SEQUENCES, contents, tiny_policy, word_tokenizer
 
-from models.engine.canary import canary_gap
-from models.engine.engine import EngineSettings, Sampling, asks_of
-from models.engine.fleet import Fleet
-from models.engine.hosted import Order
-from models.engine.open_engine import open_engine
-from models.errors import UserError
-from models.placement import PlacementSettings
-from models.policy.folder import save_model_folder
-from models.policy.weights import merged_weights
-from models.recipe.load import load_recipe
+from models.base.errors import UserError
+from models.base.placement import PlacementSettings
+from models.engines.canary import canary_gap
+from models.engines.engine import EngineSettings, Sampling, asks_of
+from models.engines.fleet import Fleet
+from models.engines.hosted import Order
+from models.engines.open_engine import open_engine
+from models.policies.folder import save_model_folder
+from models.policies.weights import merged_weights
+from models.recipes.load import load_recipe
 from tasks.compute import shared_engine
 from tasks.steps import fine_tune
 
@@ -54,8 +54,8 @@ def test_a_run_without_placement_imports_no_ray(tmp_path: Path) -> None:
         import sys
         from pathlib import Path
         import flows.command_line, flows.train, tasks.steps.fine_tune
-        from models.engine.engine import EngineSettings
-        from models.placement import PlacementSettings
+        from models.engines.engine import EngineSettings
+        from models.base.placement import PlacementSettings
         from tasks.compute.shared_engine import lent_engine, shared_engine
         with shared_engine(PlacementSettings()):
             with lent_engine(Path(sys.argv[1]), EngineSettings(name="transformers"), longest=64, end=1) as engine:
@@ -276,9 +276,9 @@ DRIVER = """
     import sys, torch
     from pathlib import Path
     import psutil
-    from models.engine.engine import EngineSettings, Sampling
-    from models.engine.hosted import Order
-    from models.placement import PlacementSettings
+    from models.engines.engine import EngineSettings, Sampling
+    from models.engines.hosted import Order
+    from models.base.placement import PlacementSettings
     from tasks.compute.cluster import connected, placed_fleet
     settings = EngineSettings(name="transformers")
     with connected(None) as cluster:
@@ -332,9 +332,9 @@ HEAD = """
 JOINING = """
     import sys, torch
     from pathlib import Path
-    from models.engine.engine import EngineSettings, Sampling
-    from models.engine.hosted import Order
-    from models.placement import PlacementSettings
+    from models.engines.engine import EngineSettings, Sampling
+    from models.engines.hosted import Order
+    from models.base.placement import PlacementSettings
     from tasks.compute.cluster import connected, placed_fleet
     with connected(sys.argv[2]) as cluster:
         order = Order(Path(sys.argv[1]), EngineSettings(name="transformers"), 64, 1, torch.float32, False)

@@ -11,7 +11,7 @@ from tasks.host.code_version import NO_COMMIT, PACKAGE, code_version, running_ve
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    for file in ("models/objective/grpo.py", "recipes/grpo.yaml", "data/sources/mine/dvc.yaml", "README.md"):
+    for file in ("models/parts/objective/grpo.py", "recipes/grpo.yaml", "data/sources/mine/dvc.yaml", "README.md"):
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / file).write_text("as committed\n")
     git(tmp_path, "init", "--quiet")
@@ -25,7 +25,7 @@ def test_a_checkout_as_committed_is_its_commit(checkout: Path) -> None:
     assert (version.name, version.unpinned) == (git(checkout, "rev-parse", "HEAD"), "")
 
 
-@pytest.mark.parametrize("file", ["models/objective/mine.py", "recipes/mine.yaml", "flows/x.py", "tasks/x/y.py"])
+@pytest.mark.parametrize("file", ["models/parts/objective/mine.py", "recipes/mine.yaml", "flows/x.py", "tasks/x/y.py"])
 def test_a_new_part_or_recipe_that_no_commit_holds_shows(checkout: Path, file: str) -> None:
     (checkout / file).parent.mkdir(parents=True, exist_ok=True)
     (checkout / file).write_text("new\n")
@@ -36,9 +36,9 @@ def test_a_new_part_or_recipe_that_no_commit_holds_shows(checkout: Path, file: s
 
 
 def test_an_edited_and_a_deleted_file_show(checkout: Path) -> None:
-    (checkout / "models/objective/grpo.py").write_text("edited\n")
+    (checkout / "models/parts/objective/grpo.py").write_text("edited\n")
     (checkout / "recipes/grpo.yaml").unlink()
-    assert code_version(checkout).changed == ("models/objective/grpo.py", "recipes/grpo.yaml")
+    assert code_version(checkout).changed == ("models/parts/objective/grpo.py", "recipes/grpo.yaml")
 
 
 def test_pages_data_and_what_git_ignores_make_no_other_code(checkout: Path) -> None:
@@ -81,7 +81,7 @@ def test_a_repository_that_git_cannot_read_is_not_called_no_repository(checkout:
 
 
 def test_a_git_status_that_fails_does_not_count_as_clean(checkout: Path) -> None:
-    (checkout / "models/objective/grpo.py").write_text("edited\n")
+    (checkout / "models/parts/objective/grpo.py").write_text("edited\n")
     (checkout / ".git/index").write_bytes(b"no index")
     version = code_version(checkout)
     assert version.name.endswith("-dirty")
@@ -111,16 +111,16 @@ def test_code_of_another_clone_is_pinned_only_where_the_commit_holds_it_to_the_b
     checkout: Path, other: Path
 ) -> None:
     assert running_version(checkout, package=other).unpinned == "", "the very same code, elsewhere"
-    (other / "models/objective/grpo.py").write_text("edited there\n")
+    (other / "models/parts/objective/grpo.py").write_text("edited there\n")
     version = running_version(checkout, package=other)
     assert version.name.endswith("-dirty")
-    assert str(other) in version.unpinned and "models/objective/grpo.py" in version.unpinned
+    assert str(other) in version.unpinned and "models/parts/objective/grpo.py" in version.unpinned
     assert running_version(checkout, package=checkout).unpinned == ""
 
 
 @pytest.mark.parametrize("change", ["new", "gone"])
 def test_a_part_that_only_one_of_the_two_clones_has_shows(checkout: Path, other: Path, change: str) -> None:
-    file = other / "models/objective/grpo.py"
+    file = other / "models/parts/objective/grpo.py"
     if change == "gone":
         file.unlink()
     else:

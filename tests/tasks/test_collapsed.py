@@ -6,9 +6,9 @@ import typer
 from flows.commands import training
 from flows.train import Outcome
 from models.evaluation.bootstrap import Interval
-from models.evaluation.budget import next_look
-from models.evaluation.gate import GateSettings, Verdict
-from models.loop.alarm import Collapse
+from models.evaluation.gate.budget import next_look
+from models.evaluation.gate.gate import GateSettings, Verdict
+from models.method.alarm import Collapse
 from tasks.gate.judgement import decide
 from tasks.tracking.verdict_text import reason_text
 

@@ -9,18 +9,18 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from models.environment.partner import Partner
-from models.environment.table import Table
-from models.environment.textworld import TextWorld
-from models.environment.tools import Tools
-from models.errors import UserError
-from models.policy.build import PolicySettings
-from models.policy.update_sparsity import SubnetworkSettings
-from models.recipe.files import require_files
-from models.recipe.load import load_recipe
-from models.rollouts.episodes import Episodes
-from models.rollouts.program import Program
-from models.tool.mcp import Mcp
+from models.agents.environments.partner import Partner
+from models.agents.environments.table import Table
+from models.agents.environments.textworld import TextWorld
+from models.agents.environments.tools import Tools
+from models.agents.tools.mcp import Mcp
+from models.base.errors import UserError
+from models.parts.rollouts.episodes import Episodes
+from models.parts.rollouts.program import Program
+from models.policies.build import PolicySettings
+from models.policies.update_sparsity import SubnetworkSettings
+from models.recipes.files import require_files
+from models.recipes.load import load_recipe
 from tasks.runner import contents
 from tasks.runner.contents import content_of
 from tasks.runner.step import content_key

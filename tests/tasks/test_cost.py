@@ -6,7 +6,7 @@ import sys
 import psutil
 import pytest
 
-from models.placement import PlacementSettings
+from models.base.placement import PlacementSettings
 from tasks.compute import gpu_place, shared_engine
 from tasks.pages.cost import HOUR, Cost, Meter, of_rounds, of_steps, said, together
 from tasks.pages.description import Review, describe_run

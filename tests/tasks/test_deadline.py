@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from models.errors import UserError
-from models.recipe.load import load_recipe
+from models.base.errors import UserError
+from models.recipes.load import load_recipe
 from tasks.runner.deadline import TookTooLong, deadline
 
 ROOT = Path(__file__).resolve().parents[2]

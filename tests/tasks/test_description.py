@@ -7,7 +7,7 @@ from rich.markdown import Markdown
 from verdict_examples import check, verdict
 
 from models.evaluation.bootstrap import Interval
-from models.evaluation.checks import Check
+from models.evaluation.gate.checks import Check
 from tasks.pages import description
 from tasks.pages.description import Review, Sample, describe_run
 from tasks.runner.step import StepResult

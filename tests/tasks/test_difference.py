@@ -10,9 +10,9 @@ import pytest
 from small_repository import commit, git, set_params
 
 from flows.difference import difference_lines, write_page
+from models.base.errors import UserError
 from models.datasets.schema import read_rows
 from models.datasets.settings import DataSettings
-from models.errors import UserError
 from models.evaluation.records import Completion, PromptRecord
 from models.evaluation.report import summarise
 from models.evaluation.table import write_records

@@ -17,20 +17,20 @@ from simulator_here import skip_without_simulator
 from tiny_worlds import make_world
 
 from models.datasets.built_in import TASK_SETS
-from models.engine.engine import EngineSettings
-from models.engine.transformers_engine import TransformersEngine
-from models.judges.local import LocalJudge
+from models.engines.engine import EngineSettings
+from models.engines.transformers_engine import TransformersEngine
 from models.learner.packing import Sequences
-from models.loop.loop import Watchers, run_loop
-from models.loop.rollout import Rollout
-from models.loop.slots import Reward
-from models.loop.world import World
-from models.policy.build import load_causal_model
-from models.recipe.find import method_files
-from models.recipe.load import load_recipe
-from models.recipe.smoke import smoke_overrides
-from models.recipe.teachers import frozen_models
+from models.method.rollout import Rollout
+from models.method.slots import Reward
+from models.method.world import World
+from models.policies.build import load_causal_model
+from models.recipes.find import method_files
+from models.recipes.load import load_recipe
+from models.recipes.smoke import smoke_overrides
+from models.recipes.teachers import frozen_models
+from models.reward_models.judges.local import LocalJudge
 from models.text.tokenizer import TokenizerSettings
+from models.training.loop import Watchers, run_loop
 from tasks.compute.open_learner import build_learner
 
 RECIPES = [

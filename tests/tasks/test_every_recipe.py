@@ -13,17 +13,17 @@ from tiny_models import tiny_policy
 from tiny_worlds import make_world
 
 from models.datasets.built_in import EXTRA_SETS, TASK_SETS
-from models.engine.engine import EngineSettings
-from models.engine.transformers_engine import TransformersEngine
-from models.judges.local import LocalJudge
-from models.loop.loop import Watchers, run_loop
-from models.loop.rollout import KnownAnswer
-from models.loop.slots import Reward
-from models.recipe.find import method_files
-from models.recipe.load import load_recipe
-from models.recipe.teachers import frozen_models
-from models.reward_model.principles import PrincipledScorer
-from models.reward_model.scorer import GoalScorer, StepScorer
+from models.engines.engine import EngineSettings
+from models.engines.transformers_engine import TransformersEngine
+from models.method.rollout import KnownAnswer
+from models.method.slots import Reward
+from models.recipes.find import method_files
+from models.recipes.load import load_recipe
+from models.recipes.teachers import frozen_models
+from models.reward_models.judges.local import LocalJudge
+from models.reward_models.principles import PrincipledScorer
+from models.reward_models.scorer import GoalScorer, StepScorer
+from models.training.loop import Watchers, run_loop
 from tasks.compute.open_learner import build_learner
 
 RECIPES = [

@@ -11,7 +11,7 @@ import torch
 from agent_scenes import ROOT, make_scene
 from safetensors.torch import load_file
 
-from models.recipe.load import load_recipe
+from models.recipes.load import load_recipe
 
 TESTS = ROOT / "tests"
 

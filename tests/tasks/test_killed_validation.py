@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from models.answers.answers import extract_answer
+from models.base.errors import UserError
 from models.datasets.schema import COLUMNS, arrow_schema, write_rows
 from models.datasets.validation import ValidationReport, ValidationSettings
-from models.errors import UserError
-from models.text.answers import extract_answer
 from tasks.data import validation
 from tasks.data.validation import validate
 
@@ -71,7 +71,7 @@ def killed(folder: Path, out: Path, after: int) -> None:
 import os, signal, sys
 from pathlib import Path
 from models.datasets.validation import ValidationSettings
-from models.text.answers import extract_answer
+from models.answers.answers import extract_answer
 from tasks.data import validation
 validation.PIECE_ROWS = 3
 done = 0

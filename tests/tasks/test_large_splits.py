@@ -15,29 +15,29 @@ from tiny_loops import PROBLEMS, SCHEDULE, SLOTS, new_learner, run, same_weights
 from tiny_models import contents, tiny_policy
 from tiny_worlds import CODEC
 
+from models.base.errors import UserError
 from models.datasets import row_table
 from models.datasets.row_table import open_rows
 from models.datasets.schema import arrow_schema, file_name, read_rows, write_rows
-from models.errors import UserError
 from models.learner.packing import Sequences
 from models.learner.supervised import SupervisedSettings, fit_supervised, negative_log_likelihood
-from models.loop.curriculum import CurriculumSettings, choose, drawn_at_most
-from models.loop.loop import require_room
-from models.loop.problem_rows import ProblemRows, Problems, ids_of, known_answers, places_of, prompt_lengths, taken
-from models.loop.read_demonstrations import demonstrations
-from models.loop.read_problems import PromptSections, read_problems, read_prompts, with_reference
-from models.loop.rollout import KnownAnswer, Problem
-from models.loop.tally import Tally
-from models.recipe.find import find_recipe
-from models.recipe.load import load_recipe
-from models.reward_model import fit as reward_fit
-from models.reward_model.fit import PairRows, RewardModelSettings, fit_reward_model, score_pairs
-from models.reward_model.model import reward_model_from_policy
-from models.reward_model.read_pairs import read_pairs
-from models.rollouts.replay import Replay
+from models.method.curriculum import CurriculumSettings, choose, drawn_at_most
+from models.method.problem_rows import ProblemRows, Problems, ids_of, known_answers, places_of, prompt_lengths, taken
+from models.method.rollout import KnownAnswer, Problem
+from models.method.tally import Tally
+from models.parts.rollouts.replay import Replay
+from models.recipes.find import find_recipe
+from models.recipes.load import load_recipe
+from models.reward_models import fit as reward_fit
+from models.reward_models.fit import PairRows, RewardModelSettings, fit_reward_model, score_pairs
+from models.reward_models.model import reward_model_from_policy
+from models.reward_models.read_pairs import read_pairs
 from models.text import token_rows
 from models.text.token_cache import CachedCodec
 from models.text.token_rows import TokenRows
+from models.training.loop import require_room
+from models.training.read_demonstrations import demonstrations
+from models.training.read_problems import PromptSections, read_problems, read_prompts, with_reference
 
 ROOT = Path(__file__).resolve().parents[2]
 ORDERS = ["shuffled", "signal", "phases", "adaptive"]
@@ -316,14 +316,14 @@ import resource, sys
 from pathlib import Path
 import pyarrow as pa, pyarrow.parquet as pq
 from models.datasets.schema import arrow_schema, file_name
-from models.loop.curriculum import CurriculumSettings, choose, drawn_at_most
-from models.loop.problem_rows import Problems
-from models.loop.tally import Tally
-from models.recipe.load import load_recipe
+from models.method.curriculum import CurriculumSettings, choose, drawn_at_most
+from models.method.problem_rows import Problems
+from models.method.tally import Tally
+from models.recipes.load import load_recipe
 from models.text.token_cache import CachedCodec
 from models.text.tokenizer import TokenizerSettings, train_tokenizer
 from models.text import token_rows
-from models.loop.read_problems import PromptSections, read_prompts
+from models.training.read_problems import PromptSections, read_prompts
 
 token_rows.HELD = 1 << 20
 folder = Path(sys.argv[1])

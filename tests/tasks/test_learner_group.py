@@ -18,24 +18,24 @@ from tiny_loops import END, PROBLEMS, SCHEDULE, SLOTS, Diary, save_start
 from tiny_models import leave_room_for
 from torch import Tensor
 
-from models.engine.engine import EngineSettings
-from models.engine.hosted import Order
-from models.errors import UserError
-from models.fits import SupervisedFit, fit_demonstrations
+from models.base.errors import UserError
+from models.base.placement import PlacementSettings
+from models.base.ranks import ALONE, Ranks
+from models.engines.engine import EngineSettings
+from models.engines.hosted import Order
 from models.learner.packing import Sequences
 from models.learner.supervised import SupervisedSettings
-from models.loop.learner import Learner
-from models.loop.loop import Watchers
-from models.loop.rollout import Rollout
-from models.loop.slots import Reward
-from models.loop.truncation import WRONG
-from models.loop.world import World
-from models.placement import PlacementSettings
-from models.policy.build import PolicySettings
-from models.ranks import ALONE, Ranks
-from models.rewards.length_penalty import LengthPenalty
+from models.method.learner import Learner
+from models.method.rollout import Rollout
+from models.method.slots import Reward
+from models.method.truncation import WRONG
+from models.method.world import World
+from models.parts.rewards.shaping.length_penalty import LengthPenalty
+from models.policies.build import PolicySettings
 from models.text.prompt_form import BARE
-from models.training import OpenEngine, Training, TrainingResult, train
+from models.training.fits import SupervisedFit, fit_demonstrations
+from models.training.loop import Watchers
+from models.training.train import OpenEngine, Training, TrainingResult, train
 
 pytest.importorskip("ray", reason="the extra cluster is not installed")
 from tasks.compute.cluster import Cluster, connected
@@ -136,7 +136,7 @@ def undisturbed(ray: Cluster, start: Path, tmp_path_factory: pytest.TempPathFact
 def test_two_placed_learners_end_where_one_process_ends(undisturbed: Training, start: Path, tmp_path: Path) -> None:
     from contextlib import contextmanager
 
-    from models.engine.open_engine import open_engine
+    from models.engines.open_engine import open_engine
 
     @contextmanager
     def engine(autocast: torch.dtype | None) -> Iterator[Any]:
@@ -226,9 +226,9 @@ def test_whatever_ends_the_watching_ends_the_learners(ray: Cluster, start: Path,
 
 def cramped(training: Training, ranks: Ranks, open_engine: OpenEngine, watchers: Watchers) -> TrainingResult:
     """`train` on ranks of which the second has memory for rows of 12 tokens."""
-    import models.training
+    import models.training.train
 
-    build = models.training.build_learner
+    build = models.training.train.build_learner
 
     def built(*given: Any) -> Learner:
         learner = build(*given)
@@ -236,7 +236,7 @@ def cramped(training: Training, ranks: Ranks, open_engine: OpenEngine, watchers:
             leave_room_for(learner.policy, 12)
         return learner
 
-    models.training.build_learner = built
+    models.training.train.build_learner = built
     return train(training, ranks, open_engine, watchers)
 
 

@@ -9,10 +9,10 @@ import torch
 from small_steps import context, warm_started
 from tiny_models import NO_VLLM, PROMPTS, contents, tiny_policy, word_tokenizer
 
-from models.engine import open_engine as engines
-from models.engine.engine import Engine, EngineSettings, Sampling
-from models.policy.folder import save_model_folder
-from models.recipe.load import load_recipe
+from models.engines import open_engine as engines
+from models.engines.engine import Engine, EngineSettings, Sampling
+from models.policies.folder import save_model_folder
+from models.recipes.load import load_recipe
 from tasks.compute import fitting, shared_engine
 from tasks.registered.policy import made_policy
 from tasks.runner.step import StepResult

@@ -7,8 +7,8 @@ import pytest
 import torch
 from tiny_models import tiny_policy
 
-from models.policy.weights import merged_weights
-from models.recipe.load import load_recipe
+from models.policies.weights import merged_weights
+from models.recipes.load import load_recipe
 from tasks.compute.open_learner import build_learner
 
 RECIPES = Path(__file__).resolve().parents[2] / "recipes"

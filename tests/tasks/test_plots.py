@@ -5,8 +5,8 @@ import io
 import pytest
 
 from models.evaluation.bootstrap import Interval
-from models.loop.clock import STAGES
-from models.reward_model.calibration import ReliabilityBin
+from models.reward_models.calibration import ReliabilityBin
+from models.training.clock import STAGES
 from tasks.pages import plots
 from tasks.tracking.journal import Row
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from tiny_gguf import tiny_model, write_gguf
 
-from models.bases.catalogue import CATALOGUE
-from models.bases.store import FOLDER
-from models.policy.folder import given_folder
+from models.policies.base_models.catalogue import CATALOGUE
+from models.policies.base_models.store import FOLDER
+from models.policies.folder import given_folder
 from tasks.state import prune
 
 

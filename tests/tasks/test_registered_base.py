@@ -8,12 +8,12 @@ import torch
 from tiny_loops import TOKENIZER
 from tiny_models import tiny_policy
 
-from models.errors import UserError
-from models.plan.report import planned
-from models.policy.folder import given_folder, save_model_folder
-from models.recipe.files import require_files
-from models.recipe.load import digest, load_recipe, plain
-from models.recipe.schema import Recipe
+from models.base.errors import UserError
+from models.policies.folder import given_folder, save_model_folder
+from models.recipes.files import require_files
+from models.recipes.load import digest, load_recipe, plain
+from models.recipes.plan.report import planned
+from models.recipes.schema import Recipe
 from tasks.registered.base import current_base, described, note_of, resolve_base, until_done
 from tasks.runner.contents import content_of
 from tasks.tracking import aliases, lineage, registry, runs, tags

@@ -12,8 +12,8 @@ import torch
 from safetensors.torch import save_file
 from small_repository import ROOT, commit, git, mine, set_params
 
-from models.errors import UserError
-from models.recipe.load import load_recipe, plain
+from models.base.errors import UserError
+from models.recipes.load import load_recipe, plain
 from tasks.data.add_data import add
 from tasks.data.versions import DataVersion
 from tasks.host.machine import machine, packages

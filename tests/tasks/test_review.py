@@ -6,7 +6,7 @@ import pytest
 from verdict_examples import verdict
 
 from models.evaluation.records import Completion, PromptRecord
-from models.recipe.load import load_recipe
+from models.recipes.load import load_recipe
 from tasks.pages.review import name_run
 from tasks.runner.step import StepResult
 from tasks.steps.promote import Promotion

@@ -1,9 +1,9 @@
 """What the page of a report on a reward model says of first errors and of a judge."""
 
 from models.evaluation.bootstrap import Interval
-from models.judges.report import JudgeReport
-from models.reward_model.step_accuracy import FirstErrors
-from models.reward_model.trust import PolicyReport
+from models.reward_models.judges.report import JudgeReport
+from models.reward_models.step_accuracy import FirstErrors
+from models.reward_models.trust import PolicyReport
 from tasks.pages.reward_report_page import RewardModelMeasurements, page
 
 REPORT = PolicyReport(2, None, None, 0.0, 0.0, {1: Interval(0.5, 0.4, 0.6)}, {1: 0.5})

@@ -10,10 +10,10 @@ from tiny_models import tiny_policy, word_tokenizer
 from models.datasets.schema import arrow_schema, file_name, write_rows
 from models.evaluation.records import Completion, PromptRecord
 from models.learner.packing import Sequences
-from models.loop.read_problems import LengthSections, read_problems
-from models.policy.folder import save_model_folder
-from models.recipe.load import load_recipe
+from models.policies.folder import save_model_folder
+from models.recipes.load import load_recipe
 from models.text.encoding import Codec
+from models.training.read_problems import LengthSections, read_problems
 from tasks.compute.run_tokens import RunTokens
 
 RECIPE = LengthSections(

@@ -11,9 +11,9 @@ import pytest
 from prefect import Task
 from pydantic import BaseModel
 
-from models.recipe.load import load_recipe
-from models.recipe.schema import Recipe
-from models.recipe.sections import Sections, of
+from models.base.sections import Sections, of
+from models.recipes.load import load_recipe
+from models.recipes.schema import Recipe
 from tasks.runner.step import StepContext, content_key
 from tasks.steps import (
     evaluate,

@@ -10,11 +10,11 @@ import pytest
 import torch
 from tiny_models import NO_VLLM, PROMPTS, contents, tiny_policy, word_tokenizer
 
-from models.engine.engine import EngineSettings, Sampling
-from models.engine.open_engine import open_engine
-from models.engine.restart import Restarting
-from models.errors import UserError
-from models.policy.folder import save_model_folder
+from models.base.errors import UserError
+from models.engines.engine import EngineSettings, Sampling
+from models.engines.open_engine import open_engine
+from models.engines.restart import Restarting
+from models.policies.folder import save_model_folder
 from tasks.compute.shared_engine import engine_place, learner_place, lent_engine, shared_engine
 
 pytestmark = pytest.mark.rotating(of=3)

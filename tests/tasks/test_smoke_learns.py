@@ -12,12 +12,12 @@ from tiny_loops import END, PROBLEMS, save_start
 from tiny_models import tiny_policy
 from tiny_worlds import make_world
 
-from models.engine.engine import EngineSettings
-from models.engine.transformers_engine import TransformersEngine
-from models.loop.learned import nothing_learned
-from models.loop.loop import Watchers, run_loop
-from models.recipe.load import load_recipe
-from models.recipe.smoke import smoke_overrides
+from models.engines.engine import EngineSettings
+from models.engines.transformers_engine import TransformersEngine
+from models.recipes.load import load_recipe
+from models.recipes.smoke import smoke_overrides
+from models.training.learned import nothing_learned
+from models.training.loop import Watchers, run_loop
 from tasks.compute.open_learner import build_learner
 
 

@@ -12,7 +12,7 @@ import psutil
 import pytest
 from small_steps import context
 
-from models.errors import UserError
+from models.base.errors import UserError
 from tasks.data.dvc_command import alone, run_dvc
 from tasks.runner import step
 from tasks.runner.deadline import deadline
@@ -76,7 +76,7 @@ def test_changed_source_changes_the_key_and_nothing_else_of_the_checkout_does(tm
     (tmp_path / "README.md").write_text("changed")
     (tmp_path / "models" / "loop" / "notes.txt").write_text("no code")
     assert key() == keys[0]
-    for changed in ("models/loop/loop.py", "tasks/steps/evaluate.py", "data/expectations/problems.yaml"):
+    for changed in ("models/training/loop.py", "tasks/steps/evaluate.py", "data/expectations/problems.yaml"):
         with (tmp_path / changed).open("a") as file:
             file.write("\n")
         keys.append(key())

@@ -3,7 +3,7 @@
 import pytest
 from s3_loopback import BUCKET, KEY, SECRET, s3_endpoint  # noqa: F401  (a fixture)
 
-from models.errors import UserError
+from models.base.errors import UserError
 from tasks.state.storage import Keys, health, make_bucket, signed_links, split_uri, upload_folder
 
 pytestmark = pytest.mark.slow

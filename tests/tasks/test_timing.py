@@ -3,7 +3,7 @@
 import pytest
 
 from flows.runtime.outcome import time_table
-from models.loop.clock import STAGES
+from models.training.clock import STAGES
 from tasks.pages import description, timing
 from tasks.pages.timing import HIDDEN, TOGETHER, TimeLine, time_lines
 from tasks.tracking.journal import Row

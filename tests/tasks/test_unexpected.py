@@ -4,7 +4,7 @@ import pytest
 from prefect import Task
 from prefect.states import Completed, Failed, State
 
-from models.errors import UserError
+from models.base.errors import UserError
 from tasks.runner.unexpected import is_unexpected
 from tasks.steps.prepare_data import prepare_data
 from tasks.steps.promote import promote

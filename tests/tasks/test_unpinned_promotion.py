@@ -2,12 +2,12 @@
 
 from test_collapsed import BETTER
 
-from models.evaluation.gate import GateSettings
+from models.evaluation.gate.gate import GateSettings
 from tasks.gate.judgement import decide
 from tasks.pages.description import UNPINNED, Review, describe_run
 from tasks.tracking.verdict_text import reason_text
 
-WHY = "commit 6d57ac2f does not hold the code as it is: models/objective/mine.py"
+WHY = "commit 6d57ac2f does not hold the code as it is: models/parts/objective/mine.py"
 
 
 def test_a_better_policy_of_unpinned_code_is_refused_and_the_reason_names_the_file() -> None:

@@ -7,10 +7,10 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
+from models.answers.answers import extract_answer
+from models.base.errors import UserError
 from models.datasets.schema import COLUMNS, arrow_schema, read_rows, write_rows
 from models.datasets.validation import ValidationReport, ValidationSettings
-from models.errors import UserError
-from models.text.answers import extract_answer
 from tasks.data import validation
 from tasks.data.validation import SUITES, validate
 

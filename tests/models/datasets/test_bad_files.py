@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 from plain_records import read_records
 
+from models.base.errors import UserError
 from models.datasets import raw, shards
 from models.datasets.data_files import files_of
-from models.errors import UserError
 
 
 def parquet(*columns: tuple[str, object]) -> bytes:

@@ -4,8 +4,11 @@ from random import Random
 
 import pytest
 
+from models.answers.answers import extract_answer
 from models.datasets.arithmetic import Operation, Problem, work
-from models.datasets.task_sets.checking import (
+from models.method.judge import Answer
+from models.reward_models.judges.verdict import listed
+from models.task_sets.checking import (
     CheckingSettings,
     Kind,
     asked_about,
@@ -15,10 +18,7 @@ from models.datasets.task_sets.checking import (
     program,
     ticked,
 )
-from models.datasets.task_sets.drawing import make_rows
-from models.judges.judge import Answer
-from models.judges.verdict import listed
-from models.text.answers import extract_answer
+from models.task_sets.drawing import make_rows
 
 PROBLEM = Problem(7, (Operation("add", 5), Operation("take_away", 3), Operation("double", 2)))
 SOUND = work(PROBLEM).text.split(" ; ")

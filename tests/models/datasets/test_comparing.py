@@ -2,13 +2,13 @@
 
 from random import Random
 
+from models.answers.answers import extract_answer
 from models.datasets.arithmetic import Operation, Problem, work
-from models.datasets.task_sets.comparing import ComparingSettings, ranked, referred
-from models.datasets.task_sets.drawing import make_rows
-from models.datasets.task_sets.judging import beside, results
-from models.judges.judge import Answer
-from models.judges.verdict import ranking
-from models.text.answers import extract_answer
+from models.method.judge import Answer
+from models.reward_models.judges.verdict import ranking
+from models.task_sets.comparing import ComparingSettings, ranked, referred
+from models.task_sets.drawing import make_rows
+from models.task_sets.judging import beside, results
 
 PROBLEM = Problem(7, (Operation("add", 5), Operation("take_away", 3)))
 SOUND = work(PROBLEM).text

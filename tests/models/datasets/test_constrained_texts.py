@@ -7,7 +7,9 @@ from random import Random
 
 import pytest
 
-from models.datasets.task_sets.constrained_texts import (
+from models.answers.constraints import Constraints, met
+from models.base.errors import UserError
+from models.task_sets.constrained_texts import (
     EXCLUDED_PAIRS,
     FORMS,
     TOPICS,
@@ -15,12 +17,10 @@ from models.datasets.task_sets.constrained_texts import (
     WORDINGS,
     ConstrainedTextsSettings,
 )
-from models.datasets.task_sets.drawing import make_rows
-from models.datasets.task_sets.unseen_pairs import UnseenPairsSettings
-from models.datasets.task_sets.unseen_topics import TOPICS as OTHER_TOPICS
-from models.datasets.task_sets.unseen_topics import UnseenTopicsSettings
-from models.errors import UserError
-from models.formulas.constraints import Constraints, met
+from models.task_sets.drawing import make_rows
+from models.task_sets.unseen_pairs import UnseenPairsSettings
+from models.task_sets.unseen_topics import TOPICS as OTHER_TOPICS
+from models.task_sets.unseen_topics import UnseenTopicsSettings
 
 SETS = (ConstrainedTextsSettings, UnseenPairsSettings, UnseenTopicsSettings)
 

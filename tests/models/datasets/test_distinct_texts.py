@@ -5,7 +5,7 @@ from random import Random
 
 from models.datasets.distinct_texts import DistinctTexts
 from models.datasets.schema import Kind, arrow_schema, file_name, write_rows
-from models.policy.fitted_tokenizer import training_texts
+from models.policies.fitted_tokenizer import training_texts
 from models.text.tokenizer import MOST_TEXTS, TokenizerSettings
 
 TEXTS = [f"question {number}" for number in range(300)]

@@ -9,13 +9,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from models.answers.answers import extract_answer
+from models.base.errors import UserError
 from models.datasets.data_files import DataFile, data_files
 from models.datasets.prepare import notes_of, prepare
 from models.datasets.schema import available, read_rows
 from models.datasets.settings import DataSettings
 from models.datasets.validation import ValidationSettings
-from models.errors import UserError
-from models.text.answers import extract_answer
 from tasks.data.validation import validate
 
 

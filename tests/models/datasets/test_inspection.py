@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from models.base.errors import UserError
 from models.datasets.inspection import inspect, recognised_format
 from models.datasets.settings import DataSettings
-from models.errors import UserError
 
 USER, ASSISTANT = {"role": "user", "content": "2 + 3 ?"}, {"role": "assistant", "content": "5"}
 HELLO = "\n\nHuman: Hi\n\nAssistant:"

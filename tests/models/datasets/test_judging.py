@@ -4,12 +4,12 @@ from random import Random
 
 import pytest
 
+from models.answers.answers import extract_answer
 from models.datasets.arithmetic import Operation, Problem, work
-from models.datasets.task_sets.drawing import make_rows
-from models.datasets.task_sets.judging import JudgingSettings, better, comparison, critique, score_of
-from models.judges.judge import Answer
-from models.judges.verdict import judged_steps
-from models.text.answers import extract_answer
+from models.method.judge import Answer
+from models.reward_models.judges.verdict import judged_steps
+from models.task_sets.drawing import make_rows
+from models.task_sets.judging import JudgingSettings, better, comparison, critique, score_of
 
 PROBLEM = Problem(7, (Operation("add", 5), Operation("take_away", 3)))
 SETTINGS = JudgingSettings(

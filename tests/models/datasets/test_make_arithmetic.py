@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from models.base.errors import UserError
 from models.datasets.arithmetic import SOUND, Operation, Problem, flawed, work
 from models.datasets.make_arithmetic import ArithmeticSettings, draw_level, main, make, write
 from models.datasets.params import checked, read_section, run_stage
 from models.datasets.schema import SPLITS, Split
-from models.errors import UserError
-from models.loop.rollout import Reads
+from models.method.rollout import Reads
 
 Made = Mapping[Reads, Mapping[Split, Sequence[Mapping[str, Any]]]]
 """Rows of each split of each kind."""

@@ -2,8 +2,8 @@
 
 from random import Random
 
-from models.datasets.task_sets.drawing import SOUND
-from models.datasets.task_sets.plain_words import ALL, PlainWordsSettings, in_plain_words
+from models.datasets.schema import SOUND
+from models.task_sets.plain_words import ALL, PlainWordsSettings, in_plain_words
 
 SETTINGS = PlainWordsSettings(problems={}, learned=0.5, other=0.5)
 

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from models.base.errors import UserError
 from models.datasets.normalise import normalise
 from models.datasets.params import run_stage
 from models.datasets.prepare import main, prepare
 from models.datasets.schema import COLUMNS, SPLITS, available, read_manifest, read_rows, read_table
 from models.datasets.settings import DataSettings
 from models.datasets.splits import split_of
-from models.errors import UserError
-from models.loop.rollout import Reads
+from models.method.rollout import Reads
 
 
 def written(path: Path, rows: Sequence[Mapping[str, Any]]) -> Path:

@@ -6,8 +6,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from models.base.errors import UserError
 from models.datasets.schema import arrow_schema, file_name, read_frame, read_manifest, read_rows, write_rows
-from models.errors import UserError
 
 ROW = {"id": "train-000000", "prompt": "p", "answer": "1", "level": 2, "tests": "", "entry_point": ""}
 

@@ -6,11 +6,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from models.answers.answers import extract_answer
+from models.base.errors import UserError
 from models.datasets.repeated_problems import first_of_repeated, is_first
 from models.datasets.schema import Split, arrow_schema, file_name, write_rows
 from models.datasets.validation import ValidationReport, ValidationSettings
-from models.errors import UserError
-from models.text.answers import extract_answer
 from tasks.data.validation import validate
 
 

@@ -9,12 +9,12 @@ import pandas as pd
 import pytest
 from pandas import DataFrame
 
+from models.answers.answer_check import AnswerCheck
+from models.answers.answers import extract_answer
 from models.datasets import row_checks
 from models.datasets.row_checks import COMPUTED, Neighbours, computed_columns, facts_of, neighbours_of
-from models.loop.answer_check import AnswerCheck
-from models.rewards.exact_answer import ExactAnswer
-from models.rewards.similarity import Similarity
-from models.text.answers import extract_answer
+from models.parts.rewards.rules.exact_answer import ExactAnswer
+from models.parts.rewards.rules.similarity import Similarity
 
 ALONE = Neighbours(repeated_ids=frozenset(), held_out={}, held_out_ngrams={}, ngram=0)
 

@@ -7,10 +7,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from models.base.errors import UserError
 from models.datasets import row_table
 from models.datasets.row_table import Names, Texts, open_rows
 from models.datasets.schema import arrow_schema, file_name, read_rows
-from models.errors import UserError
 
 COUNT = 2600  # two batches and a part of one
 

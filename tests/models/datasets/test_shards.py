@@ -20,6 +20,7 @@ import pytest
 import yaml
 from plain_records import PlainRecord, read_records
 
+from models.base.errors import UserError
 from models.datasets import raw, row_groups, shards
 from models.datasets.normalise import normalise
 from models.datasets.placing import same_prompts
@@ -27,7 +28,6 @@ from models.datasets.prepare import ID_MARK, prepare
 from models.datasets.schema import COLUMNS, KINDS, SPLITS, Kind, Row, Split, available, read_manifest, read_rows
 from models.datasets.settings import DataSettings
 from models.datasets.splits import divide_held_out, split_of
-from models.errors import UserError
 
 ROOT = Path(__file__).resolve().parents[3]
 

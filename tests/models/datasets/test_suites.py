@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from models.base.errors import UserError
 from models.datasets.row_checks import COMPUTED
 from models.datasets.schema import COLUMNS, KINDS
 from models.datasets.suites import Suite, read_suite
 from models.datasets.validation import ValidationSettings
-from models.errors import UserError
 
 SUITES = Path(__file__).parents[3] / "data" / "expectations"
 

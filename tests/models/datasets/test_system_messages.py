@@ -7,18 +7,18 @@ from typing import Any
 import pytest
 from special_tokens import CHAT, llama_like
 
+from models.answers.answers import extract_answer
 from models.datasets.prepare import prepare
 from models.datasets.row_table import open_rows
 from models.datasets.schema import COLUMNS, SYSTEM, Kind, read_rows, read_table
 from models.datasets.settings import DataSettings
-from models.loop.prompts import texts_of
-from models.loop.read_demonstrations import demonstrations
-from models.loop.rollout import Problem
-from models.reward_model.read_pairs import read_pairs
-from models.text.answers import extract_answer
+from models.method.prompts import texts_of
+from models.method.rollout import Problem
+from models.reward_models.read_pairs import read_pairs
 from models.text.encoding import Codec
 from models.text.prompt_form import PromptForm
 from models.text.token_cache import CachedCodec
+from models.training.read_demonstrations import demonstrations
 from tasks.data.validation import validate
 
 ASKED = [{"role": "system", "content": "1 2"}, {"role": "user", "content": "4 + 5 ="}]

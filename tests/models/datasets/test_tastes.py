@@ -7,16 +7,16 @@ from random import Random
 
 import pytest
 
-from models.datasets.make_tasks import write
+from models.answers.constraints import Constraints, met
+from models.base.errors import UserError
 from models.datasets.params import checked, read_section
 from models.datasets.prepare import prepare
 from models.datasets.schema import read_rows
 from models.datasets.settings import DataSettings
-from models.datasets.task_sets.drawing import Task, make_rows
-from models.datasets.task_sets.tastes import MONTHS, TastesSettings, loveliness, shortness
-from models.datasets.task_sets.topics import TopicsSettings
-from models.errors import UserError
-from models.formulas.constraints import Constraints, met
+from models.task_sets.drawing import Task, make_rows
+from models.task_sets.make_tasks import write
+from models.task_sets.tastes import MONTHS, TastesSettings, loveliness, shortness
+from models.task_sets.topics import TopicsSettings
 
 PARAMS = Path(__file__).resolve().parents[3] / "params.yaml"
 WHOLE = checked(TastesSettings, read_section(PARAMS, "tastes"), "params.yaml")

@@ -9,10 +9,10 @@ from typing import cast
 import pytest
 from malformed_texts import malformed, rollout
 
-from models.datasets.task_sets.theorems import VARIANTS, VERDICTS, TheoremsSettings, variant
-from models.loop.rollout import Problem
-from models.loop.world import World
-from models.rewards.choice import Choice
+from models.method.rollout import Problem
+from models.method.world import World
+from models.parts.rewards.rules.choice import Choice
+from models.task_sets.theorems import VARIANTS, VERDICTS, TheoremsSettings, variant
 
 SETTINGS = TheoremsSettings(problems={"train": 1}, largest=12, agreed=0.4, misjudged=0.4)
 REWARD = Choice(labels=VERDICTS)

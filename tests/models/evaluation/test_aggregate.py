@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from models.errors import UserError
+from models.base.errors import UserError
 from models.evaluation.aggregate import (
     interquartile_mean,
     probability_of_improvement,

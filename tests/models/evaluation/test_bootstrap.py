@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from models.errors import UserError
+from models.base.errors import UserError
 from models.evaluation.bootstrap import Interval, bootstrap_mean, paired_bootstrap, unpaired_bootstrap
 
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from models.errors import UserError
+from models.base.errors import UserError
 from models.evaluation.drift import DriftSettings, bin_edges, binned, drifts, holm, stability_index, two_sample_test
 from models.evaluation.samples import Kinds, Numbers, Sample, as_json, from_json
 

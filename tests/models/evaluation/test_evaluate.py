@@ -8,14 +8,14 @@ import torch
 from tiny_models import tiny_policy, word_tokenizer
 from torch import Tensor
 
-from models.engine.engine import EngineSettings, Sampling
-from models.engine.transformers_engine import TransformersEngine
+from models.engines.engine import EngineSettings, Sampling
+from models.engines.transformers_engine import TransformersEngine
 from models.evaluation.evaluate import STAGES, evaluate
 from models.evaluation.metrics import prompt_values
 from models.evaluation.report import summarise
 from models.learner.packing import Sequences
-from models.loop.rollout import Problem
-from models.policy.folder import save_model_folder
+from models.method.rollout import Problem
+from models.policies.folder import save_model_folder
 from models.text.encoding import Codec
 
 TEXTS = ["7 + 5", "3", "1 + 1 + 1 ="]

@@ -9,7 +9,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from models.errors import UserError
+from models.base.errors import UserError
 from models.evaluation.metrics import (
     auc,
     average,

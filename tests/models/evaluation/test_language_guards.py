@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from models.evaluation.gate import GateSettings, judge
+from models.evaluation.gate.gate import GateSettings, judge
 from models.evaluation.measured import own_phrases
 from models.evaluation.records import Completion, PromptRecord
 

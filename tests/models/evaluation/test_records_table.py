@@ -10,15 +10,15 @@ import torch
 from tiny_models import tiny_policy, word_tokenizer
 from torch import Tensor
 
-from models.engine.engine import EngineSettings, Sampling
-from models.engine.transformers_engine import TransformersEngine
+from models.answers.exact import is_right
+from models.engines.engine import EngineSettings, Sampling
+from models.engines.transformers_engine import TransformersEngine
 from models.evaluation.evaluate import evaluate
 from models.evaluation.records import Completion, PromptRecord
 from models.evaluation.table import read_records, write_records
 from models.learner.packing import Sequences
-from models.loop.rollout import Problem
-from models.policy.folder import save_model_folder
-from models.rewards.exact_answer import is_right
+from models.method.rollout import Problem
+from models.policies.folder import save_model_folder
 from models.text.encoding import Codec
 
 RECORDS = [

@@ -7,9 +7,9 @@ from random import Random
 import numpy as np
 import pytest
 
-from models.errors import UserError
-from models.evaluation.checks import Check
-from models.evaluation.gate import GateSettings, judge
+from models.base.errors import UserError
+from models.evaluation.gate.checks import Check
+from models.evaluation.gate.gate import GateSettings, judge
 from models.evaluation.measured import severities
 from models.evaluation.records import Completion, PromptRecord
 

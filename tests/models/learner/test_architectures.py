@@ -21,11 +21,11 @@ from transformers import (
     PreTrainedModel,
 )
 
-from models.errors import UserError
+from models.base.errors import UserError
 from models.learner.distribution import Distribution
 from models.learner.log_probs import completion_log_probs, use_packed_attention
 from models.learner.packing import Sequences
-from models.policy.build import LoraSettings, with_adapter
+from models.policies.build import LoraSettings, with_adapter
 
 IN_CHUNKS: dict[str, Any] = {**SIZE, "attention_chunk_size": 8}
 

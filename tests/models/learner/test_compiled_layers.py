@@ -10,16 +10,17 @@ import torch
 from tiny_models import SEQUENCES, gradients, tiny_policy
 from torch import Tensor, nn
 
-from models.errors import UserError
-from models.learner import compiled_layers, logit_blocks, packed_attention
+from models.base.errors import UserError
+from models.learner import compiled_layers, logit_blocks
+from models.learner.attention import packed_attention
+from models.learner.attention.span_tables import RowTables, rectangle_tables, span_tables
 from models.learner.compiled_blocks import compiled
 from models.learner.compiled_layers import are_compiled, compile_layers, should_compile
 from models.learner.distribution import Distribution
 from models.learner.fused_log_probs import Head, fused_log_probs
 from models.learner.log_probs import completion_log_probs
 from models.learner.recompute import layers_of, recomputing
-from models.learner.span_tables import RowTables, rectangle_tables, span_tables
-from models.policy.build import LoraSettings, with_adapter
+from models.policies.build import LoraSettings, with_adapter
 
 pytestmark = pytest.mark.skipif(
     "__import__('device_here').DEVICE.type not in ('cpu', 'cuda')", reason="torch's compiler does not know the stand-in"

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from models.learner.log_probs import completion_log_probs
 from models.learner.packing import Sequences
-from models.policy.build import LoraSettings, with_adapter
+from models.policies.build import LoraSettings, with_adapter
 
 FAMILIES = ("llama", "qwen3", "gemma", "gemma2, window 6")
 

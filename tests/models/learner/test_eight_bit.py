@@ -13,10 +13,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from models.errors import UserError
+from models.base.errors import UserError
 from models.learner.eight_bit import in_float, moment_bytes
 from models.learner.optimiser import OptimiserSettings, build_optimiser, take_step
-from models.policy.checkpoint import load_checkpoint, newest_checkpoint, state_of, write_checkpoint
+from models.policies.checkpoint import load_checkpoint, newest_checkpoint, state_of, write_checkpoint
 
 EIGHT = OptimiserSettings(learning_rate=0.01, warmup_steps=0, weight_decay=0.1, moments="int8")
 FULL = OptimiserSettings(learning_rate=0.01, warmup_steps=0, weight_decay=0.1)

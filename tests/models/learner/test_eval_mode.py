@@ -9,8 +9,8 @@ from tiny_models import SEQUENCES, tiny_policy
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from models.engine.canary import canary_gap
-from models.errors import UserError
+from models.base.errors import UserError
+from models.engines.canary import canary_gap
 from models.learner.all_completions import all_log_probs
 from models.learner.eval_mode import in_eval_mode
 from models.learner.log_probs import use_packed_attention

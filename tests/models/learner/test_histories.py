@@ -12,16 +12,16 @@ from device_here import DEVICE, placed
 from tiny_models import gradients, tiny_policy
 from torch import Tensor
 
-from models.critic.losses import loss_of
-from models.critic.model import Critic
-from models.critic.settings import CriticSettings
-from models.errors import UserError
+from models.base.errors import UserError
+from models.learner.attention.packed_attention import attend_packed
+from models.learner.attention.span_tables import span_tables, tables_of
 from models.learner.histories import attended_pairs, cut_family, families, unique_tokens
 from models.learner.layout import allowed
 from models.learner.log_probs import completion_log_probs
-from models.learner.packed_attention import attend_packed
 from models.learner.packing import Sequences, longest_unit, pack, pack_shares, packed_row
-from models.learner.span_tables import span_tables, tables_of
+from models.reward_models.critic.losses import loss_of
+from models.reward_models.critic.model import Critic
+from models.reward_models.critic.settings import CriticSettings
 
 
 def forest(seed: int, roots: int = 2, depth: int = 6, vocabulary: int = 58) -> Sequences:

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from models.errors import UserError
+from models.base.errors import UserError
 from models.learner.optimiser import OptimiserSettings, build_optimiser, learning_rate_at, take_step
 
 

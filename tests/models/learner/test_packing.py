@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 import torch
 
-from models.errors import UserError
+from models.base.errors import UserError
 from models.learner.layout import Prefix, Span, allowed
 from models.learner.packing import Sequences, cut_into_rows, pack, pack_shares, packed_row
 

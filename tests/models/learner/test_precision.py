@@ -9,7 +9,7 @@ import torch
 from device_here import DEVICE, OF_A_PROCESSOR
 from tiny_models import tiny_policy
 
-from models import processor as processors
+from models.base import processor as processors
 from models.learner import precision as precisions
 from models.learner.precision import (
     LEAST_GAIN,

@@ -8,10 +8,10 @@ import torch
 from tiny_models import SEQUENCES, tiny_policy
 from torch import Tensor, nn
 
-from models.errors import UserError
+from models.base.errors import UserError
 from models.learner.log_probs import completion_log_probs, plain_inner, use_packed_attention
 from models.learner.recompute import can_recompute, recomputing
-from models.policy.build import LoraSettings, with_adapter
+from models.policies.build import LoraSettings, with_adapter
 
 
 def gradients(model: nn.Module, on: bool, autocast: torch.dtype | None = None) -> dict[str, Tensor]:

@@ -16,28 +16,28 @@ from tiny_models import SEQUENCES, each_token, scored, tiny_policy
 from tiny_worlds import make_world
 from torch import Tensor, nn
 
-from models.critic.fit import fit_critic
-from models.critic.model import Critic, new_critic, read_values
-from models.critic.settings import CriticSettings
-from models.errors import UserError
-from models.judges.judge import Answer
-from models.judges.reinforced import JudgedQuestion, reinforce
+from models.base.errors import UserError
+from models.base.ranks import ALONE, Ranks, whole
 from models.learner import supervised
 from models.learner.all_completions import all_log_probs
 from models.learner.distribution import AS_IT_IS
 from models.learner.optimiser import OptimiserSettings
 from models.learner.packing import Sequences, by_prompt, pack_shares
 from models.learner.sharding import shard
-from models.loop.fit import fit_round
-from models.loop.learner import Companion, Learner
-from models.loop.schedule import ScheduleSettings
-from models.objective.grpo import Grpo
-from models.policy.build import LoraSettings, with_adapter
-from models.policy.update_sparsity import SubnetworkSettings, learn_only, masks_of
-from models.ranks import ALONE, Ranks, whole
-from models.reward_model import fit as reward_fit
-from models.reward_model.fit import Pair, RewardModelSettings
-from models.rewards.implicit_process import ImplicitProcess
+from models.method.fit import fit_round
+from models.method.judge import Answer
+from models.method.learner import Companion, Learner
+from models.method.schedule import ScheduleSettings
+from models.parts.objective.grpo import Grpo
+from models.parts.rewards.models.implicit_process import ImplicitProcess
+from models.parts.shared.reinforced import JudgedQuestion, reinforce
+from models.policies.build import LoraSettings, with_adapter
+from models.policies.update_sparsity import SubnetworkSettings, learn_only, masks_of
+from models.reward_models import fit as reward_fit
+from models.reward_models.critic.fit import fit_critic
+from models.reward_models.critic.model import Critic, new_critic, read_values
+from models.reward_models.critic.settings import CriticSettings
+from models.reward_models.fit import Pair, RewardModelSettings
 
 pytestmark = [OF_A_PROCESSOR, pytest.mark.rotating(of=3)]
 

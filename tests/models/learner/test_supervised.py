@@ -9,7 +9,7 @@ from tiny_models import SEQUENCES, gradients, leave_room_for, plain_log_probs, t
 from torch import Tensor
 from torch.nn import functional
 
-from models.errors import UserError
+from models.base.errors import UserError
 from models.learner.optimiser import OptimiserSettings
 from models.learner.packing import Sequences
 from models.learner.supervised import (

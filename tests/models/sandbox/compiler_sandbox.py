@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from models.errors import UserError
+from models.base.errors import UserError
 from models.sandbox.sandbox import Sandbox
 from models.sandbox.settings import SandboxSettings
 

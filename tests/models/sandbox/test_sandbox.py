@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from compiler_sandbox import compiler_sandbox
 
-from models.errors import UserError
+from models.base.errors import UserError
 from models.sandbox import fork_servers
 from models.sandbox.fork_servers import Layers
 from models.sandbox.inside import wire

@@ -9,16 +9,16 @@ import pytest
 from malformed_texts import malformed, rollout
 from simulator_here import REASON, simulator_here
 
-from models.datasets.task_sets.circuits import BENCH, HEAD, CircuitsSettings, read, value, written
-from models.errors import UserError
-from models.loop.attempt import Attempt
-from models.loop.rollout import Problem
-from models.loop.world import World
-from models.rewards.unit_tests import UnitTests
+from models.base.errors import UserError
+from models.method.attempt import Attempt
+from models.method.rollout import Problem
+from models.method.world import World
+from models.parts.rewards.code.unit_tests import UnitTests
 from models.sandbox.sandbox import Ran
 from models.sandbox.settings import SandboxSettings
 from models.sandbox.simulator import is_closed, require_simulator, verdict_of
 from models.sandbox.written import written_circuit
+from models.task_sets.circuits import BENCH, HEAD, CircuitsSettings, read, value, written
 
 SANDBOX = SandboxSettings(seconds=20, workers=2)
 REWARD = UnitTests(reads="verilog", sandbox=SANDBOX)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from models.errors import UserError
+from models.base.errors import UserError
 from models.text.bridge import bridge_of, why_not
 from models.text.encoding import Codec
 from models.text.tokenizer import TokenizerSettings, train_tokenizer

@@ -7,18 +7,18 @@ import pytest
 from special_tokens import CHAT, llama_like
 from tiny_models import word_tokenizer
 
+from models.agents.gateway.conversation import prompt_of
+from models.answers.unknown import unknown_shares
+from models.base.errors import UserError
 from models.datasets.schema import arrow_schema, file_name, write_rows
 from models.datasets.settings import DataSettings
-from models.errors import UserError
-from models.gateway.conversation import prompt_of
-from models.loop.read_problems import LengthSections, read_problems
-from models.policy.folder import load_tokenizer
-from models.recipe.held_out import held_out_recipes
-from models.recipe.load import load_recipe
+from models.recipes.held_out import held_out_recipes
+from models.recipes.load import load_recipe
 from models.text.encoding import Codec
 from models.text.prompt_form import BARE, PromptForm
 from models.text.token_cache import CachedCodec
-from models.text.unknown import unknown_shares
+from models.text.tokenizer import load_tokenizer
+from models.training.read_problems import LengthSections, read_problems
 from tasks.compute.run_tokens import RunTokens
 from tasks.data.data_sources import source_files
 from tasks.steps.validate_data import token_counters

@@ -7,11 +7,11 @@ import torch
 from special_tokens import CHAT, llama_like
 from tiny_models import tiny_policy
 
-from models.errors import UserError
-from models.gateway.conversation import BadRequest, prompt_of
-from models.policy.folder import save_model_folder
-from models.recipe.files import require_files
-from models.recipe.load import load_recipe
+from models.agents.gateway.conversation import BadRequest, prompt_of
+from models.base.errors import UserError
+from models.policies.folder import save_model_folder
+from models.recipes.files import require_files
+from models.recipes.load import load_recipe
 from models.text.bridge import bridge_of
 from models.text.chat_template import chat_ids
 from models.text.encoding import Codec

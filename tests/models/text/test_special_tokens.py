@@ -9,12 +9,12 @@ from special_tokens import llama_like
 from tiny_models import tiny_policy, word_tokenizer
 from transformers import PreTrainedTokenizerBase
 
-from models.errors import UserError
-from models.policy.folder import load_tokenizer, save_model_folder
+from models.base.errors import UserError
+from models.policies.folder import save_model_folder
 from models.text.encoding import Codec
 from models.text.end_ids import ends_of_folder, ends_of_model, name_ends
 from models.text.token_cache import CachedCodec
-from models.text.tokenizer import count_tokens
+from models.text.tokenizer import count_tokens, load_tokenizer
 
 TEXTS = ["4 + 5 =", "7"]
 WITHOUT = "{% for m in messages %}{{ m['content'] }} <turn>{% endfor %}"

@@ -10,10 +10,9 @@ from safetensors.numpy import load_file, save_file
 from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerBase
 
-from models.policy.folder import load_tokenizer
 from models.text.encoding import Codec
 from models.text.token_cache import CachedCodec
-from models.text.tokenizer import TokenizerSettings, train_tokenizer
+from models.text.tokenizer import TokenizerSettings, load_tokenizer, train_tokenizer
 
 TEXTS = ["7 + 5 = 12 ; #### 12", "", "3 - 8 = -5", "naïve 中文 👩‍👩‍👧 \x00 end", "7 + 5 = 12 ; #### 12"]
 TEMPLATE = "{% for m in messages %}Start {{ m['content'] }}{% endfor %}{% if add_generation_prompt %} ={% endif %}"

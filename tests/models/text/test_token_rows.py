@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from models.errors import UserError
+from models.base.errors import UserError
 from models.text import token_rows
 from models.text.token_rows import TokenRows, open_rows, rows_in_memory, write_rows
 

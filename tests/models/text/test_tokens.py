@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from models.errors import UserError
+from models.base.errors import UserError
 from models.text.encoding import Codec
 from models.text.tokenizer import TokenizerSettings, count_tokens, train_tokenizer
 
@@ -70,7 +70,7 @@ def test_the_order_of_texts_does_not_matter(settings: TokenizerSettings) -> None
 
 @pytest.mark.parametrize("settings", [WORDS, BYTES])
 def test_a_saved_tokenizer_cuts_as_before(settings: TokenizerSettings, tmp_path: Path) -> None:
-    from models.policy.folder import load_tokenizer
+    from models.text.tokenizer import load_tokenizer
 
     tokenizer = train_tokenizer(SOLUTIONS, settings)
     tokenizer.save_pretrained(tmp_path)

@@ -7,13 +7,12 @@ import pytest
 from special_tokens import CHAT, llama_like
 from tiny_models import word_tokenizer
 
-from models.loop.attempt import Attempt
-from models.loop.rollout import Problem
-from models.policy.folder import load_tokenizer
-from models.rewards.exact_answer import is_right
+from models.answers.exact import is_right
+from models.method.attempt import Attempt
+from models.method.rollout import Problem
 from models.text.encoding import Codec
 from models.text.token_places import token_places
-from models.text.tokenizer import TokenizerSettings, train_tokenizer
+from models.text.tokenizer import TokenizerSettings, load_tokenizer, train_tokenizer
 from models.text.unwritten import write_tags
 
 TAGS = ("<think>", "</think>", "<answer>", "</answer>", "[STEP]", "<tool_call>", "</tool_call>", "◁sep▷")

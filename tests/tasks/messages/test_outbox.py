@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from message_listener import TOKEN, Listener
 
-from models.errors import UserError
+from models.base.errors import UserError
 from tasks.messages.event import Event, identity
 from tasks.messages.outbox import KEEP, Outbox
 from tasks.messages.receivers import URLS, receivers

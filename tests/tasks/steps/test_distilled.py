@@ -9,9 +9,9 @@ from small_steps import context, warm_started
 from tiny_loops import TOKENIZER
 from tiny_models import tiny_policy
 
-from models.errors import UserError
-from models.policy.folder import save_model_folder
-from models.recipe.load import load_recipe
+from models.base.errors import UserError
+from models.policies.folder import save_model_folder
+from models.recipes.load import load_recipe
 from models.text.tokenizer import TokenizerSettings, train_tokenizer
 from tasks.compute import shared_engine
 from tasks.registered.policy import given_policy

@@ -6,7 +6,7 @@ from contextlib import nullcontext
 import pytest
 from small_steps import context, warm_started
 
-from models.recipe.load import load_recipe
+from models.recipes.load import load_recipe
 from tasks.compute import fitting, shared_engine
 from tasks.runner.step import earlier_result
 from tasks.steps import fine_tune as step

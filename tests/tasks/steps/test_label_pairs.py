@@ -7,12 +7,12 @@ import pytest
 from small_steps import context, warm_started
 from tiny_judges import save_judge
 
+from models.base.errors import UserError
 from models.datasets.schema import read_rows
-from models.errors import UserError
-from models.judges.local import LocalJudge
-from models.judges.settings import JudgeSettings
-from models.judges.verdict import score
-from models.recipe.load import load_recipe
+from models.recipes.load import load_recipe
+from models.reward_models.judges.local import LocalJudge
+from models.reward_models.judges.settings import JudgeSettings
+from models.reward_models.judges.verdict import score
 from tasks.compute import shared_engine
 from tasks.registered.policy import given_policy
 from tasks.runner.step import earlier_result

@@ -10,10 +10,10 @@ import pytest
 from real_models import RECIPES, data_of, save_tiny_qwen
 from small_steps import context
 
+from models.base.sections import Sections
 from models.datasets.prepare import prepare
-from models.recipe.load import load_recipe
-from models.recipe.sections import Sections
-from models.recipe.smoke import made_small
+from models.recipes.load import load_recipe
+from models.recipes.smoke import made_small
 from tasks.compute import shared_engine
 from tasks.registered.policy import made_policy
 from tasks.registered.reward_model import made_reward_model

@@ -9,14 +9,14 @@ from tiny_models import tiny_policy
 
 from models.datasets.schema import arrow_schema, file_name, write_rows
 from models.learner.packing import Sequences
-from models.loop.read_demonstrations import demonstrations
-from models.loop.read_problems import PromptSections, read_problems, read_prompts
-from models.policy.folder import save_model_folder
-from models.recipe.load import load_recipe
-from models.reward_model.model import reward_model_from_policy
-from models.reward_model.read_pairs import read_pairs
-from models.reward_model.scoring import score_all
+from models.policies.folder import save_model_folder
+from models.recipes.load import load_recipe
+from models.reward_models.model import reward_model_from_policy
+from models.reward_models.read_pairs import read_pairs
+from models.reward_models.scoring import score_all
 from models.text.encoding import Codec
+from models.training.read_demonstrations import demonstrations
+from models.training.read_problems import PromptSections, read_problems, read_prompts
 from tasks.compute.open_learner import ScorerSections, reward_scorer
 from tasks.registered.reward_model import RewardModelFiles
 

@@ -5,7 +5,7 @@ from prefect.logging import disable_run_logger
 from s3_loopback import BUCKET, s3_endpoint  # noqa: F401  (a fixture)
 
 from flows.commands.review import reports
-from models.errors import UserError
+from models.base.errors import UserError
 from tasks.runner.step import StepResult
 from tasks.steps.upload_reports import upload_reports
 from tasks.tracking import records, runs, store

@@ -10,7 +10,7 @@ from prefect.logging import disable_run_logger
 from test_gate_promotion import NAME, RECIPE, answers, step
 
 from flows.train import evaluate_splits, why_no_anchor
-from models.policy.folder import hash_folder
+from models.policies.folder import hash_folder
 from tasks.gate.judgement import OnGate
 from tasks.registered.policy import PolicyFiles
 from tasks.runner.step import StepContext, StepResult

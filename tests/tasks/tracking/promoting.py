@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parents[3]
 PROMOTE = """
 import sys, time
 from pathlib import Path
-from models.errors import UserError
+from models.base.errors import UserError
 from tasks.tracking import aliases, registry, store
 store.configure(Path(sys.argv[1]))
 read = registry.champion

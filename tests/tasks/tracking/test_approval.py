@@ -8,7 +8,7 @@ import pytest
 from nights import champion, nights
 from test_gate_promotion import NAME
 
-from models.errors import UserError
+from models.base.errors import UserError
 from tasks.gate import approval
 from tasks.steps.promote import Promotion
 from tasks.tracking import aliases, audit, registry, store, summaries, tags

@@ -14,7 +14,7 @@ from nights import champion, nights
 from test_gate_promotion import NAME
 
 from flows.schedule.approvals import PATH, listening, looking
-from models.errors import UserError
+from models.base.errors import UserError
 from tasks.gate import approval, approval_by_tag
 from tasks.gate.approval_by_tag import Word, answer, word_of
 from tasks.steps.promote import Promotion

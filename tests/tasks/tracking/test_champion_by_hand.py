@@ -11,7 +11,7 @@ from test_registered_by_hand import scaled
 from verdict_examples import store_verdict
 
 from flows.runtime.judging_by_hand import judge_by_hand, measure
-from models.policy.folder import hash_folder
+from models.policies.folder import hash_folder
 from tasks.gate.judgement import JudgementSections, OnGate
 from tasks.pages.description import Review, describe_run, hand_page
 from tasks.registered.policy import PolicyFiles

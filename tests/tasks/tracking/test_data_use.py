@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from models.errors import UserError
+from models.base.errors import UserError
 from tasks.tracking import aliases, data_use, records, registry, runs, tags
 
 FIRST, SECOND, FILE = "1" * 32 + ".dir", "2" * 32 + ".dir", "3" * 32

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from test_gate_promotion import NAME
 
-from models.errors import UserError
+from models.base.errors import UserError
 from tasks.gate import approval
 from tasks.gate.judgement import is_lifted
 from tasks.registered.export import export

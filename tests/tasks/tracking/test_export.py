@@ -12,16 +12,17 @@ import yaml
 from tiny_gguf import tiny_model, write_gguf
 from verdict_examples import check, verdict
 
-from models.bases.source import carry_source
-from models.errors import UserError
+from models.base.errors import UserError
 from models.evaluation.bootstrap import bootstrap_mean
 from models.evaluation.metrics import prompt_values
 from models.evaluation.records import Completion, PromptRecord
 from models.evaluation.report import summarise
 from models.evaluation.table import write_records
-from models.policy.folder import given_folder, hash_folder, load_tokenizer
+from models.policies.base_models.source import carry_source
+from models.policies.folder import given_folder, hash_folder
 from models.text.chat_template import chat_ids
 from models.text.encoding import Codec
+from models.text.tokenizer import load_tokenizer
 from tasks.pages.description import cell
 from tasks.pages.model_card import serve_commands
 from tasks.registered.base import source_line

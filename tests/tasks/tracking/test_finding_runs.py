@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from mlflow import MlflowClient
 
-from models.errors import UserError
+from models.base.errors import UserError
 from tasks.tracking import runs, store, summaries
 
 

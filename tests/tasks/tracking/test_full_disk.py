@@ -17,11 +17,11 @@ from small_steps import context
 from tiny_models import SEQUENCES, tiny_policy
 
 from flows.command_line import ending
-from models.disk import LEAST_FREE, is_full, no_space, out_of_space, require_space
-from models.errors import UserError
+from models.base.disk import LEAST_FREE, is_full, no_space, out_of_space, require_space
+from models.base.errors import UserError
 from models.learner import precision
 from models.learner.reference_cache import cached_reference_log_probs
-from models.policy.checkpoint import newest_checkpoint, state_of, write_checkpoint
+from models.policies.checkpoint import newest_checkpoint, state_of, write_checkpoint
 from models.text.token_cache import CachedCodec
 from models.text.tokenizer import TokenizerSettings, train_tokenizer
 from tasks.runner.step import StepOutput, run_step, step_folder

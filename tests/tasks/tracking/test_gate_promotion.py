@@ -8,7 +8,7 @@ from prefect.logging import disable_run_logger
 
 from models.evaluation.records import Completion, PromptRecord
 from models.evaluation.table import write_records
-from models.recipe.load import load_recipe
+from models.recipes.load import load_recipe
 from tasks.gate.judgement import OnGate
 from tasks.runner.step import StepContext, StepResult
 from tasks.steps.promote import Candidate, Promotion, PromotionSections, promote

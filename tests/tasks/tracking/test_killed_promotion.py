@@ -28,7 +28,7 @@ from pathlib import Path
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 import mlflow, mlflow.transformers
-from models.errors import UserError
+from models.base.errors import UserError
 from tasks.gate import approval
 from tasks.tracking import aliases, audit, registry, store, tags
 from tasks.tracking.verdict_record import read_verdict

@@ -11,7 +11,7 @@ from fault_table import PROPERTY
 from promoting import promote_at_once, started
 from verdict_examples import store_verdict
 
-from models.errors import UserError
+from models.base.errors import UserError
 from tasks.tracking import aliases, lock, process, registry, runs, store, tags
 from tasks.tracking.verdict_record import VerdictRecord
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from test_lock import NAME, champion, versions
 
-from models.errors import UserError
-from models.evaluation.gate import GateSettings
+from models.base.errors import UserError
+from models.evaluation.gate.gate import GateSettings
 from tasks.gate.gate_split import sketch_of
 from tasks.tracking import aliases, lock, registry, store, tags
 from tasks.tracking.looks import take_look

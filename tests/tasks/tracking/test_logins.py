@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from models.errors import UserError
+from models.base.errors import UserError
 from tasks.tracking import runs, store
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from test_registry_and_lineage import made
 
-from models.errors import UserError
-from models.evaluation.gate import GateSettings
+from models.base.errors import UserError
+from models.evaluation.gate.gate import GateSettings
 from tasks.gate.gate_split import digest_of, shared, sketch_of
 from tasks.gate.power import gate_power
 from tasks.tracking import aliases, registry, tags
@@ -103,7 +103,7 @@ def test_a_person_may_name_another_anchor(home: Path, policy_folder: Path):
 
 
 def test_the_power_of_a_gate_is_a_table_that_says_what_it_assumes(home: Path):
-    from models.recipe.load import load_recipe
+    from models.recipes.load import load_recipe
 
     said = gate_power(load_recipe("arithmetic"), 0.02)
     assert "assumed, no champion exists yet" in said

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from models.errors import UserError
+from models.base.errors import UserError
 from tasks.tracking import journal, runs, store
 from tasks.tracking.metrics import MOST_KEYS, MetricLog, clean_key
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from models.errors import UserError
+from models.base.errors import UserError
 from tasks.tracking import moved, records, registry, runs, store, tags
 
 ROWS = [{"prompt": "1 + 1", "right": True}]

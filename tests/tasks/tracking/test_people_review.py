@@ -10,8 +10,8 @@ import pytest
 from mlflow.entities import AssessmentSource
 from small_repository import git
 
+from models.base.errors import UserError
 from models.datasets.schema import read_rows
-from models.errors import UserError
 from tasks.data.versions import read_pinned
 from tasks.people.ask_people import ask, read_review, reviews_of
 from tasks.people.blind_pairs import AnswerPair

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from models.errors import UserError
+from models.base.errors import UserError
 from tasks.tracking import aliases, recorded, registry, runs, tags
 
 

@@ -9,7 +9,7 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 from flows.train import evaluate_splits
-from models.policy.folder import hash_folder
+from models.policies.folder import hash_folder
 from tasks.gate.judgement import OnGate
 from tasks.registered.policy import PolicyFiles
 from tasks.runner.step import StepResult

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from models.errors import UserError
-from models.policy.folder import hash_folder
+from models.base.errors import UserError
+from models.policies.folder import hash_folder
 from tasks.registered.files import registered_files
 from tasks.registered.policy import registered_policy
 from tasks.registered.reward_model import registered_reward_model

@@ -7,7 +7,7 @@ import pytest
 from promoting import promote_at_once
 from verdict_examples import check, verdict
 
-from models.errors import UserError
+from models.base.errors import UserError
 from tasks.tracking import aliases, lineage, records, registry, runs, tags
 
 

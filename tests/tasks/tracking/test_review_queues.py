@@ -10,7 +10,7 @@ import pytest
 from mlflow.entities import AssessmentSource
 from mlflow.genai import label_schemas, review_queues
 
-from models.errors import UserError
+from models.base.errors import UserError
 from tasks.tracking import review_queues as queues
 from tasks.tracking import runs, store
 from tasks.tracking.traces import IN_FULL, Trace, log_traces, shown, tracing_client

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from models.errors import UserError
+from models.base.errors import UserError
 from tasks.tracking import process, records, runs, store, summaries, tags
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -10,7 +10,7 @@ from test_registry_and_lineage import made
 
 import flows.train
 from flows.commands import registry as commands
-from models.errors import UserError
+from models.base.errors import UserError
 from tasks.tracking import aliases, by_hand, registry, runs, store, tags
 from tasks.tracking.by_hand import Waiting
 

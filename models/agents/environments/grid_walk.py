@@ -1,0 +1,103 @@
+"""A walk over a text grid: one move per turn, walls, a goal.
+
+    A.#.        r | b1 | d | b2 | d | b3 | ...          the environment answers with the cell, as in chess
+    ..#.
+    ...G
+
+The last word of a turn is the move (u, d, l, r, or the whole words), so thoughts may precede it. The cell is the turn's
+state, by which `anchored` compares turns. Reaching the goal earns 1; a turn may earn more by these rules:
+
+    progress     the decrease of the distance to the goal, over the distance at the start
+    best_move    the move begins a shortest way (rule-verified actions, Think in Games, paper 251)
+
+The answer may hold more than the cell: affordances and a memory of actions that worked, as in "Knowledge-enhanced
+Agents for Interactive Text Games" (paper 36).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, NonNegativeFloat
+
+from models.agents.play.functions import Composed
+from models.agents.play.grid import Grid, cell_name, notes, read_move
+from models.answers.hidden import Hidden, hidden
+from models.base.errors import UserError
+from models.method.environment import Environment, EnvironmentEpisode, Info
+from models.method.registry import part
+from models.method.rollout import Problem
+
+
+class Map(Hidden):
+    """The answer of a problem."""
+
+    grid: tuple[str, ...]
+    """Rows of the grid, walls included, whether or not the prompt shows them."""
+
+
+@part("grid_walk")
+class GridWalk(Environment):
+    """Moves over a grid with walls, until the goal is reached."""
+
+    needs_answers = True
+    progress: NonNegativeFloat = 0.0
+    """Reward of the whole way, paid move by move; a move away costs as much as it had earned."""
+    best_move: NonNegativeFloat = 0.0
+    """Reward of a move that begins a shortest way."""
+    step_cost: NonNegativeFloat = 0.0
+    """Cost of a move."""
+    tells: Literal["cell", "notes"] = "cell"
+    """Answer to a move. cell: the cell; notes: the cell with the moves that are possible from there (affordances) and,
+    after a sign, those that have led there (memory of what worked), such as `b2 dr <rd`."""
+    thoughts: tuple[Annotated[str, Field(pattern="^[a-z]+$")], ...] = ()
+    """Names of the functions that are requested before each move, one turn each; such a turn does not move."""
+
+    def open(self, problem: Problem) -> EnvironmentEpisode:
+        """Open an episode about one problem, whose answer is `{"grid": ["A.#", "..G"]}`."""
+        known = hidden(problem, Map, self.name)
+        try:
+            grid = Grid(known.grid)
+        except ValueError as error:
+            raise UserError(f"problem {problem.id}: {error}") from None
+        if grid.start not in grid.distance:
+            raise UserError(f"problem {problem.id}: no way leads from the start of the grid to its goal")
+        walking = _Walking(self, grid)
+        return Composed(walking, self.thoughts) if self.thoughts else walking
+
+
+class _Walking:
+    def __init__(self, settings: GridWalk, grid: Grid) -> None:
+        self._settings, self._grid, self._cell = settings, grid, grid.start
+        self._worked = ""
+
+    def reset(self, seed: int) -> tuple[str, Info]:
+        return "", {"state": cell_name(self._cell), "solved": False}
+
+    def step(self, turn: str) -> tuple[str, float, bool, bool, Info]:
+        settings, grid, before = self._settings, self._grid, self._cell
+        move = read_move(turn)
+        if move is None:
+            return (
+                "error: u, d, l or r",
+                -settings.step_cost,
+                False,
+                False,
+                {"state": cell_name(before), "solved": False},
+            )
+        best = move in grid.best_moves(before)
+        self._cell = grid.after(before, move)
+        self._worked += move if self._cell != before else ""
+        nearer = (grid.distance[before] - grid.distance[self._cell]) / grid.distance[grid.start]
+        reward = settings.progress * nearer + settings.best_move * best - settings.step_cost
+        if self._cell == grid.goal:
+            return "", reward + 1.0, True, False, {"state": cell_name(self._cell), "solved": True}
+        return self._said(), reward, False, False, {"state": cell_name(self._cell), "solved": False}
+
+    def _said(self) -> str:
+        if self._settings.tells == "cell":
+            return cell_name(self._cell)
+        return notes(self._grid, self._cell, self._worked)
+
+    def close(self) -> None:
+        return None

@@ -1,0 +1,111 @@
+"""A frozen model plays the other side: a simulated user, a speaker, a worker or an actor.
+
+    consult    the policy asks, the partner answers for a patient           (ProMed, paper 239)
+    direct     the policy gives orders, the partner carries them out        (RLAP 14, OWL 185, EPO 301, PPDPP 349)
+    brief      the policy writes what the partner is to know                (RLAdapter, paper 46)
+    comfort    the partner plays a user with a mood that follows a rule     (RLVER, paper 267)
+
+The partner is the policy that the run began with, or a model folder. Its weights are frozen and its words are not
+trained on: they are not tokens of the policy, or only appear there as the environment's answers. It reads the problem's
+prompt, followed by the text of the scene, without any earlier history. The turns of both are drawn in waves. The
+patient, or the user's feelings, are drawn with the problem's prompt as seed: the episodes of a group share them, and
+held-out problems have others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import Literal
+
+from pydantic import NonNegativeFloat
+
+from models.agents.play.scenes import Brief, Comfort, Consult, Direct, Scene, Who
+from models.base.errors import UserError
+from models.method.environment import Environment, Heard, Info, Seat
+from models.method.recipe_paths import ContentPath
+from models.method.registry import part
+from models.method.rollout import Problem
+
+
+@part("partner")
+class Partner(Environment):
+    """A frozen model, in a scene with the policy."""
+
+    several = True
+    asks_frozen = True
+    scene: Literal["consult", "direct", "brief", "comfort"] = "consult"
+    """The scene that is played."""
+    model: ContentPath = ""
+    """Model folder of the partner; empty: the policy that the run began with."""
+    gain: NonNegativeFloat = 1.0
+    """Reward per nat that a question, or a check, gained (consult, direct)."""
+    cost: NonNegativeFloat = 0.05
+    """Cost of a check (direct)."""
+
+    @property
+    def frozen(self) -> Path | None:
+        """The folder that the recipe names."""
+        return Path(self.model) if self.model else None
+
+    def beside(self, partner: Path) -> Partner:
+        """Return the scene with the model of a folder."""
+        return replace(self, model=str(partner))
+
+    def seats(self, problem: Problem) -> Sequence[Seat]:
+        """Return the seats of the policy and the partner."""
+        shared = _Playing(self._scene(), Random(problem.prompt))
+        partner = Seat(_Side(shared, "partner"), "frozen", learns=False, prompt=problem.prompt, forgets=True)
+        return Seat(_Side(shared, "policy")), partner
+
+    def open(self, problem: Problem) -> _Side:  # type: ignore[override]
+        """Raise an error, because the policy cannot play alone.
+
+        Raises:
+            UserError: always.
+        """
+        raise UserError("environment partner: its episodes have two seats")
+
+    def _scene(self) -> Scene:
+        if self.scene == "consult":
+            return Consult(gain=self.gain)
+        if self.scene == "direct":
+            return Direct(cost=self.cost, gain=self.gain)
+        return Brief() if self.scene == "brief" else Comfort()
+
+
+class _Playing:
+    """The current state of a scene, shared by both sides."""
+
+    def __init__(self, scene: Scene, chance: Random) -> None:
+        self.scene = scene
+        self.moment = scene.begin(chance)
+
+
+class _Side:
+    """The view of a scene from one side."""
+
+    def __init__(self, playing: _Playing, who: Who) -> None:
+        self._playing, self._who = playing, who
+
+    def reset(self, seed: int) -> tuple[str, Info]:
+        moment = self._playing.moment
+        if moment.next != self._who:
+            return "", {"waits": True}
+        return moment.text, {"state": moment.state}
+
+    def step(self, turn: str) -> Heard | None:
+        self._playing.moment = self._playing.scene.hear(self._who, turn)
+        return self.news()
+
+    def news(self) -> Heard | None:
+        moment = self._playing.moment
+        if not moment.over and moment.next != self._who:
+            return None
+        info = {"state": moment.state} | ({"solved": moment.solved} if moment.over else {})
+        return moment.text, moment.reward, moment.over, False, info
+
+    def close(self) -> None:
+        return None

@@ -1,0 +1,52 @@
+"""The policy answers, is asked to check its answer, and answers again, without feedback on whether it was right.
+
+    #### 97        check:        #### 107
+
+The two attempts of SCoRe (paper 121, arXiv 2409.12917). The reward of a turn is one if it states the problem's answer,
+and the goal is that the last one does.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from models.answers.exact import is_right
+from models.method.environment import Environment, EnvironmentEpisode, Info
+from models.method.registry import part
+from models.method.rollout import Problem
+
+
+@part("second_try")
+class SecondTry(Environment):
+    """Attempts at one problem."""
+
+    needs_answers = True
+    attempts: Annotated[int, Field(ge=2, le=100)] = 2
+    """Turns of an episode."""
+    says: str = "check:"
+    """Text that the policy reads after every attempt but the last."""
+
+    def open(self, problem: Problem) -> EnvironmentEpisode:
+        """Open an episode about one problem; every problem has an answer."""
+        return _Attempts(problem.answer, self)
+
+
+class _Attempts:
+    def __init__(self, answer: str, settings: SecondTry) -> None:
+        self._answer, self._settings, self._made = answer, settings, 0
+
+    def reset(self, seed: int) -> tuple[str, Info]:
+        self._made = 0
+        return "", {}
+
+    def step(self, turn: str) -> tuple[str, float, bool, bool, Info]:
+        self._made += 1
+        right = is_right(turn, self._answer, finished=True)
+        if self._made < self._settings.attempts:
+            return self._settings.says, float(right), False, False, {}
+        return "", float(right), True, False, {"solved": right}
+
+    def close(self) -> None:
+        return None

@@ -1,0 +1,89 @@
+"""The strategy that a policy plays, at every information set: its probability of each action, normalised over the
+actions, with the same tokens as when it plays at a table (`models.agents.environments.table`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from torch import Tensor
+
+from models.agents.play.games.game import Game, Knows, State, knows, states
+from models.method.rollout import Problem, Rollout
+from models.method.turn import Turn
+from models.text.bridge import Role, bridge_of
+from models.text.encoding import Codec
+
+
+class Choice(NamedTuple):
+    """An action at an information set, as a completion."""
+
+    seat: int
+    known: Knows
+    rollout: Rollout
+
+
+def choices(game: Game, codec: Codec, problem: Problem, role: Role = "user") -> list[Choice]:
+    """Return every action at every information set, each as the last turn of a completion after the problem's prompt.
+
+    Raises:
+        UserError: the chat template cannot be continued.
+    """
+    made: list[Choice] = []
+    seen: set[tuple[int, Knows]] = set()
+    for state in states(game):
+        seat = game.mover(state)
+        assert seat is not None
+        known = knows(game, state, seat)
+        if (seat, known) in seen:
+            continue
+        seen.add((seat, known))
+        before = view(game, codec, state, seat, role)
+        for ids in codec.completions(game.actions(state)):
+            turn = Turn(len(before), len(before) + len(ids))
+            made.append(Choice(seat, known, Rollout(problem, 0, (*before, *ids), None, "", True, turns=(turn,))))
+    return made
+
+
+def strategies(
+    game: Game, asked: Sequence[Choice], log_probs: Callable[[Sequence[Rollout]], Sequence[Tensor]]
+) -> list[dict[Knows, tuple[float, ...]]]:
+    """Return the policy's strategy for each seat.
+
+    Args:
+        game: game that the `choices` belong to.
+        asked: all choices, with the actions of an information set in their order.
+        log_probs: function that returns the log-probs of the tokens of completions, zero for tokens that the policy did
+            not write, [completions] tensors, nats.
+    """
+    weights: list[dict[Knows, list[float]]] = [{} for _ in range(game.seats)]
+    for choice, row in zip(asked, log_probs([choice.rollout for choice in asked]), strict=True):
+        (turn,) = choice.rollout.turns
+        chance = float(row[turn.start :].double().sum().exp())
+        weights[choice.seat].setdefault(choice.known, []).append(chance)
+    return [{known: tuple(value / sum(row) for value in row) for known, row in of_seat.items()} for of_seat in weights]
+
+
+def view(game: Game, codec: Codec, state: State, seat: int, role: Role = "user") -> tuple[int, ...]:
+    """Return all that a seat has read and said before it moves, or would have if it were to move, after the prompt,
+    [tokens].
+
+    Raises:
+        UserError: the chat template cannot be continued.
+    """
+    ids: tuple[int, ...] = ()
+    opening, heard, spoken = game.dealt(state[0], seat), list[str](), False
+    bridge = bridge_of(codec, role)
+    for number, action in enumerate((*state[1:], "")):
+        if action and game.mover(state[: number + 1]) != seat:
+            heard.append(action)
+            continue
+        text = "\n".join(words for words in (opening, " ".join(heard)) if words)
+        if spoken:
+            ids += tuple(bridge.ids([text])[0])
+        elif text:
+            ids += tuple(codec.inside([f"\n{text}\n"])[0])
+        if action:
+            ids += tuple(codec.completions([action])[0])
+        opening, heard, spoken = "", [], True
+    return ids

@@ -1,0 +1,85 @@
+"""Episodes at their own pace: each continues as soon as its own turn and its own answer are complete.
+
+The engine writes the turns of some episodes while the environments of others answer, each in a thread of its own, so no
+episode waits for the slowest of a wave. A request depends only on its own episode, so the tokens are those of the
+waves, except for rounding: the turns that share a batch depend on timing, and batches may sum in another order. A run
+that must be reproducible bit for bit plays in waves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import torch
+
+from models.agents.play.answers import AT_ONCE, Answers
+from models.agents.play.playing import Playing
+from models.base.device import device
+from models.base.errors import UserError
+from models.base.user_code.contain import file_of
+from models.engines.engine import Engine, Sampling
+from models.engines.pumps import Pumps
+from models.method.environment import Environment
+from models.text.bridge import Bridge
+from models.text.encoding import Codec
+
+
+def at_own_pace(
+    engine: Engine,
+    codec: Codec,
+    bridge: Bridge | None,
+    playing: Sequence[Playing],
+    sampling: Sampling,
+    environment: Environment,
+) -> None:
+    """Play all of `playing` to their ends.
+
+    Args:
+        engine: writes the policy's turns concurrently, as far as it has room.
+        codec: the policy's tokenizer.
+        bridge: tokens between turns; None if an episode has one turn.
+        playing: episodes that have begun.
+        sampling: sampling settings of the turns.
+        environment: environment of the episodes; states whether several episodes may be stepped concurrently.
+
+    Raises:
+        UserError: the engine cannot take further requests while others are running.
+    """
+    here = device()
+    pumps = Pumps(engine, sampling, here)
+    if pumps.room < 1:
+        raise UserError(
+            "rollouts.waves is false, but this engine cannot take up a turn while it writes others: leave it out "
+            "(vLLM can where VLLM_ENABLE_V1_MULTIPROCESSING is 0)"
+        )
+    pumps.loaded(0)
+    if here.type == "cuda":
+        torch.cuda.synchronize(here)  # weights were copied on a stream that is not the engine's
+    seconds, at_once = playing[0].limits.seconds if playing else 0.0, AT_ONCE if environment.at_once else 1
+    answers = Answers(seconds, at_once, pumps.nudge, file_of(environment))
+    left = {number for number, episode in enumerate(playing) if not episode.over}
+    asked = {number: playing[number].ask() for number in left}
+    pumps.start()
+    try:
+        while left:
+            if asked:
+                pumps.ask(asked)
+            ended = pumps.ended(wait=True, seconds=answers.patience())
+            texts = codec.text([each.made.tokens for each in ended])
+            for each, text in zip(ended, texts, strict=True):
+                episode = playing[each.number]
+                episode.drew(each.made, text)
+                if not episode.over:
+                    answers.ask(each.number, partial(episode.opened.step, text))
+            over = answers.over()
+            for call in over:
+                playing[call.number].heard(call.result, call.error, call.seconds)
+            hearing = [call.number for call in over if not playing[call.number].over]
+            if bridge is not None and hearing:
+                for number, ids in zip(hearing, bridge.ids([playing[n].turns[-1].heard for n in hearing]), strict=True):
+                    playing[number].read(ids)
+            left = {number for number in left if not playing[number].over}
+            asked = {number: playing[number].ask() for number in hearing if number in left}
+    finally:
+        pumps.close()

@@ -1,0 +1,184 @@
+"""Scenes that are played with a frozen partner, as pure rules: the partner's input, and the effect of its words.
+
+A scene takes the words of the policy and the partner in turn and returns the input of the next speaker. The policy
+reads this text after all that it has read before; the partner reads it without any history.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass, field
+from random import Random
+from typing import Literal, Protocol
+
+from models.agents.play.clinic import FINDINGS, Patient, condition, drawn, shares, written
+
+Who = Literal["policy", "partner"]
+
+
+@dataclass
+class TurnOutcome:
+    """The outcome of a turn."""
+
+    next: Who
+    """The next speaker."""
+    text: str
+    """Text that the next speaker reads."""
+    reward: float = 0.0
+    """Reward of the policy's last turn."""
+    over: bool = False
+    solved: bool = False
+    state: str = ""
+    """State in which the policy takes its next turn."""
+
+
+class Scene(Protocol):
+    """Rules of an episode."""
+
+    @abstractmethod
+    def begin(self, random: Random) -> TurnOutcome:
+        """Begin the episode. Returns its first outcome."""
+        ...
+
+    @abstractmethod
+    def hear(self, who: Who, said: str) -> TurnOutcome:
+        """Take the words of a speaker. Returns the outcome."""
+        ...
+
+
+@dataclass
+class Consult:
+    """The policy asks a patient, played by the partner, and gives a diagnosis.
+
+        ask cough | no | ask fever | yes | malaria
+
+    The reward of a question is `gain` times the finding's Shapley share, once per finding, if the patient's answer was
+    true.
+    """
+
+    gain: float = 1.0
+    patient: Patient = field(default_factory=dict)
+    known: list[str] = field(default_factory=list)
+    seen: list[str] = field(default_factory=list)
+    asked: str = ""
+
+    def begin(self, random: Random) -> TurnOutcome:
+        """Give the policy its role."""
+        self.patient = drawn(random)
+        return TurnOutcome("policy", "doctor", state="doctor")
+
+    def hear(self, who: Who, said: str) -> TurnOutcome:
+        """Take a question, an answer or a diagnosis."""
+        words = said.split()
+        if who == "policy":
+            if len(words) == 2 and words[0] == "ask" and words[1] in FINDINGS:
+                self.asked = words[1]
+                return TurnOutcome("partner", f"patient {written(self.patient)} asked {self.asked}")
+            return TurnOutcome("policy", "", over=True, solved=words == [condition(self.patient)])
+        new = self.asked not in self.known
+        truth = words == ["yes" if self.patient[self.asked] else "no"]
+        worth = shares(self.patient)[self.asked] if new and truth else 0.0
+        self.known.append(self.asked)
+        self.seen.append(f"{self.asked} {said}")
+        return TurnOutcome("policy", said, self.gain * worth, state=f"doctor {' '.join(sorted(set(self.seen)))}")
+
+
+@dataclass
+class Direct:
+    """The policy gives orders; the partner carries them out, and concludes from its findings.
+
+        check fever | yes | check rash | no | conclude | health
+
+    The partner reads the record for a check, and the checked findings for the conclusion. A check has a cost. Its
+    reward is `gain` times the finding's Shapley share, once per finding, if the partner read the record correctly.
+    """
+
+    cost: float = 0.05
+    gain: float = 0.0
+    patient: Patient = field(default_factory=dict)
+    asked: str = ""
+    seen: list[str] = field(default_factory=list)
+
+    def begin(self, random: Random) -> TurnOutcome:
+        """Give the policy its role."""
+        self.patient = drawn(random)
+        return TurnOutcome("policy", "planner", state="planner")
+
+    def hear(self, who: Who, said: str) -> TurnOutcome:
+        """Take an order, or its result."""
+        words = said.split()
+        if who == "policy":
+            self.asked = words[-1] if words else ""
+            if len(words) == 2 and words[0] == "check" and self.asked in FINDINGS:
+                return TurnOutcome("partner", f"patient {written(self.patient)} asked {self.asked}")
+            if words == ["conclude"]:
+                return TurnOutcome("partner", f"known {' '.join(sorted(self.seen))} conclude")
+            return TurnOutcome("policy", "", over=True)
+        if self.asked == "conclude":
+            right = words == [condition(self.patient)]
+            return TurnOutcome("policy", said, float(right), over=True, solved=right)
+        new = not any(pair.startswith(self.asked) for pair in self.seen)
+        truth = words == ["yes" if self.patient[self.asked] else "no"]
+        worth = self.gain * shares(self.patient)[self.asked] if new and truth else 0.0
+        self.seen = [pair for pair in self.seen if not pair.startswith(self.asked)] + [f"{self.asked} {said}"]
+        return TurnOutcome("policy", said, worth - self.cost, state=f"planner {' '.join(sorted(self.seen))}")
+
+
+@dataclass
+class Brief:
+    """The policy writes a brief for a partner that sees nothing else and concludes from it.
+
+    record fever yes cough no rash yes ache no    cough no fever yes | malaria
+    """
+
+    patient: Patient = field(default_factory=dict)
+
+    def begin(self, random: Random) -> TurnOutcome:
+        """Give the policy the whole record, in random order."""
+        self.patient = drawn(random)
+        order = tuple(random.sample(FINDINGS, len(FINDINGS)))
+        return TurnOutcome("policy", f"record {written(self.patient, order)}")
+
+    def hear(self, who: Who, said: str) -> TurnOutcome:
+        """Take the brief, or the conclusion."""
+        if who == "policy":
+            return TurnOutcome("partner", f"known {said} conclude")
+        right = said.split() == [condition(self.patient)]
+        return TurnOutcome("policy", said, float(right), over=True, solved=right)
+
+
+NEEDS = {"alone": "listen", "lost": "advise", "proud": "praise"}
+"""The helpful answer to each feeling."""
+BEGUN = 40
+"""Initial mood."""
+
+
+@dataclass
+class Comfort:
+    """The policy answers a user played by the partner, whose mood follows a rule on the policy's answers.
+
+        alone | listen | lost | advise | ...
+
+    Mood begins at 40 of 100, rises by 20 if an answer helps and falls by 10 otherwise. At the end it is the reward, and
+    the goal is reached if the mood is above its initial value. The rule reads the need, not the partner's words, so the
+    score cannot be raised by talking.
+    """
+
+    turns: int = 3
+    mood: int = BEGUN
+    left: list[str] = field(default_factory=list)
+
+    def begin(self, random: Random) -> TurnOutcome:
+        """Let the partner speak first."""
+        self.left = [random.choice(list(NEEDS)) for _ in range(self.turns)]
+        return TurnOutcome("partner", f"user feels {self.left[0]} mood {self.mood}")
+
+    def hear(self, who: Who, said: str) -> TurnOutcome:
+        """Take the user's feeling, or the policy's answer to it."""
+        if who == "partner":
+            return TurnOutcome("policy", f"friend {said}", state=f"friend {said}")
+        helped = said.split() == [NEEDS[self.left.pop(0)]]
+        self.mood = min(100, max(0, self.mood + (20 if helped else -10)))
+        if not self.left:
+            return TurnOutcome("policy", "", self.mood / 100, over=True, solved=self.mood > BEGUN)
+        return TurnOutcome("partner", f"user feels {self.left[0]} mood {self.mood}")

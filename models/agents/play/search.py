@@ -1,0 +1,202 @@
+"""Grow trees of turns with an engine and environments: draw candidates, play them, and continue from them.
+
+An environment has no snapshot. To continue from a node it is opened again with the same seed, and the turns that lead
+to the node are played again. All episodes of a tree therefore have the same randomness in the environment, and
+differences below a node come from the policy alone. Every repeated turn is checked: the environment must answer as
+before, word for word, with the same reward and the same state. An environment whose answers differ cannot be searched,
+and is refused. An environment that fails or hangs ends its own branch, which is left out if `when_stuck` masks it.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import islice
+from typing import TypeVar
+
+from models.agents.play.answers import in_time
+from models.agents.play.tree import Expansion, Growth, Node, Tree
+from models.answers.exact import is_right
+from models.base.errors import UserError, shortened
+from models.base.finite import finite
+from models.base.seeds import completion_seed, turn_seed
+from models.engines.engine import Ask, Engine, Generated, Sampling
+from models.method.environment import EnvironmentEpisode, EpisodeSettings
+from models.method.rollout import Problem
+from models.method.turn import Cut, Turn
+from models.text.bridge import Bridge, bridge_of
+from models.text.encoding import Codec
+
+_LOG = logging.getLogger("rewardflow.episodes")
+
+Worth = Callable[[Sequence[Turn], bool], float]
+"""Worth of an episode from its turns and whether it reached the goal."""
+Critique = Callable[[Sequence[Problem], Sequence[Node]], list[float]]
+"""Critique of new nodes, each in [0, 1], [nodes]; takes their problems and the nodes."""
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Search:
+    """Settings that all trees of a round share."""
+
+    engine: Engine
+    codec: Codec
+    episodes: EpisodeSettings
+    sampling: Sampling
+    """Sampling settings of the turns; `max_tokens` limits the whole episode, including the environment's words."""
+    growth: Growth
+    worth: Worth
+    critique: Critique | None = None
+
+    def grow(self, problems: Sequence[Problem], seed: int) -> list[Tree]:
+        """Grow a tree for each problem, [problems]; the same seed gives the same trees.
+
+        Raises:
+            UserError: a problem does not belong to this environment, the environment does not answer the same turns in
+                the
+                same way, or the chat template cannot be continued.
+        """
+        turns = self.episodes.limits.turns
+        bridge = bridge_of(self.codec, self.episodes.role) if turns > 1 else None
+        trees = [Tree(self.growth) for _ in problems]
+        for number, (problem, tree) in enumerate(zip(problems, trees, strict=True)):
+            self._begin(problem, tree.root, completion_seed(seed, number, 0))
+        while going := [(number, expansion) for number, tree in enumerate(trees) for expansion in tree.next()]:
+            self._wave(problems, trees, going, bridge, seed)
+        return trees
+
+    def _wave(
+        self,
+        problems: Sequence[Problem],
+        trees: Sequence[Tree],
+        going: Sequence[tuple[int, Expansion]],
+        bridge: Bridge | None,
+        seed: int,
+    ) -> None:
+        """Carry out all expansions that the trees request."""
+        limits, longest = self.episodes.limits, self.sampling.max_tokens
+        asks, numbers = [], [tree.drawn for tree in trees]
+        for number, expansion in going:
+            history = expansion.node.history
+            prompt = (*problems[number].tokens, *history) if history else problems[number].tokens
+            room = min(limits.turn_tokens or longest, longest - len(history))
+            for _ in range(expansion.count):
+                asks.append(Ask(prompt, completion_seed(seed, number, numbers[number]), room))
+                numbers[number] += 1
+        made = self.engine.each(asks, self.sampling)
+        drawn = iter(zip(made, self.codec.text([generated.tokens for generated in made]), strict=True))
+        fresh: list[tuple[Problem, Node]] = []
+        for number, expansion in going:
+            parent, problem = expansion.node, problems[number]
+            known = {child.tokens: child for child in parent.children}
+            for generated, text in islice(drawn, expansion.count):
+                if generated.tokens in known:
+                    known[generated.tokens].again()
+                    continue
+                node = self._played(problem, parent, generated, text, completion_seed(seed, number, 0), bridge)
+                known[generated.tokens] = node
+                parent.children.append(node)
+                fresh.append((problem, node))
+        if self.critique is not None and fresh:
+            thought = self.critique([problem for problem, _ in fresh], [node for _, node in fresh])
+            for (_, node), critique in zip(fresh, thought, strict=True):
+                node.critique = critique
+        new = {id(node) for _, node in fresh}
+        for number, expansion in going:
+            trees[number].grown(expansion, [child for child in expansion.node.children if id(child) in new])
+
+    def _begin(self, problem: Problem, root: Node, seed: int) -> None:
+        """Note the environment's text before the first turn."""
+        name = self.episodes.environment.name
+        try:
+            with closing(self.episodes.environment.open(problem)) as opened:
+                text, info = self._limited(lambda: opened.reset(turn_seed(seed, -1)))
+        except (UserError, MemoryError):
+            raise
+        except Exception as error:  # an environment may raise any exception
+            raise UserError(
+                f"environment {name}: an episode could not begin ({type(error).__name__}: {shortened(str(error), 200)})"
+            ) from error
+        root.state, root.turn = str(info.get("state", "")), Turn(0, 0, heard=text)
+        if text:
+            root.heard = tuple(self.codec.inside([f"\n{text}\n"])[0])
+            if len(root.heard) >= self.sampling.max_tokens:
+                raise UserError(
+                    f"rollouts.max_tokens is {self.sampling.max_tokens}, but environment {name} begins with "
+                    f"{len(root.heard)} tokens; raise it"
+                )
+
+    def _played(
+        self, problem: Problem, parent: Node, generated: Generated, text: str, seed: int, bridge: Bridge | None
+    ) -> Node:
+        """Return the node that a turn leads to."""
+        turn = Turn(0, len(generated.tokens), state=parent.state, said=text)
+        node = Node(parent, generated.tokens, generated.log_probs, turn)
+        if not generated.finished:  # half a turn is not answered
+            return self._ended(problem, node, "tokens")
+        try:
+            with closing(self.episodes.environment.open(problem)) as opened:
+                self._replayed(opened, parent, seed)
+                began = time.perf_counter()
+                heard, reward, terminated, truncated, info = self._limited(lambda: opened.step(text))
+                seconds = time.perf_counter() - began
+            lasts = finite(info.get("duration", 0.0))
+            node.turn = turn._replace(reward=finite(reward), seconds=seconds, heard=heard, duration=lasts)
+        except TimeoutError:
+            return self._ended(problem, node, "time")
+        except (UserError, MemoryError):
+            raise
+        except Exception as error:  # an environment may raise any exception
+            _LOG.warning("an environment failed, and with it one branch (%s: %s)", type(error).__name__, error)
+            return self._ended(problem, node, "error")
+        node.state = str(info.get("state", ""))
+        said = bool(info["solved"]) if "solved" in info else None
+        if terminated or truncated:
+            return self._ended(problem, node, "", said)
+        if bridge is None or node.depth == self.episodes.limits.turns:
+            return self._ended(problem, node, "turns", said)
+        ids = tuple(bridge.ids([heard])[0])
+        if len(parent.history) + len(node.tokens) + len(ids) >= self.sampling.max_tokens:
+            return self._ended(problem, node, "tokens", said)
+        node.heard = ids
+        return node
+
+    def _replayed(self, opened: EnvironmentEpisode, node: Node, seed: int) -> None:
+        """Replay the turns up to a node in a newly opened environment.
+
+        Raises:
+            UserError: it does not answer as before.
+        """
+        root = node.path[0].parent if node.path else node
+        assert root is not None, "the first turn of a path was taken at the root"
+        text, info = self._limited(lambda: opened.reset(turn_seed(seed, -1)))
+        same = (text, str(info.get("state", ""))) == (root.turn.heard, root.state)
+        for number, passed in enumerate(node.path, start=1):
+            heard, reward, terminated, truncated, info = self._limited(lambda: opened.step(passed.turn.said))  # noqa: B023
+            now = (heard, finite(reward), str(info.get("state", "")))
+            if not same or now != (passed.turn.heard, passed.turn.reward, passed.state) or terminated or truncated:
+                raise UserError(
+                    f"environment {self.episodes.environment.name} cannot be searched: opened again with the same seed "
+                    f"it answered turn {number} otherwise than before, {shortened(heard, 80)!r} instead of "
+                    f"{shortened(passed.turn.heard, 80)!r}"
+                )
+
+    def _limited(self, call: Callable[[], Result]) -> Result:
+        return in_time(self.episodes.limits.seconds, call, self.episodes.environment)
+
+    def _ended(self, problem: Problem, node: Node, cut: Cut, said: bool | None = None) -> Node:
+        """End the episode of a node, and add its worth along its path."""
+        rule = self.episodes.limits.rule(cut)
+        node.over, node.cut, node.finished, node.masked = True, cut, rule == "kept", rule == "masked"
+        if node.masked:
+            return node
+        turns = [passed.turn for passed in node.path]
+        solved = said and node.finished
+        if said is None and problem.answer:
+            solved = is_right("\n".join(turn.said for turn in turns), problem.answer, finished=node.finished)
+        node.ended(self.worth(turns, bool(solved)), solved)
+        return node

@@ -1,0 +1,169 @@
+"""Play episodes of several seats in waves: every seat that is to move takes one turn, then the environments answer.
+
+Each seat is an episode of its own: it has its own view and its own tokens, and is spoken for by the policy or by a
+frozen model. The request of a turn depends only on run, round, problem, seat and turn. If one seat's episode is cut,
+those of the other seats end with it. A seat that learns gives an episode if it came to move.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import cast
+
+from models.agents.play.answers import in_time
+from models.agents.play.playing import Playing
+from models.agents.play.speakers import Voice
+from models.base.errors import UserError, shortened
+from models.base.seeds import seat_seed, turn_seed
+from models.engines.engine import Sampling, asks_of
+from models.method.environment import Environment, Heard, Seat, Speaker, View
+from models.method.episode import Episode
+from models.method.episode_limits import EpisodeLimits
+from models.method.rollout import Problem
+
+
+@dataclass
+class _Placed:
+    """A seat of an open episode."""
+
+    seat: Seat
+    playing: Playing
+    game: int
+    """Index of the episode that it belongs to."""
+    waits: bool = False
+    """Whether others move first."""
+    unread: str | None = None
+    """Text that it received and has not read, as more may follow."""
+
+
+def play_seated(
+    voices: Mapping[Speaker, Voice],
+    environment: Environment,
+    limits: EpisodeLimits,
+    problems: Sequence[Problem],
+    sampling: Sampling,
+    seed: int,
+) -> list[list[Episode]]:
+    """Play episodes; see `models.agents.play.play.play`. Episodes of one seat are adjacent, [problems][seats that learn
+    * G] at most.
+
+    Args:
+        voices: models of the speakers.
+        environment: environment of the seats.
+        limits: limits of each seat.
+        problems: problems with encoded prompts.
+        sampling: sampling settings of the turns.
+        seed: seed of the completions.
+    """
+    placed: list[_Placed] = []
+    try:
+        for game, ask in enumerate(asks_of([problem.tokens for problem in problems], sampling, seed)):
+            for number, seat in enumerate(environment.seats(problems[game // sampling.samples])):
+                prompt = ask.prompt if seat.prompt is None else voices[seat.speaker].codec.unwrapped([seat.prompt])[0]
+                own = limits if seat.learns else replace(limits, turns=limits.turns * 2 + 1)
+                playing = Playing(prompt, seat.opened, seat_seed(ask.seed, number), sampling.max_tokens, own)
+                placed.append(_Placed(seat, playing, game))
+            _begin(placed[-1 - number :], environment, limits, turn_seed(ask.seed, -1))
+        _read(placed, voices)
+        while going := [each for each in placed if not each.playing.over and not each.waits]:
+            _wave(going, voices, sampling)
+            for each in placed:
+                if each.waits and not each.playing.over:
+                    _answered(each, _news_of(each))
+            _end_together(placed)
+            _read([each for each in placed if not each.playing.over], voices)
+            _end_together(placed)
+        for each in placed:
+            if not each.playing.over:  # all seats wait, and none has reported the end
+                each.playing.end("turns")
+    finally:
+        for each in placed:
+            each.playing.opened.close()
+    return _by_problem(placed, sampling, len(problems))
+
+
+def _begin(placed: Sequence[_Placed], environment: Environment, limits: EpisodeLimits, seed: int) -> None:
+    """Reset the environment for each seat of an episode."""
+    for each in placed:
+        try:
+            text, info = in_time(limits.seconds, lambda: each.playing.opened.reset(seed), each.playing.opened)  # noqa: B023
+        except (UserError, MemoryError):
+            raise
+        except Exception as error:  # an environment may raise any exception
+            raise UserError(
+                f"environment {environment.name}: an episode could not begin "
+                f"({type(error).__name__}: {shortened(str(error), 200)})"
+            ) from error
+        each.playing.note(info)
+        each.unread, each.waits = text, bool(info.get("waits"))
+
+
+def _wave(going: Sequence[_Placed], voices: Mapping[Speaker, Voice], sampling: Sampling) -> None:
+    """Take one turn of each seat that is to move, and its immediate outcome."""
+    for speaker, voice in voices.items():
+        own = [each for each in going if each.seat.speaker == speaker]
+        own.sort(key=lambda each: each.playing.reads)  # neighbours with the same history share its computation
+        made = voice.engine.each([each.playing.ask() for each in own], sampling) if own else []
+        texts = voice.codec.text([generated.tokens for generated in made])
+        for each, generated, text in zip(own, made, texts, strict=True):
+            # half a turn of a seat that does not learn counts like a whole one
+            each.playing.drew(generated if each.seat.learns else replace(generated, finished=True), text)
+            if not each.playing.over:
+                _answered(each, lambda: each.playing.opened.step(text))  # noqa: B023 - called here
+
+
+def _news_of(placed: _Placed) -> Callable[[], Heard | None]:
+    return cast(View, placed.playing.opened).news  # only a view lets a seat wait
+
+
+def _answered(placed: _Placed, ask: Callable[[], Heard | None]) -> None:
+    """Take the environment's answer to a seat, or note that others move first."""
+    answer, raised, began = None, None, time.perf_counter()
+    try:
+        answer = in_time(placed.playing.limits.seconds, ask, placed.playing.opened)
+    except Exception as error:  # an environment may raise any exception
+        raised = error
+    placed.waits = answer is None and raised is None
+    if not placed.waits:
+        placed.playing.heard(answer, raised, time.perf_counter() - began)
+        if answer is not None:
+            placed.unread = "\n".join(text for text in (placed.unread, answer[0]) if text)
+
+
+def _end_together(placed: Sequence[_Placed]) -> None:
+    """End the other seats' episodes if a seat's episode was cut."""
+    cuts = {each.game: each.playing.cut for each in placed if each.playing.cut}
+    for each in placed:
+        if not each.playing.over and each.game in cuts:
+            each.playing.end(cuts[each.game])
+
+
+def _read(placed: Sequence[_Placed], voices: Mapping[Speaker, Voice]) -> None:
+    """Append the unread texts of the seats that are to move to their tokens; one that forgets drops its earlier tokens
+    first."""
+    for each in placed:
+        if each.waits or each.unread is None:
+            continue
+        voice, playing = voices[each.seat.speaker], each.playing
+        if each.seat.forgets:
+            playing.tokens, playing.log_probs = [], []
+        if each.seat.forgets or not playing.turns:
+            if each.unread:
+                playing.read(voice.codec.inside([f"\n{each.unread}\n"])[0])
+        elif voice.bridge is not None:
+            playing.read(voice.bridge.ids([each.unread])[0])
+        each.unread = None
+
+
+def _by_problem(placed: Sequence[_Placed], sampling: Sampling, count: int) -> list[list[Episode]]:
+    problems: list[dict[int, list[Episode]]] = [{} for _ in range(count)]
+    seats: dict[int, int] = {}
+    for each in placed:
+        if each.seat.learns:
+            seat = seats[each.game] = seats.get(each.game, -1) + 1
+            if each.playing.turns:
+                of_seats = problems[each.game // sampling.samples]
+                of_seats.setdefault(seat, []).append(each.playing.played(sampling.log_probs, seat))
+    return [[episode for seat in sorted(seats) for episode in seats[seat]] for seats in problems]

@@ -1,0 +1,150 @@
+"""Grow trees of the steps of a completion with an engine: completions are drawn from a node, and their steps are nodes.
+
+    prompt | 7 + 5 = 12 ; | 12 - 3 = 9 ; | #### 9          a step ends with a token whose text holds a mark
+                          | 12 - 3 = 8 ; | #### 8
+
+A node is a step, and otherwise as in `models.agents.play.tree`. The worth of a new node comes from one of two sources,
+or both:
+
+    by its end        the completion is drawn to its end, which is right or wrong; all of its steps stay in the tree
+    by an estimate    an estimator reads the steps so far and rates them; then one step is drawn at a time
+    by both           (1 - a) end + a estimate of the first new step
+
+The search of a problem depends on the policy, its number and the seed, not on the other problems of the batch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+
+from torch import Tensor
+
+from models.agents.play.tree import Expansion, Growth, Node, Tree
+from models.answers.exact import is_right
+from models.base.seeds import completion_seed
+from models.engines.engine import Ask, Engine, Generated, Sampling
+from models.method.rollout import Problem
+from models.method.steps import step_starts
+from models.method.turn import Turn
+from models.text.encoding import Codec
+
+Estimate = Callable[[Sequence[Problem], Sequence[Node]], list[float]]
+"""Estimated worth of continuing from nodes, each in [0, 1], [nodes]; takes their problems and the nodes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepSearch:
+    """Settings that all trees of a round share."""
+
+    engine: Engine
+    codec: Codec
+    sampling: Sampling
+    """Sampling settings of the steps; `max_tokens` is the longest completion."""
+    growth: Growth
+    marks: tuple[str, ...]
+    """A token whose text holds one of these ends a step."""
+    estimate: Estimate | None = None
+    estimate_share: float = 0.0
+    """Weight of the estimate relative to the end (a), in [0, 1]; 1: no completion is drawn to its end."""
+
+    def grow(self, problems: Sequence[Problem], seed: int) -> list[Tree]:
+        """Grow a tree for each problem, [problems]; the same seed gives the same trees."""
+        trees = [Tree(self.growth) for _ in problems]
+        while going := [(number, expansion) for number, tree in enumerate(trees) for expansion in tree.next()]:
+            self._wave(problems, trees, going, seed)
+        return trees
+
+    @cached_property
+    def _stops(self) -> tuple[int, ...]:
+        """Stop ids of a draw, in addition to those that end a completion."""
+        if self.estimate_share < 1:
+            return ()
+        texts = self.codec.text([[token] for token in range(self.engine.vocabulary)])
+        return tuple(token for token, text in enumerate(texts) if any(mark in text for mark in self.marks))
+
+    def _wave(
+        self,
+        problems: Sequence[Problem],
+        trees: Sequence[Tree],
+        going: Sequence[tuple[int, Expansion]],
+        seed: int,
+    ) -> None:
+        """Carry out all expansions that the trees request."""
+        asks, numbers = [], [tree.drawn for tree in trees]
+        for number, expansion in going:
+            history = expansion.node.history
+            prompt = (*problems[number].tokens, *history) if history else problems[number].tokens
+            room = self.sampling.max_tokens - len(history)
+            for _ in range(expansion.count):
+                asks.append(Ask(prompt, completion_seed(seed, number, numbers[number]), room, self._stops))
+                numbers[number] += 1
+        drawn = iter(self.engine.each(asks, self.sampling))
+        ways: list[tuple[Problem, Node, Node | None]] = []
+        for number, expansion in going:
+            for generated in islice(drawn, expansion.count):
+                ways.append((problems[number], *self._place(expansion.node, generated)))
+        self._judge(ways)
+        for number, expansion in going:
+            trees[number].grown(expansion, [])
+
+    def _place(self, parent: Node, generated: Generated) -> tuple[Node, Node | None]:
+        """Add the steps that were drawn after `parent` to the tree. Returns the last one and the first new one."""
+        node, first_new = parent, None
+        for start, stop in self._steps(generated.tokens):
+            if node is not parent:
+                node.drawn += 1
+            tokens = generated.tokens[start:stop]
+            known = next((child for child in node.children if child.tokens == tokens), None)
+            if known is not None:
+                known.times += 1
+            else:
+                log_probs = None if generated.log_probs is None else generated.log_probs[start:stop]
+                turn = Turn(0, len(tokens), said=self.codec.text([tokens])[0])
+                known = Node(node, tokens, log_probs, turn, prior=_prior(log_probs))
+                node.children.append(known)
+                first_new = first_new or known
+            node = known
+        if first_new is not None and not self._goes_on(node):
+            node.over, node.finished = True, node.tokens[-1] in self.codec.ends
+            node.cut = "" if node.finished else "tokens"
+        return node, first_new
+
+    def _goes_on(self, node: Node) -> bool:
+        ended = self.estimate_share < 1 or node.tokens[-1] in self.codec.ends
+        return not ended and len(node.history) < self.sampling.max_tokens
+
+    def _steps(self, tokens: Sequence[int]) -> Iterator[tuple[int, int]]:
+        """Return the start and stop of each step."""
+        pieces = self.codec.text([[token] for token in tokens])
+        starts = step_starts(pieces, self.marks).nonzero().flatten().tolist()
+        return zip(starts, [*starts[1:], len(tokens)], strict=True)
+
+    def _judge(self, ways: Sequence[tuple[Problem, Node, Node | None]]) -> None:
+        """Add the worth of the drawn steps along their paths."""
+        texts = self.codec.text([last.history if last.over else () for _, last, _ in ways])
+        estimates = self._estimates([(problem, new) for problem, _, new in ways if new is not None and not new.over])
+        for (problem, last, new), text in zip(ways, texts, strict=True):
+            thought = estimates.get(id(new))
+            if last.over:
+                right = is_right(text, problem.answer, finished=last.finished)
+                worth, share = float(right), 0.0 if thought is None else self.estimate_share
+                last.ended((1.0 - share) * worth + share * (thought or 0.0), right)
+            elif thought is not None:
+                last.estimated(thought)
+
+    def _estimates(self, asked: Sequence[tuple[Problem, Node]]) -> dict[int, float]:
+        """Return the estimates of nodes, by their identity."""
+        if self.estimate is None or not self.estimate_share or not asked:
+            return {}
+        said = self.estimate([problem for problem, _ in asked], [node for _, node in asked])
+        return {id(node): value for (_, node), value in zip(asked, said, strict=True)}
+
+
+def _prior(log_probs: Tensor | None) -> float:
+    """Return the geometric mean of the tokens' probabilities, in [0, 1]: a likelihood independent of the step's
+    length."""
+    return 1.0 if log_probs is None else math.exp(float(log_probs.mean()))

@@ -1,0 +1,101 @@
+"""Several candidates for a turn, and the one with the highest value under a model of step values (step-level Q, arXiv
+2409.09345; paper 355).
+
+    Q(h, a) = log pi_values(a | h) - log pi_reference(a | h)        turn = candidate of highest Q, first of equals
+
+The log-ratio of a policy fitted to siblings of a search by step-level DPO (recipe step_q) equals Q, up to beta and a
+term that depends on the history alone; neither changes which candidate is best. The agent that acts is not changed. The
+setting `values` names the model; its reference is the agent, unless it was trained from another. The log-probs are
+those of whole turns, at temperature 1. A candidate that was cut is taken only if all were. Candidates with the same
+text are scored once; scores of the model of values are not calls of the policy and are not counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+
+from models.agents.strategy import Consulted, Source, Strategy, again
+from models.base.bounds import Temperature
+from models.base.errors import UserError
+from models.engines.engine import Ask, Drawing, Engine, EngineSettings, Generated
+from models.engines.transformers_engine import TransformersEngine
+from models.method.recipe_paths import ContentPath
+from models.method.registry import part
+from models.policies.folder import check_model_folder
+from models.text.end_ids import ends_of_folder
+
+
+@part("best_of_steps")
+class BestOfSteps(Strategy):
+    """The turn of highest value among several."""
+
+    source = Source(355, "Enhancing Decision-Making for LLM Agents via Step-Level Q-Value Models (arXiv 2409.09345)")
+    values: ContentPath = ""
+    """Model folder of the policy whose log-ratio is the value of a step."""
+    reference: ContentPath = ""
+    """Model folder of the model that it was trained from; empty: the policy that is measured."""
+    candidates: Annotated[int, Field(ge=1, le=64)] = 5
+    """Candidates per turn. The paper uses five."""
+    temperature: Temperature = 1.0
+    """Temperature of the candidates if the turn would be greedy, because greedy candidates are all the same."""
+
+    @property
+    def most_calls(self) -> int:
+        """One draft and, if the policy is the reference, one score per candidate."""
+        return self.candidates * (1 if self.reference else 2)
+
+    def turns(self, policy: Consulted, asks: Sequence[Ask], drawing: Drawing) -> list[Generated]:
+        """Return the turn of each ask, [asks].
+
+        Raises:
+            UserError: no model of values is named, or it has other tokens than the policy.
+        """
+        values = _model(self.values, "values", policy.vocabulary)
+        drawn = drawing if drawing.temperature else replace(drawing, temperature=self.temperature)
+        made = policy.draft([again(ask, call) for ask in asks for call in range(self.candidates)], drawn)
+        rows = [made[at : at + self.candidates] for at in range(0, len(made), self.candidates)]
+        asked = [
+            (tuple(ask.prompt), ids)
+            for ask, row in zip(asks, rows, strict=True)
+            for ids in dict.fromkeys(tuple(turn.tokens) for turn in row)
+        ]
+        prompts, turns = [prompt for prompt, _ in asked], [ids for _, ids in asked]
+        if self.reference:
+            reference = _sums(_model(self.reference, "reference", policy.vocabulary), prompts, turns)
+        else:
+            reference = policy.score(prompts, turns)
+        scored = zip(asked, _sums(values, prompts, turns), reference, strict=True)
+        worth = {key: mine - other for key, mine, other in scored}
+        return [
+            max(row, key=lambda turn: (turn.finished, worth[tuple(ask.prompt), tuple(turn.tokens)]))
+            for ask, row in zip(asks, rows, strict=True)
+        ]
+
+
+def _sums(model: Engine, prompts: Sequence[Sequence[int]], turns: Sequence[Sequence[int]]) -> list[float]:
+    return [sum(row) for row in model.score(prompts, turns)]
+
+
+def _model(named: str, setting: str, vocabulary: int) -> Engine:
+    if not named:
+        raise UserError(f"strategy.{setting}: name the model folder of a policy that step_q has trained")
+    folder = Path(named).expanduser()
+    check_model_folder(folder)
+    return _opened(folder.absolute(), (folder / "config.json").stat().st_mtime_ns, vocabulary)
+
+
+@lru_cache(maxsize=2)
+def _opened(folder: Path, changed: int, vocabulary: int) -> Engine:
+    """Open a frozen model and keep it open from wave to wave; `changed` is the time at which its folder was written."""
+    engine = TransformersEngine(
+        folder, EngineSettings(name="transformers", precision="float32"), end=ends_of_folder(folder)
+    )
+    if engine.vocabulary != vocabulary:
+        raise UserError(f"strategy: {folder} has {engine.vocabulary} tokens, and the policy {vocabulary}")
+    return engine

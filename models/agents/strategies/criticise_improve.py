@@ -1,0 +1,63 @@
+"""The policy criticises its turn, and then improves it (RCI, arXiv 2303.17491).
+
+    draft | "Review your previous answer and find problems with your answer." | critique
+          | "Based on the problems you found, improve your answer." | the next draft
+
+The last draft is the turn; critiques are not part of the episode. An improvement that did not end, or that has no room,
+leaves the draft unchanged. The paper applies this to an agent's plan and to each of its actions on a screen (task,
+state and agent grounding), with a model of 175B; here it applies to each turn, in any environment of the recipe.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+from pydantic import Field
+
+from models.agents.strategy import Consulted, Source, Strategy, again
+from models.base.bounds import Count
+from models.engines.engine import Ask, Drawing, Generated
+from models.method.registry import part
+
+
+@part("criticise_improve")
+class CriticiseImprove(Strategy):
+    """A draft, its critique and a better draft, for several rounds."""
+
+    source = Source(48, "Language Models can Solve Computer Tasks (RCI, arXiv 2303.17491)")
+    rounds: Annotated[int, Field(ge=1, le=16)] = 1
+    """Rounds of critique and improvement."""
+    critique: str = "Review your previous answer and find problems with your answer."
+    """Request after a draft."""
+    improve: str = "Based on the problems you found, improve your answer."
+    """Request after a critique."""
+    extra_tokens: Count = 512
+    """Tokens in addition to prompt and episode that the engine needs room for: questions, critiques and drafts."""
+
+    @property
+    def most_calls(self) -> int:
+        """The draft, and two calls per round."""
+        return 1 + 2 * self.rounds
+
+    def turns(self, policy: Consulted, asks: Sequence[Ask], drawing: Drawing) -> list[Generated]:
+        """Return the turn of each ask, [asks]."""
+        drafts = policy.draft(asks, drawing)
+        heard = [tuple(ask.prompt) for ask in asks]
+        for number in range(self.rounds):
+            calls = (1 + 2 * number, 2 + 2 * number)
+            going = [place for place, draft in enumerate(drafts) if draft.finished]
+            asked = [policy.said(heard[place], drafts[place].tokens, self.critique) for place in going]
+            critiques = policy.answer(
+                [again(asks[place], calls[0], ids) for place, ids in zip(going, asked, strict=True)], drawing
+            )
+            criticised = [
+                (place, policy.said(ids, critique.tokens, self.improve))
+                for place, ids, critique in zip(going, asked, critiques, strict=True)
+                if critique is not None and critique.finished
+            ]
+            better = policy.answer([again(asks[place], calls[1], ids) for place, ids in criticised], drawing)
+            for (place, ids), draft in zip(criticised, better, strict=True):
+                if draft is not None and draft.finished:
+                    heard[place], drafts[place] = ids, draft
+        return drafts

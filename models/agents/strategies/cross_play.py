@@ -1,0 +1,64 @@
+"""A policy with partners that it was not trained with, predicting first what the other will do (ProAgent, arXiv
+2308.11339).
+
+    "What will the other do next?" | belief | "Then what do you do? Say only that." | turn
+
+The belief is not part of the episode. If the belief or the answer did not end, or has no room, the turn is the policy's
+own. With each of `partners` the policy is measured with this strategy and alone: rows of the cross-play matrix
+(`models.evaluation.cross_play`). The paper plays Overcooked with GPT-3.5 and corrects beliefs by the partner's actual
+action; here that action is in the history of the next belief.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+from pydantic import Field
+
+from models.agents.strategy import Consulted, Source, Strategy, again
+from models.base.bounds import Count
+from models.engines.engine import Ask, Drawing, Generated
+from models.method.registry import part
+
+
+@part("cross_play")
+class CrossPlayed(Strategy):
+    """Turns made after a prediction of the other's action, with held-out partners."""
+
+    source = Source(361, "ProAgent: Building Proactive Cooperative AI with Large Language Models (arXiv 2308.11339)")
+    partners: Annotated[tuple[str, ...], Field(max_length=32)] = ()
+    """Versions, NAME/VERSION, or model folders of the partners."""
+    foresee: str = "What will the other do next?"
+    """First question to the policy; empty: none, and its turns are its own."""
+    act: str = "Then what do you do? Say only that."
+    """Second question to the policy."""
+    extra_tokens: Count = 256
+    """Tokens in addition to prompt and episode that the engine needs room for: both questions and the belief."""
+
+    @property
+    def most_calls(self) -> int:
+        """Belief, turn, and the policy's own turn if they fail."""
+        return 3 if self.foresee else 1
+
+    def turns(self, policy: Consulted, asks: Sequence[Ask], drawing: Drawing) -> list[Generated]:
+        """Return the turn of each ask, [asks]."""
+        made: dict[int, Generated] = {}
+        if self.foresee:
+            asked = [policy.said(ask.prompt, (), self.foresee) for ask in asks]
+            beliefs = policy.answer(
+                [again(ask, 1, ids) for ask, ids in zip(asks, asked, strict=True)], drawing
+            )  # fmt: skip
+            heard = [
+                (place, policy.said(ids, belief.tokens, self.act))
+                for place, (ids, belief) in enumerate(zip(asked, beliefs, strict=True))
+                if belief is not None and belief.finished
+            ]
+            turns = policy.answer([again(asks[place], 2, ids) for place, ids in heard], drawing)
+            made = {
+                place: turn for (place, _), turn in zip(heard, turns, strict=True) if turn is not None and turn.finished
+            }
+        left = [place for place in range(len(asks)) if place not in made]
+        own = policy.draft([asks[place] for place in left], drawing) if left else []
+        made |= dict(zip(left, own, strict=True))
+        return [made[place] for place in range(len(asks))]

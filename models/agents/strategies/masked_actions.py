@@ -1,0 +1,146 @@
+"""Each turn is one of the actions that are admitted at that step, under a way of reasoning chosen for it (PoAct, arXiv
+2501.07054).
+
+    way      the policy names its way of reasoning for this step                     the most likely of their names
+    mask     of the actions that the environment lists, those that the way admits
+    turn     drawn from the policy among these alone: p(a) = pi(a | history, way) / sum over the admitted
+
+Probabilities are those of whole turns, to the power of 1 / temperature; greedy takes the likeliest. Turns are not
+sampled token by token, so only listed actions can occur; if no action has room, the first is cut, which ends an
+episode. In the paper actions are code over tools, a retriever and a judge prune the tools before each step, and GPT-4o
+chooses the way.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated
+
+import torch
+from pydantic import Field
+
+from models.agents.strategy import Consulted, Source, Strategy
+from models.base.bounds import Count
+from models.base.errors import UserError
+from models.engines.engine import Ask, Drawing, Generated
+from models.engines.random_points import TOKENS, points_of
+from models.method.registry import part
+
+
+@dataclass(frozen=True, kw_only=True)
+class Way:
+    """A way of reasoning."""
+
+    name: str
+    """Name by which the policy chooses it."""
+    prompt: str = ""
+    """Instruction to the policy before it acts; empty: none."""
+    only: str = ""
+    """Pattern that must match a whole action to admit it; empty: all. If it admits none, all are admitted."""
+
+    def __post_init__(self) -> None:
+        try:
+            re.compile(self.only)
+        except re.error as error:
+            raise ValueError(f"{self.name}: {self.only!r} is not a pattern ({error})") from None
+
+    def admits(self, actions: Sequence[str]) -> list[str]:
+        """Return those of `actions` that may be taken."""
+        matching = [action for action in actions if not self.only or re.fullmatch(self.only, action)]
+        return matching or list(actions)
+
+
+@part("masked_actions")
+class MaskedActions(Strategy):
+    """One of the listed actions, and nothing else."""
+
+    source = Source(321, "PoAct: Policy and Action Dual-Control Agent for Generalized Applications (arXiv 2501.07054)")
+    ways: Annotated[tuple[Way, ...], Field(min_length=1, max_length=16)] = (Way(name="act"),)
+    """Ways of reasoning, each with `name`, `prompt`, and `only`: the pattern of the actions that it admits."""
+    choose: str = "Which way suits the next step?"
+    """Question to the policy if there are several ways; it answers with a name."""
+    actions: tuple[str, ...] = ()
+    """Actions if the environment lists none."""
+    most_actions: Annotated[int, Field(ge=1, le=4096)] = 256
+    """Maximum number of actions of a step, above which it is refused: each is a call."""
+    extra_tokens: Count = 256
+    """Tokens in addition to prompt and episode that the engine needs room for: prompts of the ways."""
+
+    @property
+    def most_calls(self) -> int:
+        """One call per way and per action."""
+        return len(self.ways) + self.most_actions
+
+    def turns(self, policy: Consulted, asks: Sequence[Ask], drawing: Drawing) -> list[Generated]:
+        """Return the turn of each ask, [asks]."""
+        ways = self._choose(policy, asks)
+        heard = [
+            policy.said(ask.prompt, (), way.prompt) if way.prompt else tuple(ask.prompt)
+            for ask, way in zip(asks, ways, strict=True)
+        ]
+        admitted = [self._admitted(ask, way) for ask, way in zip(asks, ways, strict=True)]
+        turns = [policy.ids(actions) for actions in admitted]
+        rows = _scores(policy, heard, turns)
+        points = points_of([replace(ask, max_tokens=1) for ask in asks], 1, TOKENS)[:, 0]
+        chosen = [
+            chosen_action(_with_room(row, given, ask), drawing.temperature, float(point))
+            for row, given, ask, point in zip(rows, turns, asks, points, strict=True)
+        ]
+        whole = [given[place] for given, place in zip(turns, chosen, strict=True)]
+        return [
+            Generated(ids[: ask.max_tokens], None, len(ids) <= ask.max_tokens)
+            for ids, ask in zip(whole, asks, strict=True)
+        ]
+
+    def _choose(self, policy: Consulted, asks: Sequence[Ask]) -> list[Way]:
+        if len(self.ways) == 1:
+            return list(self.ways) * len(asks)
+        asked = [policy.said(ask.prompt, (), self.choose) for ask in asks]
+        names = policy.ids([way.name for way in self.ways])
+        rows = _scores(policy, asked, [names] * len(asks))
+        return [self.ways[row.index(max(row))] for row in rows]
+
+    def _admitted(self, ask: Ask, way: Way) -> list[str]:
+        actions = list(dict.fromkeys(ask.actions or self.actions))
+        if not actions:
+            raise UserError(
+                "strategy masked_actions: the environment lists no actions; name them as strategy.actions=[...]"
+            )
+        if len(actions) > self.most_actions:
+            raise UserError(
+                f"strategy masked_actions: the environment lists {len(actions)} actions, and strategy.most_actions is "
+                f"{self.most_actions}"
+            )
+        return way.admits(actions)
+
+
+def chosen_action(log_probs: torch.Tensor, temperature: float, point: float) -> int:
+    """Return the index of the action that is taken.
+
+    Args:
+        log_probs: log-prob of each admitted action, [actions], nats; minus infinity for one that cannot be taken.
+        temperature: zero: the likeliest, the first of several.
+        point: random point in [0, 1).
+    """
+    if not temperature or bool((log_probs == -torch.inf).all()):
+        return int(log_probs.argmax())
+    total = torch.softmax(log_probs / temperature, 0).cumsum(0)
+    return min(int((total <= point * total[-1]).sum()), int((log_probs > -torch.inf).nonzero().max()))
+
+
+def _with_room(row: Sequence[float], turns: Sequence[tuple[int, ...]], ask: Ask) -> torch.Tensor:
+    """Return the log-probs of actions, [actions], minus infinity for a turn that is too long."""
+    fits = [len(ids) <= ask.max_tokens for ids in turns]
+    values = [value if fit else float("-inf") for value, fit in zip(row, fits, strict=True)]
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def _scores(
+    policy: Consulted, heard: Sequence[tuple[int, ...]], given: Sequence[Sequence[tuple[int, ...]]]
+) -> list[list[float]]:
+    """Return the log-probs of several texts after each history, [histories][texts], in one call."""
+    prompts = [ids for ids, texts in zip(heard, given, strict=True) for _ in texts]
+    flat = iter(policy.score(prompts, [text for texts in given for text in texts]))
+    return [[next(flat) for _ in texts] for texts in given]

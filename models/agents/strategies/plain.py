@@ -1,0 +1,20 @@
+"""No strategy: a turn is the policy's own output."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from models.agents.strategy import Consulted, Strategy
+from models.engines.engine import Ask, Drawing, Generated
+from models.method.registry import part
+
+
+@part("plain")
+class Plain(Strategy):
+    """The policy's own turn, bit for bit."""
+
+    most_calls = 1
+
+    def turns(self, policy: Consulted, asks: Sequence[Ask], drawing: Drawing) -> list[Generated]:
+        """Return the turn of each ask, [asks]."""
+        return policy.draft(asks, drawing)

@@ -1,0 +1,242 @@
+"""Strategies of an evaluation: each turn of a policy is made from several answers, none of which is trained on.
+
+A strategy is called between the caller that needs a turn (episodes, or an evaluation in one turn) and the engine, and
+is itself an engine. It therefore works in every environment, turn by turn, and its own requests are not part of the
+episode:
+
+    history | turn 1 | environment | turn 2        what is measured
+    history | draft | "find problems" | ...        requests of the strategy for turn 1, which are discarded
+
+It only decides which of the sampled texts becomes the turn; sampled ids are never encoded again. The largest number of
+calls per turn is declared in advance and enforced.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
+
+from torch import Tensor
+
+from models.base.seeds import call_seed
+from models.engines.engine import Ask, Drawing, Engine, Generated
+from models.method.registry import Part
+from models.text.bridge import Bridge, bridge_of
+from models.text.encoding import Codec
+
+
+class Source(NamedTuple):
+    """The source paper of a strategy."""
+
+    id: int | None
+    """Number of the paper in the catalogue of source papers."""
+    title: str
+    family: str = "agents"
+
+
+class Strategy(Part):
+    """Method that makes a turn, selected by `rewardflow evaluate --strategy`; its settings are under `strategy.`."""
+
+    slot = "strategy"
+
+    @property
+    def source(self) -> Source | None:
+        """Source paper; None if there is none."""
+        return None
+
+    @property
+    def extra_tokens(self) -> int:
+        """Tokens beyond prompt and episode that the engine needs room for."""
+        return 0
+
+    @property
+    def partners(self) -> tuple[str, ...]:
+        """Versions, NAME/VERSION, or model folders that the policy is measured with, each in turn."""
+        return ()
+
+    @property
+    @abstractmethod
+    def most_calls(self) -> int:
+        """Largest number of completions and scorings of given texts per turn."""
+
+    @abstractmethod
+    def turns(self, policy: Consulted, asks: Sequence[Ask], drawing: Drawing) -> list[Generated]:
+        """Return the turn of each ask, [asks].
+
+        Args:
+            policy: generates the answers and counts the requests.
+            asks: histories; the result for each depends only on the history and its seed.
+            drawing: how a policy without a strategy draws a turn.
+
+        Raises:
+            UserError: the strategy does not support this environment.
+        """
+
+
+@dataclass
+class Spent:
+    """Calls and tokens that an evaluation used."""
+
+    turns: int = 0
+    """Requested turns."""
+    calls: int = 0
+    """Completions and scores of given texts."""
+    read: int = 0
+    """Tokens of the requests, histories included, counted for each request."""
+    written: int = 0
+    """Tokens of the completions."""
+    no_room: int = 0
+    """Calls that were skipped because the engine has no room for them."""
+
+    def metrics(self) -> dict[str, float]:
+        """Return the counts by name, for the run's metrics."""
+        each = max(self.turns, 1)
+        return {
+            "strategy/turns": float(self.turns),
+            "strategy/calls": float(self.calls),
+            "strategy/calls_a_turn": self.calls / each,
+            "strategy/tokens_read": float(self.read),
+            "strategy/tokens_written": float(self.written),
+            "strategy/no_room": float(self.no_room),
+        }
+
+
+class Consulted:
+    """A policy for use by a strategy: requests are counted, and refused beyond the strategy's limit.
+
+    Args:
+        engine: runs the policy.
+        codec: the policy's tokenizer.
+        room: largest number of tokens of a prompt and its answer together.
+    """
+
+    def __init__(self, engine: Engine, codec: Codec, room: int) -> None:
+        self.spent = Spent()
+        self.vocabulary = engine.vocabulary
+        self._engine, self._codec, self._room, self._left = engine, codec, room, 0
+
+    def begin(self, turns: int, calls: int) -> None:
+        """Start `turns` turns, for which `calls` calls may be made."""
+        self.spent.turns += turns
+        self._left = calls
+
+    def draft(self, asks: Sequence[Ask], drawing: Drawing) -> list[Generated]:
+        """Return a completion of each ask unchanged, [asks]: the policy's turn without a strategy."""
+        self._count(len(asks), (ask.prompt for ask in asks))
+        made = self._engine.each(asks, drawing)
+        self.spent.written += sum(len(generated.tokens) for generated in made)
+        return made
+
+    def answer(self, asks: Sequence[Ask], drawing: Drawing) -> list[Generated | None]:
+        """Return a completion of each ask, [asks], cut where the room ends; None without room."""
+        fits = [self.fits(ask.prompt) for ask in asks]
+        asked = [
+            replace(ask, max_tokens=min(ask.max_tokens, self._room - len(ask.prompt)))
+            for ask, fit in zip(asks, fits, strict=True)
+            if fit
+        ]
+        made = iter(self.draft(asked, drawing) if asked else [])
+        return [next(made) if fit else None for fit in fits]
+
+    def fits(self, prompt: Sequence[int], tokens: int = 1) -> bool:
+        """Return whether `tokens` tokens fit after a prompt; a prompt without room is counted."""
+        fits = len(prompt) + tokens <= self._room
+        self.spent.no_room += not fits
+        return fits
+
+    def score(self, prompts: Sequence[Sequence[int]], given: Sequence[Sequence[int]]) -> list[float]:
+        """Return the log-prob of each given text after its prompt at temperature 1, [texts], nats; minus infinity for a
+        text without room."""
+        rows = list(zip(prompts, given, strict=True))
+        fits = [len(prompt) + len(ids) <= self._room for prompt, ids in rows]
+        chosen = [row for row, fit in zip(rows, fits, strict=True) if fit]
+        self.spent.no_room += len(rows) - len(chosen)
+        self._count(len(chosen), ([*prompt, *ids] for prompt, ids in chosen))
+        scored = iter(
+            self._engine.score([prompt for prompt, _ in chosen], [ids for _, ids in chosen]) if chosen else []
+        )
+        return [sum(next(scored)) if fit else float("-inf") for fit in fits]
+
+    def said(self, history: Sequence[int], reply: Sequence[int], words: str) -> tuple[int, ...]:
+        """Return the ids of a history after the policy's reply and a message with `words`, up to the next reply.
+
+        Args:
+            history: ids up to the beginning of a reply.
+            reply: sampled ids; empty: an empty reply.
+            words: text of the message to the policy.
+
+        Raises:
+            UserError: the chat template cannot be continued.
+        """
+        end = () if reply and reply[-1] in self._codec.ends else (self._codec.end,)
+        (ids,) = self._bridge.ids([words])
+        return (*history, *reply, *end, *ids)
+
+    def ids(self, texts: Sequence[str]) -> list[tuple[int, ...]]:
+        """Return whole turns with the texts `texts`, including the token that ends a turn, [texts]."""
+        return [tuple(ids) for ids in self._codec.completions(texts)]
+
+    def texts(self, made: Sequence[Generated | None]) -> list[str]:
+        """Return the texts of completions, [completions]; empty for those that did not end: half an answer is not
+        used."""
+        whole = [generated.tokens if generated is not None and generated.finished else () for generated in made]
+        return self._codec.text(whole)
+
+    @cached_property
+    def _bridge(self) -> Bridge:
+        return bridge_of(self._codec)
+
+    def _count(self, calls: int, read: Iterable[Sequence[int]]) -> None:
+        self._left -= calls
+        if self._left < 0:
+            raise RuntimeError("a strategy asks more often than it declares")
+        self.spent.calls += calls
+        self.spent.read += sum(map(len, read))
+
+
+def again(ask: Ask, call: int, prompt: Sequence[int] | None = None) -> Ask:
+    """Return the ask for the `call`-th completion of a turn, with a seed of its own; the first has the turn's seed.
+
+    Args:
+        ask: the ask of the turn.
+        call: number of the call, from 0.
+        prompt: prompt of the call; None: the prompt of the turn.
+    """
+    return replace(ask, prompt=ask.prompt if prompt is None else prompt, seed=call_seed(ask.seed, call))
+
+
+class Strategic(Engine):
+    """A policy with a strategy, as an engine that evaluations draw turns from.
+
+    Args:
+        engine: runs the policy; not closed with this one.
+        codec: the policy's tokenizer.
+        strategy: makes the turns.
+        room: largest number of tokens of a prompt and its answer together.
+    """
+
+    def __init__(self, engine: Engine, codec: Codec, strategy: Strategy, room: int) -> None:
+        self.dtype, self.vocabulary, self.longest = engine.dtype, engine.vocabulary, engine.longest
+        self.policy = Consulted(engine, codec, room)
+        self._engine, self._strategy = engine, strategy
+
+    def each(self, asks: Sequence[Ask], drawing: Drawing) -> list[Generated]:
+        """See `Engine.each`; log-probs are not available, because turns are selected, not drawn token by token."""
+        if drawing.log_probs:
+            raise ValueError("a strategy has no log-probs: nothing is trained on what it says")
+        self.policy.begin(len(asks), self._strategy.most_calls * len(asks))
+        return self._strategy.turns(self.policy, asks, drawing)
+
+    def score(self, prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]]) -> list[list[float]]:
+        """See `Engine.score`; scores are the policy's own."""
+        return self._engine.score(prompts, completions)
+
+    def load(self, weights: Iterable[tuple[str, Tensor]], version: int = 0) -> None:
+        """See `Engine.load`."""
+        self._engine.load(weights, version)
+
+    def close(self) -> None:
+        """Do nothing: the wrapped engine is closed by its owner."""

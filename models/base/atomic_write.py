@@ -1,0 +1,109 @@
+"""A file or a folder appears whole or not at all: written under another name beside, synced, then renamed.
+
+A reader sees the old content or the new one, never a part; so does the next start after a kill or a power cut. What a
+killed write leaves beside is known by its name, and `sweep` removes it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from models.base.disk import needs_space
+
+
+def write_file(file: Path, content: str | bytes) -> None:
+    """Write `file`, in place of an older one; its folder is made where it is missing.
+
+    Args:
+        file: what is written; other threads and processes may write it at the same time, the last one stays.
+        content: text, which is written as UTF-8, or bytes.
+
+    Raises:
+        UserError: the disk is full; the older file is there as it was.
+    """
+    with replace_file(file) as beside:
+        beside.write_bytes(content.encode("utf-8") if isinstance(content, str) else content)
+
+
+@contextmanager
+def replace_file(file: Path) -> Iterator[Path]:
+    """A path beside `file` to write to, for libraries that write files themselves; what lies there takes the place of
+    `file` when the block ends without an exception, and is removed otherwise.
+
+    Raises:
+        UserError: the disk is full; the older file is there as it was.
+    """
+    beside = _beside(file)
+    try:
+        with needs_space(file):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            yield beside
+            sync(beside)
+            os.replace(beside, file)
+            sync(file.parent)  # the new name, too, is safe from a power cut
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+@contextmanager
+def replace_folder(folder: Path) -> Iterator[Path]:
+    """An empty folder beside `folder` to fill; it takes its place when the block ends without an exception, and is
+    removed otherwise.
+
+    Raises:
+        UserError: the disk is full; the older folder is there as it was.
+    """
+    beside = _beside(folder)
+    sweep(folder.parent, f".{folder.name}.*.part", deep=False)
+    try:
+        with needs_space(folder):
+            beside.mkdir(parents=True)
+            yield beside
+            sync_folder(beside)
+            if folder.exists():
+                shutil.rmtree(folder)
+            os.replace(beside, folder)
+            sync(folder.parent)
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+
+
+def leftovers(folder: Path, pattern: str = ".*.part", deep: bool = True) -> list[Path]:
+    """What killed writes left below `folder`, or right in it; a thread that still lives is still writing."""
+    matching = folder.rglob(pattern) if deep else folder.glob(pattern)
+    named = ((path, re.fullmatch(r"\..+\.(\d+)\.part", path.name)) for path in matching)
+    return sorted(path for path, name in named if name and not os.path.exists(f"/proc/{name[1]}"))
+
+
+def sweep(folder: Path, pattern: str = ".*.part", deep: bool = True) -> None:
+    """Remove the `leftovers`."""
+    for path in leftovers(folder, pattern, deep):
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)  # it lay in one that is gone
+
+
+def _beside(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{threading.get_native_id()}.part")  # nobody else's on this machine
+
+
+def sync(path: Path) -> None:
+    """Wait until what was written to a file, or the names in a folder, are on the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def sync_folder(folder: Path) -> None:
+    """Wait until all that lies below `folder` is on the disk, its names too."""
+    for path in (*sorted(folder.rglob("*")), folder):
+        sync(path)

@@ -1,0 +1,174 @@
+"""The processes that learn together (ranks). A run of one process is the case `ALONE`, which needs no process group.
+
+Every rank runs the same code on the same rollouts, in the same order: single program, multiple data. Work that only one
+of them may do (call an engine, run a verifier, write a page) is done by the first, which sends the result to the
+others.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from models.base.errors import UserError
+
+T = TypeVar("T")
+
+_FIRST_ALONE: ContextVar[bool] = ContextVar("first_alone", default=False)
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """This process among those that learn together. Every method is called by all of them, in the same order."""
+
+    number: int = 0
+    """Number of this process, from 0."""
+    count: int = 1
+    group: Any = None
+    """The process group for messages, one that works on the CPU; None: the default one."""
+
+    @property
+    def first(self) -> bool:
+        """Whether this is the process that calls engines, verifiers and pages."""
+        return self.number == 0
+
+    def from_first(self, make: Callable[[], T]) -> T:
+        """Return the result of `make` on the first rank, on all of them; its exception there is raised on all.
+
+        `make` runs only on the first rank: it must not read a model that is sharded over the ranks (`together` checks
+        that).
+        """
+        if self.count == 1:
+            return make()
+        said: list[Any] = [None, None]
+        if self.first:
+            try:
+                with _first_alone():
+                    said[0] = make()
+            except BaseException as error:
+                torch.distributed.broadcast_object_list([None, _portable(error)], 0, group=self.group)
+                raise
+        torch.distributed.broadcast_object_list(said, 0, group=self.group)
+        if said[1] is not None:
+            raise said[1]
+        made: T = said[0]
+        return made
+
+    def everyone(self, mine: T) -> list[T]:
+        """Return each rank's `mine`, in the order of the ranks."""
+        if self.count == 1:
+            return [mine]
+        gathered: list[Any] = [None] * self.count
+        torch.distributed.all_gather_object(gathered, mine, group=self.group)
+        return gathered
+
+    def sums(self, mine: Mapping[str, float]) -> dict[str, float]:
+        """Return sums over the ranks by name, each added up in their order, so that all get the same."""
+        total: dict[str, float] = {}
+        for given in self.everyone(dict(mine)):
+            for name, value in given.items():
+                total[name] = total.get(name, 0.0) + value
+        return total
+
+    def sum(self, mine: Tensor) -> Tensor:
+        """Sum a tensor without gradient over the ranks, added up in their order, on the device of `mine`."""
+        if self.count == 1:
+            return mine
+        return torch.stack(self.everyone(mine.cpu())).sum(0).to(mine.device)
+
+    def apart(self) -> Ranks:
+        """Return the same processes with a separate group for messages, for another thread: two threads that share one
+        group would mix up their messages."""
+        return self if self.count == 1 else replace(self, group=torch.distributed.new_group(backend="gloo"))
+
+
+ALONE = Ranks()
+
+
+def listening_at(host: str, port: int = 0) -> socket.socket:
+    """Open a socket that listens only on `host`, for `meet`; on a free port, unless one is named."""
+    return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+
+
+def meet(
+    number: int, count: int, address: tuple[str, int], timeout: timedelta, listening: socket.socket | None = None
+) -> Any:
+    """Return the store through which ranks find one another, for `init_process_group`. Torch by itself would listen on
+    all addresses of the machine.
+
+    Args:
+        number: of this rank.
+        count: ranks that meet; the call returns when all have connected.
+        address: that the first one listens on.
+        timeout: how long they wait for one another.
+        listening: its socket (`listening_at`), which the store takes over; the others have none.
+    """
+    host, port = address
+    descriptor = None if listening is None else listening.detach()  # torch closes it, with the store
+    store: Any = torch.distributed.TCPStore  # type: ignore[attr-defined]  # its stubs do not export it
+    return store(host, port, count, listening is not None, timeout, master_listen_fd=descriptor)
+
+
+def joined_ranks() -> Ranks:
+    """Return this process in the default process group, with a group on the CPU for messages."""
+    number, count = torch.distributed.get_rank(), torch.distributed.get_world_size()
+    return Ranks(number, count).apart()
+
+
+def together(what: str) -> None:
+    """Raise if only the first rank runs code that all of them must run.
+
+    Args:
+        what: the object that is read, for the message.
+
+    Raises:
+        RuntimeError: this runs on the first rank alone.
+    """
+    if _FIRST_ALONE.get():
+        raise RuntimeError(
+            f"{what} is cut over several processes and was read by the first alone; "
+            "a reward that reads the learner's models sets reads_learner = True"
+        )
+
+
+@contextmanager
+def _first_alone() -> Iterator[None]:
+    token = _FIRST_ALONE.set(True)
+    try:
+        yield
+    finally:
+        _FIRST_ALONE.reset(token)
+
+
+def _portable(error: BaseException) -> BaseException:
+    """Convert `error` into a form that another process can raise."""
+    return error if isinstance(error, UserError) else RuntimeError(f"{type(error).__name__}: {error}")
+
+
+def whole(tensor: Tensor) -> Tensor:
+    """Gather a tensor that is sharded over the ranks, on all of them; any other is returned unchanged."""
+    put_together = getattr(tensor, "full_tensor", None)
+    return tensor if put_together is None else put_together()
+
+
+def own_part(tensor: Tensor) -> Tensor:
+    """Return this rank's part of a sharded tensor, which shares its memory; any other is returned unchanged."""
+    part = getattr(tensor, "to_local", None)
+    return tensor if part is None else part()
+
+
+def cut_like(value: Tensor, place: Tensor) -> Tensor:
+    """Shard `value`, which every rank has whole, as `place` is; return it unchanged if `place` is whole."""
+    from torch.distributed.tensor import DTensor, distribute_tensor
+
+    if not isinstance(place, DTensor):
+        return value
+    return distribute_tensor(value.to(place.device), place.device_mesh, place.placements, src_data_rank=None)

@@ -1,0 +1,55 @@
+"""JSON read strictly: what a lenient reader would drop or bend without a word is an error that says what it is.
+
+Refused beyond Python's own reader: a key that stands twice in one object (the first value would be lost), and whole
+numbers of thousands of digits. `NaN` is taken, as writers of tables put it for what is missing.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from models.base.errors import shortened
+
+
+class JsonError(ValueError):
+    """Why a text is no JSON to us; `line` counts from 1 where it is known."""
+
+    def __init__(self, reason: str, line: int = 1) -> None:
+        super().__init__(reason)
+        self.reason, self.line = reason, line
+
+
+def parse_json(text: str) -> Any:
+    """The value of a JSON text.
+
+    Raises:
+        JsonError: it is none, a key stands twice, it is nested too deeply, or a number is too long.
+    """
+    try:
+        return _DECODER.decode(text)
+    except json.JSONDecodeError as error:
+        raise JsonError(error.msg, error.lineno) from None
+    except RecursionError:
+        raise JsonError("nested too deeply") from None
+
+
+def _unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    entries = dict(pairs)
+    if len(entries) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise JsonError(f"the key '{shortened(twice)}' stands twice in one object")
+    return entries
+
+
+def _whole(digits: str) -> int:
+    if len(digits) > sys.get_int_max_str_digits() > 0:
+        raise JsonError(f"a whole number of {len(digits)} digits")
+    return int(digits)
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_int=_whole)
+"""Made once: json.loads makes another for every text, which takes as long as a short text."""

@@ -1,0 +1,123 @@
+"""A limit on the seconds that a call may take, for code that may block.
+
+The call stays in its own thread: its results, random numbers, streams and locks are those of a call without a limit,
+nothing is left running in the background, and the limit costs microseconds. A timer of the kernel sends the main thread
+a signal when the time is over, and the signal's handler raises. That ends Python code, a regular expression that never
+comes to an end, and anything that waits: sleep, sockets, locks, processes. Code of another language that never checks
+for signals cannot be ended from inside a process. Only the main thread runs handlers: in other threads a call has no
+limit.
+
+The signal is not used by others: code that sets SIGALRM itself, as verifiers with a time limit of their own do, neither
+loses its signal nor takes this one.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
+from typing import TypeVar
+
+from models.base.user_code.contain import RunStops
+
+SIGNAL = signal.SIGRTMIN + 7
+AGAIN = 1.0
+"""Seconds between two signals to a call that caught the first."""
+_TO_A_THREAD = 4
+"""SIGEV_THREAD_ID of signal.h."""
+_MONOTONIC = 1
+"""CLOCK_MONOTONIC of time.h."""
+
+Result = TypeVar("Result")
+
+
+class _Expired(RunStops):
+    """Raised inside of the call; an `except Exception` of its own does not catch it."""
+
+
+@dataclass
+class _Call:
+    goes_on: bool = True
+
+
+class _Event(ctypes.Structure):
+    """struct sigevent of signal.h."""
+
+    _fields_ = (
+        ("value", ctypes.c_void_p),
+        ("number", ctypes.c_int),
+        ("notify", ctypes.c_int),
+        ("thread", ctypes.c_int),
+        ("room", ctypes.c_char * 44),
+    )
+
+
+class _Times(ctypes.Structure):
+    """struct itimerspec of time.h: the interval, then the first time, in seconds and nanoseconds."""
+
+    _fields_ = (("interval", ctypes.c_long * 2), ("first", ctypes.c_long * 2))
+
+
+def within(seconds: float, call: Callable[[], Result]) -> Result:
+    """Return the result of `call`.
+
+    Raises:
+        TimeoutError: it took longer than `seconds`.
+    """
+    thread = threading.current_thread()
+    if thread is not threading.main_thread():
+        return call()
+    this = _Call()
+
+    def expire(number: int, frame: FrameType | None) -> None:
+        if this.goes_on:
+            raise _Expired
+
+    earlier = signal.signal(SIGNAL, expire)
+    try:
+        with _signals(seconds, thread.native_id or 0):
+            try:
+                return call()
+            finally:
+                this.goes_on = False
+    except _Expired:
+        raise TimeoutError(f"took longer than {seconds:g} s") from None
+    finally:
+        this.goes_on = False
+        # By default this signal ends the process: one that is still on its way must not.
+        signal.signal(SIGNAL, signal.SIG_IGN if earlier is signal.SIG_DFL else earlier)
+
+
+@contextmanager
+def _signals(seconds: float, thread: int) -> Iterator[None]:
+    """Let the kernel send SIGNAL to a thread after `seconds`, and then again every `AGAIN`."""
+    library = ctypes.CDLL(None, use_errno=True)
+    if not hasattr(library, "timer_create"):  # before glibc 2.34
+        library = ctypes.CDLL("librt.so.1", use_errno=True)
+    timer = ctypes.c_void_p()
+    event = _Event(number=int(SIGNAL), notify=_TO_A_THREAD, thread=thread)
+    _require(library.timer_create(_MONOTONIC, ctypes.byref(event), ctypes.byref(timer)))
+    try:
+        times = _Times((ctypes.c_long * 2)(*_parts(AGAIN)), (ctypes.c_long * 2)(*_parts(seconds)))
+        _require(library.timer_settime(timer, 0, ctypes.byref(times), None))
+        yield
+    finally:
+        library.timer_delete(timer)
+
+
+def _parts(seconds: float) -> tuple[int, int]:
+    """Split into whole seconds and nanoseconds, at least one nanosecond in all."""
+    whole = math.floor(seconds)
+    return whole, max(int((seconds - whole) * 1e9), 0 if whole else 1)
+
+
+def _require(status: int) -> None:
+    if status:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))

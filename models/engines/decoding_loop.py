@@ -1,0 +1,297 @@
+"""Token-by-token decoding with one model, or with several models together.
+
+With several voices the next token comes from the geometric mixture of their distributions, normalised at every token:
+
+    p(token)  proportional to  product over the voices of p_voice(token)^weight
+
+All voices read the same tokens in step, each with its own keys and values (`models.engines.shared_decoding`). One voice
+of weight 1 is that model's own distribution, to the last digit. A voice may only have a veto: tokens that it finds too
+unlikely are not drawn, and the others' mixture is normalised over the rest. Alternatively, two voices take turns: a
+switch decides at every token which of them writes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+import torch
+from torch import Tensor, nn
+
+from models.engines.engine import Ask, Drawing, Generated
+from models.engines.random_points import TOKENS, WRITERS, points_of
+from models.engines.shared_decoding import Decoding
+from models.learner.distribution import AS_IT_IS, Distribution
+from models.learner.fused_log_probs import next_token_log_probs
+from models.learner.log_probs import output_head, row_states
+from models.text.end_ids import Ends, all_of
+
+PREFILL_TOKENS = 32768
+"""Prompt tokens that are read at once."""
+NARROW_EVERY = 8
+"""Steps after which finished sequences may be dropped."""
+WORTH_NARROWING = 0.8
+"""Finished sequences are dropped if at most this share of the rows remains."""
+
+
+@dataclass(frozen=True)
+class Voice:
+    """A model that contributes to the choice of the next token."""
+
+    opened: Callable[[], AbstractContextManager[nn.Module]]
+    """Context for reading the model; models that share weights can differ by it. Packed attention is already set up."""
+    weight: float = 1.0
+    """Exponent of the voice's distribution."""
+    autocast: torch.dtype | None = None
+    """Precision of the matrix products; None: that of the weights."""
+    veto_top_p: float | None = None
+    """Veto only: of its likeliest tokens, those that hold this probability together may be drawn. None: no veto."""
+
+
+Switch = Callable[[Tensor, Tensor | None], Tensor]
+"""Chooser of the next token's writer: states of the second of two voices, [rows, hidden], and random points in [0, 1),
+[rows] (None: nothing is drawn) -> True for the first, [rows], bool."""
+
+
+@dataclass(frozen=True, eq=False)
+class Switched(Generated):
+    """One completion that two voices wrote by turns."""
+
+    by_first: tuple[bool, ...]
+    """Whether the first voice wrote the token, [tokens]."""
+
+
+def complete(
+    voices: Sequence[Voice],
+    asks: Sequence[Ask],
+    drawing: Drawing,
+    *,
+    end: Ends,
+    most: int,
+    switch: Switch | None = None,
+) -> list[Generated]:
+    """Return a completion of each ask, [asks].
+
+    Args:
+        voices: the models that generate, at least one, on one device.
+        asks: requested completions; neighbours with the same prompt share its keys and values.
+        drawing: how tokens are drawn. The temperature is that of each voice, and so of their mixture; top-k and top-p
+            are for a single voice only, because the truncated distributions of two may have no token in common.
+        end: the token that ends every completion, or all that do.
+        most: completions that are generated at the same time; affects memory only.
+        switch: chooses between two voices at every token, regardless of weights; the completions are `Switched`, with
+            the log-probs of the writer. It uses its own random points, so a voice that always writes produces the same
+            text as alone. None: the voices form a mixture.
+
+    Raises:
+        ValueError: a switch is given, but not two voices without a veto.
+    """
+    if switch is not None and [voice.veto_top_p for voice in voices] != [None, None]:
+        raise ValueError("a switch chooses between two voices that have a say")
+    made: dict[int, Generated] = {}
+    for groups in batches(asks, most):
+        places = [place for group in groups for place in group]
+        batch = _Batch(tuple(asks[place] for place in places), len(groups), drawing, all_of(end))
+        made |= zip(places, _complete_together(voices, batch, switch), strict=True)
+    return [made[place] for place in range(len(asks))]
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """Asks that are completed at the same time."""
+
+    asks: tuple[Ask, ...]
+    """Asks, those of one prompt next to each other, the same number for each prompt."""
+    groups: int
+    """Number of different prompts."""
+    drawing: Drawing
+    ends: tuple[int, ...]
+    """Tokens that end every completion."""
+
+    @property
+    def group_size(self) -> int:
+        """Asks per prompt."""
+        return len(self.asks) // self.groups
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest completion."""
+        return max(ask.max_tokens for ask in self.asks)
+
+    @property
+    def prompts(self) -> list[Sequence[int]]:
+        """Each prompt once, [groups]."""
+        return [ask.prompt for ask in self.asks[:: self.group_size]]
+
+    def stops(self) -> Tensor:
+        """Return the tokens that end each completion, [asks, stops]; shorter rows are filled up with `ends`."""
+        most = max(len(ask.stops) for ask in self.asks)
+        filled = [[*self.ends, *ask.stops, *self.ends[:1] * (most - len(ask.stops))] for ask in self.asks]
+        return torch.tensor(filled)
+
+
+class _Reading:
+    """State of a voice during decoding."""
+
+    def __init__(self, voice: Voice, batch: _Batch) -> None:
+        self.voice = voice
+        self.distribution = distribution_of(batch.drawing)
+        if voice.veto_top_p is not None:
+            self.distribution = replace(self.distribution, top_p=voice.veto_top_p)
+        with voice.opened() as model:
+            self.place = next(model.parameters()).device
+            # rounded as in the learner, so that the drawn tokens have its log-probs
+            self.head = output_head(model, voice.autocast)
+        lengths = torch.tensor([len(prompt) for prompt in batch.prompts], device=self.place)
+        self.decoding = Decoding(lengths, batch.group_size, batch.longest)
+
+    def read(self, ids: Tensor, positions: Tensor) -> Tensor:
+        """Return the states after the tokens `ids` at `positions`, [tokens] each -> [tokens, hidden]."""
+        with self.voice.opened() as model:
+            return row_states(model, ids, positions, self.decoding, self.voice.autocast)
+
+    def log_probs(self, states: Tensor) -> Tensor:
+        """Return the whole distribution after each state, [rows, hidden] -> [rows, vocabulary], nats."""
+        if self.voice.autocast is not None:
+            states = states.to(self.voice.autocast)
+        return next_token_log_probs(states, self.head, self.distribution)
+
+
+def _complete_together(voices: Sequence[Voice], batch: _Batch, switch: Switch | None) -> list[Generated]:
+    """Return the completions of a batch, [asks]."""
+    with torch.inference_mode():
+        drawn, noted, by_first = _decode(voices, batch, switch)
+    # Rows are copied outside of it: a slice would keep the whole tensor in memory, and could not be used in a gradient.
+    rows = list(noted.cpu()) if batch.drawing.log_probs else [None] * len(drawn)
+    made = [
+        _cut(ask, tokens, row, batch.ends) for ask, tokens, row in zip(batch.asks, drawn.tolist(), rows, strict=True)
+    ]
+    if switch is None:
+        return made
+    return [
+        Switched(part.tokens, part.log_probs, part.finished, tuple(writers[: len(part.tokens)]))
+        for part, writers in zip(made, by_first.tolist(), strict=True)
+    ]
+
+
+def _decode(voices: Sequence[Voice], batch: _Batch, switch: Switch | None) -> tuple[Tensor, Tensor, Tensor]:
+    """Return tokens, their log-probs, and whether the first voice wrote them, [asks, longest] each. Values after an end
+    token, or after an ask's longest completion, are undefined."""
+    readings = [_Reading(voice, batch) for voice in voices]
+    place = readings[0].place
+    asks, prompts, samples, longest = batch.asks, batch.prompts, batch.group_size, batch.longest
+    ids = torch.tensor([token for prompt in prompts for token in prompt], device=place)
+    positions = torch.cat([torch.arange(len(prompt)) for prompt in prompts]).to(place)
+    last = torch.tensor([len(prompt) for prompt in prompts], device=place).cumsum(0) - 1
+    states = [reading.read(ids, positions)[last].repeat_interleave(samples, dim=0) for reading in readings]
+    greedy = batch.drawing.temperature == 0.0
+    points = None if greedy else points_of(asks, longest, TOKENS).to(place)
+    choices = None if greedy or switch is None else points_of(asks, longest, WRITERS).to(place)
+    rooms = torch.tensor([ask.max_tokens for ask in asks], device=place).view(-1, samples)
+    stops = batch.stops().to(place)
+    drawn = torch.full((len(asks), longest), batch.ends[0], device=place)
+    noted = torch.zeros(drawn.shape, device=place)
+    by_first = torch.zeros(drawn.shape, dtype=torch.bool, device=place)
+    rows = torch.arange(len(drawn), device=place).view(-1, samples)
+    alive = torch.ones_like(rows, dtype=torch.bool)
+    for step in range(longest):
+        going, of = alive.flatten(), rows.flatten()
+        at = of[going]
+        if switch is None:
+            log_probs = _together(readings, states)
+        else:
+            first = switch(states[1], None if choices is None else choices[of, step])
+            log_probs = _by_turns(readings, states, first)
+            by_first[at, step] = first[going]
+        tokens = log_probs.argmax(-1) if points is None else draw_tokens(log_probs, points[of, step])
+        drawn[at, step] = tokens[going]
+        noted[at, step] = log_probs.gather(1, tokens[:, None]).squeeze(1)[going].float()
+        ended = (tokens[:, None] == stops[of]).any(1).view_as(alive)
+        alive = alive & ~ended & (rooms > step + 1)
+        if not bool(alive.any()):
+            break
+        if step % NARROW_EVERY == NARROW_EVERY - 1:
+            tokens = tokens.view_as(alive)
+            stay = alive.any(1).nonzero().squeeze(1)
+            widest = int(alive.sum(1).max())
+            if len(stay) * widest <= WORTH_NARROWING * alive.numel():
+                members = alive[stay].int().argsort(dim=1, descending=True, stable=True)[:, :widest]
+                for reading in readings:
+                    reading.decoding.narrow(stay, members)
+                rows, alive, rooms, tokens = (wide[stay[:, None], members] for wide in (rows, alive, rooms, tokens))
+            tokens = tokens.flatten()
+        places = (readings[0].decoding.lengths + step).repeat_interleave(rows.shape[1])
+        for reading in readings:
+            reading.decoding.step = step
+        states = [reading.read(tokens, places) for reading in readings]
+    return drawn, noted, by_first
+
+
+def _together(readings: Sequence[_Reading], states: Sequence[Tensor]) -> Tensor:
+    """Return the log-probs of the voices' mixture, [rows, vocabulary]."""
+    said = [(reading.voice, reading.log_probs(state)) for reading, state in zip(readings, states, strict=True)]
+    if len(said) == 1 and said[0][0].weight == 1.0:
+        return said[0][1]
+    total = torch.zeros_like(said[0][1])
+    for voice, log_probs in said:
+        if voice.veto_top_p is None:
+            total += voice.weight * log_probs
+        else:
+            total.masked_fill_(torch.isneginf(log_probs), float("-inf"))
+    return torch.log_softmax(total, dim=-1)
+
+
+def _by_turns(readings: Sequence[_Reading], states: Sequence[Tensor], first: Tensor) -> Tensor:
+    """Return the log-probs of the voice that writes, [rows, vocabulary]: the first where `first` [rows] is True."""
+    of_first, of_second = (reading.log_probs(state) for reading, state in zip(readings, states, strict=True))
+    return torch.where(first[:, None], of_first, of_second)
+
+
+def _cut(ask: Ask, tokens: list[int], log_probs: Tensor | None, ends: tuple[int, ...]) -> Generated:
+    """Return a row up to its first end token, within the ask's longest completion."""
+    tokens = tokens[: ask.max_tokens]
+    first = min((tokens.index(end) for end in (*ends, *ask.stops) if end in tokens), default=None)
+    finished = first is not None
+    length = len(tokens) if first is None else first + 1
+    return Generated(tuple(tokens[:length]), None if log_probs is None else log_probs[:length].clone(), finished)
+
+
+def distribution_of(drawing: Drawing) -> Distribution:
+    """Return the distribution of the tokens; greedy decoding reports the log-probs of temperature 1, untruncated."""
+    if drawing.temperature == 0.0:
+        return AS_IT_IS
+    return Distribution(temperature=drawing.temperature, top_p=drawing.top_p, top_k=drawing.top_k)
+
+
+def draw_tokens(log_probs: Tensor, points: Tensor) -> Tensor:
+    """Return the token that each random point in [0, 1) selects on the line of cumulative probabilities, [rows]."""
+    line = log_probs.exp().double().cumsum_(-1)  # float32 log-probs limit the accuracy to that of their exponentials
+    on_line = points[:, None] * line[:, -1:]
+    return torch.searchsorted(line, on_line, right=True).clamp(max=line.shape[-1] - 1).squeeze(1)
+
+
+def batches(asks: Sequence[Ask], most: int) -> Iterator[list[list[int]]]:
+    """Yield places of asks that are completed together: groups of one size, the members of each with one prompt;
+    together at most `most` sequences and PREFILL_TOKENS tokens of prompts, at least one group.
+
+    A batch's completions depend to the last bit, log-probs included, on the content of the batch, and on nothing else.
+    """
+    groups: list[list[int]] = []
+    for _, same in groupby(range(len(asks)), key=lambda place: asks[place].prompt):
+        places = list(same)
+        groups += [places[at : at + most] for at in range(0, len(places), most)]
+    chunk: list[list[int]] = []
+    tokens = 0
+    for group in sorted(groups, key=len, reverse=True):
+        read = len(asks[group[0]].prompt)
+        if chunk and (
+            len(group) != len(chunk[0]) or (len(chunk) + 1) * len(group) > most or tokens + read > PREFILL_TOKENS
+        ):
+            yield chunk
+            chunk, tokens = [], 0
+        chunk.append(group)
+        tokens += read
+    if chunk:
+        yield chunk

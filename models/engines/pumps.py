@@ -1,0 +1,204 @@
+"""Engines that work behind the loop: one thread each, which has its engine generate a few tokens at a time.
+
+An engine with room takes the next request, so none waits for another. Between two calls all of them can be paused
+(`paused`): weights are handed over then, and completions under way continue with them (`Engine.serve`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from threading import Condition, Thread
+
+import torch
+
+from models.engines.engine import Ask, Drawing, Engine, Generated
+
+STEPS = 8
+"""Tokens between two checks for ended completions, new requests and new weights."""
+
+
+@dataclass(frozen=True, eq=False)
+class Ended:
+    """A completion, with the number that it was requested by; its versions are those given to `Pumps.loaded`."""
+
+    number: int
+    made: Generated
+
+
+class Pumps:
+    """Threads that engines work in.
+
+    Args:
+        engine: of whose members each has a thread; those that can serve.
+        drawing: how tokens are drawn.
+        device: of the learner, whose stream the engines must not share.
+    """
+
+    def __init__(self, engine: Engine, drawing: Drawing, device: torch.device) -> None:
+        self._engine, self._drawing, self._device = engine, drawing, device
+        self._changed = Condition()
+        self._waiting: deque[dict[int, Ask]] = deque()
+        self._ended: list[Ended] = []
+        self._dropped: set[int] = set()
+        self._begun: dict[int, int] = {}
+        self._version = 0
+        self._resting, self._closing, self._nudged = False, False, False
+        self._error: BaseException | None = None
+        self._at_work = 0
+        self._seconds = 0.0
+        self._rounds: list[dict[int, int]] = [{} for _ in engine.members()]
+        """For each engine, the version given to `loaded` by the engine's own number of the weights."""
+        self._threads = [
+            Thread(target=self._pump, args=(number, member), name=f"serve-{number + 1}", daemon=True)
+            for number, member in enumerate(engine.members())
+        ]
+
+    @property
+    def room(self) -> int:
+        """Completions that the smallest of the engines generates at the same time."""
+        return min(member.room for member in self._engine.members())
+
+    def start(self) -> None:
+        """Start the threads."""
+        for thread in self._threads:
+            thread.start()
+
+    def ask(self, asks: Mapping[int, Ask]) -> None:
+        """Request completions; neighbours go to one engine together, as far as one has room for them."""
+        numbers = list(asks)
+        with self._changed:
+            for at in range(0, len(numbers), self.room):
+                self._waiting.append({number: asks[number] for number in numbers[at : at + self.room]})
+            self._changed.notify_all()
+
+    def begun(self) -> dict[int, int]:
+        """Return the version of the weights that each completion under way began with, by its number."""
+        with self._changed:
+            return dict(self._begun)
+
+    def drop(self, numbers: Sequence[int]) -> None:
+        """Drop completions, whether they have begun or not."""
+        gone = set(numbers)
+        with self._changed:
+            left = ({number: ask for number, ask in unit.items() if number not in gone} for unit in self._waiting)
+            self._waiting = deque(unit for unit in left if unit)
+            self._dropped |= gone & self._begun.keys()
+            self._ended = [ended for ended in self._ended if ended.number not in gone]
+            self._changed.notify_all()
+
+    def ended(self, wait: bool, seconds: float | None = None) -> list[Ended]:
+        """Return completions ended since the last call. `wait`: block until one has ended, `nudge` or after `seconds`.
+
+        Raises:
+            BaseException: the exception of an engine.
+        """
+        with self._changed:
+            if wait:
+                self._changed.wait_for(lambda: self._ended or self._nudged or self._error is not None, seconds)
+            self._nudged = False
+            if self._error is not None:
+                raise self._error
+            ended, self._ended = self._ended, []
+            return ended
+
+    def nudge(self) -> None:
+        """Wake the thread that waits in `ended`: there is other work to do."""
+        with self._changed:
+            self._nudged = True
+            self._changed.notify_all()
+
+    def worked(self) -> float:
+        """Return the seconds that an engine worked since the last call, in the mean over them."""
+        with self._changed:
+            seconds, self._seconds = self._seconds, 0.0
+            return seconds / len(self._threads)
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Pause all of them; completions under way stay."""
+        with self._changed:
+            self._resting = True
+            while self._at_work:
+                self._changed.wait()
+        try:
+            yield
+        finally:
+            if self._device.type == "cuda":
+                torch.cuda.synchronize(self._device)  # weights are copied on a stream that is not the engines'
+            with self._changed:
+                self._resting = False
+                self._changed.notify_all()
+
+    def loaded(self, version: int) -> None:
+        """Name the weights that the paused engines have now `version` from here on."""
+        self._version = version
+        for rounds, member in zip(self._rounds, self._engine.members(), strict=True):
+            rounds[member.version] = version
+
+    def close(self) -> None:
+        """Wait for the calls under way and drop all that has not ended."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+        for thread in self._threads:
+            if thread.ident is not None:
+                thread.join()
+
+    def _pump(self, place: int, engine: Engine) -> None:
+        torch.get_num_threads()  # a thread takes their number at its first question: see `models.training.ahead`
+        own = torch.cuda.stream(torch.cuda.Stream(self._device)) if self._device.type == "cuda" else nullcontext()
+        under_way: set[int] = set()
+        try:
+            with own:
+                while (work := self._next(under_way, engine.room)) is not None:
+                    asks, dropped = work
+                    began, made = time.perf_counter(), {}
+                    try:
+                        made = engine.serve(asks, self._drawing, STEPS, dropped)
+                    finally:
+                        self._note(place, made, time.perf_counter() - began)
+                    under_way = (under_way | asks.keys()) - made.keys() - dropped
+                engine.serve({}, self._drawing, 0, under_way)
+        except BaseException as error:
+            with self._changed:
+                self._error = self._error or error
+                self._changed.notify_all()
+
+    def _next(self, under_way: set[int], room: int) -> tuple[dict[int, Ask], set[int]] | None:
+        """Return the requests to begin and the numbers to drop, once there is any work to do; None: the end."""
+        with self._changed:
+            while True:
+                if self._closing or self._error is not None:
+                    return None
+                dropped = under_way & self._dropped
+                fits = bool(self._waiting) and len(self._waiting[0]) <= room - len(under_way) + len(dropped)
+                if not self._resting and (under_way or fits):
+                    break
+                self._changed.wait()
+            self._dropped -= dropped
+            for number in dropped:
+                del self._begun[number]
+            asks: dict[int, Ask] = {}
+            left = room - len(under_way) + len(dropped)
+            while self._waiting and len(self._waiting[0]) <= left - len(asks):
+                asks |= self._waiting.popleft()
+            self._begun |= dict.fromkeys(asks, self._version)
+            self._at_work += 1
+            return asks, dropped
+
+    def _note(self, place: int, made: Mapping[int, Generated], seconds: float) -> None:
+        """Record that an engine rests after `seconds` of work, with the completions that have ended."""
+        with self._changed:
+            for number, generated in made.items():
+                spans = tuple((start, self._rounds[place][version]) for start, version in generated.versions)
+                if number not in self._dropped:
+                    self._ended.append(Ended(number, replace(generated, versions=spans)))
+                self._dropped.discard(number)
+                del self._begun[number]
+            self._at_work -= 1
+            self._seconds += seconds
+            self._changed.notify_all()

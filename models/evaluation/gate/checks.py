@@ -1,0 +1,108 @@
+"""Conditions of the gate, and the comparison of a guard with its margin."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from models.evaluation.gate.changes import Change, share_change
+from models.evaluation.measured import Values
+
+State = Literal["passed", "failed", "not_applicable"]
+Side = Literal[1, -1]
+"""1 where a higher value is worse, -1 where a lower value is worse."""
+
+_ROUNDING = 1e-9
+"""Tolerance for rounding: a bound equal to its margin passes."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One condition of the gate."""
+
+    name: str
+    state: State
+    value: float
+    """The number that is compared with the bound, the end of its interval on the worse side; NaN if there is none."""
+    bound: float
+    detail: str
+    """One-line description of the check for readers."""
+
+    @property
+    def failed(self) -> bool:
+        """Whether the check failed."""
+        return self.state == "failed"
+
+
+def bounded(
+    name: str,
+    arrays: Mapping[str, Values],
+    change: Callable[[], Change],
+    limit: float,
+    side: Side,
+    confidence: float,
+    whom: str,
+    undefined: str = "",
+) -> Check:
+    """Check that the bound of a change, on its worse side, is not past a limit.
+
+    Args:
+        name: name of the check.
+        arrays: description -> compared numbers; a number that is not finite fails the check.
+        change: computes the change; called only if all numbers are finite.
+        limit: limit of the bound.
+        side: direction of the worse side.
+        confidence: confidence of the bound, one-sided.
+        whom: description of the baseline of the change.
+        undefined: why the change is not defined; "" if it is defined.
+    """
+    broken = next((said for what, values in arrays.items() if (said := not_finite(what, values))), "")
+    if broken or undefined:
+        state: State = "failed" if broken else "not_applicable"
+        return Check(name, state, math.nan, limit, broken or undefined)
+    difference = change()
+    bound = difference.bound(confidence, side)
+    kept = bound <= limit + _ROUNDING if side > 0 else bound >= limit - _ROUNDING
+    words = "at most" if side > 0 else "at least"
+    detail = (
+        f"against {whom} {difference.estimate:+.4f}, {words} {bound:+.4f} with {confidence:.0%} confidence; "
+        f"must be {words} {limit:+.4f}"
+        if math.isfinite(bound)
+        else f"against {whom}: {difference.estimate} with a bound of {bound} is not a finite number"
+    )
+    return Check(name, "passed" if kept and math.isfinite(bound) else "failed", bound, limit, detail)
+
+
+def share_kept(name: str, metric: str, new: Values, old: Values, margin: float, confidence: float, whom: str) -> Check:
+    """Check that a share fell by a margin at most.
+
+    Args:
+        name: name of the check.
+        metric: name of the share.
+        new: share of the candidate, [prompts].
+        old: share of the model that it is compared with, [prompts].
+        margin: largest allowed fall.
+        confidence: confidence of the bound, one-sided.
+        whom: description of the model that the candidate is compared with.
+    """
+    left, right = both(new, old)
+    arrays = {f"{metric} of the candidate": left, f"{metric} of the other": right}
+    return bounded(name, arrays, lambda: share_change(left, right, confidence, -1), -margin, -1, confidence, whom)
+
+
+def both(left: Values, right: Values) -> tuple[Values, Values]:
+    """Return both arrays without the prompts that the metric leaves out on both sides."""
+    kept = ~(np.isnan(left) & np.isnan(right))
+    return left[kept], right[kept]
+
+
+def not_finite(what: str, values: Values) -> str:
+    """Return the problem with numbers that must all be finite; "" if there is none."""
+    wrong = values.size - int(np.isfinite(values).sum())
+    if values.size == 0:
+        return f"there is no {what}"
+    return f"{wrong:,} of {values.size:,} numbers ({what}) are missing or not finite" if wrong else ""

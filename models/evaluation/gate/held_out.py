@@ -1,0 +1,137 @@
+"""Held-out sets in addition to the gate's problems: abilities that a candidate must not lose, one guard per set."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from models.base.bounds import Positive
+from models.base.errors import UserError
+from models.datasets.settings import DataSettings, Paths
+from models.evaluation.gate.checks import Check, share_kept
+from models.evaluation.metrics import UNBOUNDED, defined_on, known_metric, prompt_values, samples_needed
+from models.evaluation.records import PromptRecord, aligned
+
+
+class HeldOutSettings(BaseModel):
+    """A held-out set, under `gate.held_out.NAME`: its rows, and the allowed loss of a metric on them.
+
+    Without a path, it is the gate split of the built-in data set NAME.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    path: Paths | None = None
+    """File, folder or list of files: .jsonl, .json, .csv or .parquet. Relative to the working directory."""
+    format: Literal["problems", "gsm8k"] | None = None
+    """Format of the rows in the files."""
+    columns: dict[str, str] = Field(default_factory=dict)
+    """Field of the format -> name of the user's column, if they differ, such as {prompt: question}."""
+    ignore: tuple[str, ...] = ()
+    """Columns, and keys of messages, that are ignored on purpose."""
+    limit: Positive | None = None
+    """Largest number of rows to read."""
+    metric: str = "sampled_accuracy"
+    """Any per-prompt metric that is a share: sampled_accuracy, greedy_accuracy, pass_at_4..."""
+    problems: Positive = 200
+    """Problems of the set, evenly spaced over it; the same for every model."""
+    samples: Positive = 4
+    """Completions per problem, drawn as in the evaluation."""
+    margin: float = Field(default=0.05, ge=0.0)
+    """Largest allowed fall of the metric."""
+
+    @model_validator(mode="after")
+    def _has_files_or_none(self) -> HeldOutSettings:
+        if self.path is not None and self.format is None:
+            raise ValueError("format: a held-out set with a path needs a format")
+        if self.path is None and (self.format or self.columns or self.limit):
+            raise ValueError("format, columns, limit: only with a path; without one the set is built in")
+        return self
+
+    @model_validator(mode="after")
+    def _can_be_measured(self) -> HeldOutSettings:
+        if "split" in self.columns:
+            raise ValueError("columns: a held-out set has no split, all of its rows are held out")
+        if not known_metric(self.metric):
+            raise ValueError(f"metric: unknown metric {self.metric!r}")
+        if self.metric in UNBOUNDED:
+            raise ValueError(f"metric: {self.metric} is not a share between 0 and 1")
+        if samples_needed(self.metric) > self.samples:
+            raise ValueError(f"samples is {self.samples}, but {self.metric} needs {samples_needed(self.metric)}")
+        return self
+
+    def data(self, name: str) -> DataSettings:
+        """Return the `data:` section of the data set `name`; all rows of files belong to the gate split."""
+        if self.path is None:
+            return DataSettings(name=name)
+        return DataSettings(
+            name=name,
+            path=self.path,
+            format=self.format,
+            columns=self.columns,
+            ignore=self.ignore,
+            limit=self.limit,
+            validation_share=0.0,
+            gate_share=1.0,
+        )
+
+
+@dataclass(frozen=True)
+class HeldOutAnswers:
+    """Evaluations of policies on the problems of one held-out set."""
+
+    candidate: Sequence[PromptRecord]
+    baseline: Sequence[PromptRecord]
+    anchor: Sequence[PromptRecord] | None = None
+    """None without a separate anchor."""
+
+
+def held_out_checks(
+    sets: Mapping[str, HeldOutSettings],
+    answers: Mapping[str, HeldOutAnswers],
+    confidence: float,
+    anchored: bool,
+) -> tuple[list[Check], list[Check]]:
+    """Return the guards of the held-out sets, against the baseline and against the anchor.
+
+    Args:
+        sets: name -> settings, all that the recipe names.
+        answers: name -> evaluations; a set without them fails.
+        confidence: confidence of the bounds, one-sided.
+        anchored: whether there is an anchor in addition to the baseline, so that each set needs its evaluation as well.
+
+    Raises:
+        UserError: two policies were not measured on the same prompts, or a metric is defined on none of them.
+    """
+    against_baseline, against_anchor = [], []
+    for name, settings in sets.items():
+        given, title = answers.get(name), f"held_out_{name}"
+        old, fixed = (None, None) if given is None else (given.baseline, given.anchor)
+        against_baseline.append(_kept(title, name, settings, given, old, confidence, "baseline"))
+        if anchored:
+            against_anchor.append(_kept(f"{title}_anchor", name, settings, given, fixed, confidence, "anchor"))
+    return against_baseline, against_anchor
+
+
+def _kept(
+    title: str,
+    name: str,
+    settings: HeldOutSettings,
+    given: HeldOutAnswers | None,
+    other: Sequence[PromptRecord] | None,
+    confidence: float,
+    whom: str,
+) -> Check:
+    if given is None or not given.candidate or not other:
+        missing = f"the {whom}" if given is not None and given.candidate else "the candidate"
+        return Check(title, "failed", math.nan, -settings.margin, f"{missing} was not measured on {name}")
+    new, old = aligned(given.candidate, other)
+    if not defined_on(new, settings.metric).any():
+        raise UserError(f"gate.held_out.{name}.metric: {settings.metric} is defined on none of the {len(new)} prompts")
+    left, right = prompt_values(new, settings.metric), prompt_values(old, settings.metric)
+    what = f"{settings.metric} on {name}"
+    return share_kept(title, what, left, right, settings.margin, confidence, f"the {whom}")

@@ -1,0 +1,127 @@
+"""The policy's output for a packed row: log-probs, entropies and, for distillation, its divergence from a judge.
+
+The judge is a teacher, the reference or the policy itself, and may read another prompt than the policy does. Its hidden
+states are read row by row as they are needed, so that no round's worth of them is kept; distributions are made from
+them block by block (`models.learner.fused_divergence`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from models.base.errors import UserError
+from models.learner.all_completions import all_states
+from models.learner.fused_divergence import Logits, absolute_gap, fused_divergence
+from models.learner.fused_log_probs import Head, fused_log_probs
+from models.learner.log_probs import completion_states, output_head
+from models.learner.packing import Sequences
+from models.learner.upload import to_device
+from models.learner.whole_weights import with_whole_weights
+from models.method.learner import Learner
+from models.method.readings import Readings
+from models.method.rollout import Rollout, privileged_sequences, trained_places
+from models.method.teacher_roles import Divergence
+
+LEAST_EXTRAPOLATION = 1e-3
+"""Added to the weight of a contrast, so that a loss divided by it stays finite (AlignDistil's code)."""
+
+
+@dataclass(frozen=True)
+class PolicyOutputs:
+    """The policy's output at the completion tokens that are trained on, [trained] each, nats."""
+
+    log_prob: Tensor
+    """Log-prob of each token; gradient flows."""
+    entropy: Tensor
+    """Entropy of the distribution at each token; gradient flows."""
+    divergence: Tensor | None = None
+    """Divergence of the distribution at each token from the judge's; gradient flows. None if not requested."""
+    contrast_gap: Tensor | None = None
+    """Sum of |judge - contrast| over the vocabulary; None without a contrast."""
+
+
+def read_policy(
+    learner: Learner, row: Sequences, rollouts: Sequence[Rollout], readings: Readings, asked: Divergence | None
+) -> PolicyOutputs:
+    """Read a row with the policy. Only tokens that are trained on pass through the output projection.
+
+    Args:
+        learner: the policy and its judge.
+        row: prompts and completions, read as one packed row, [completions].
+        rollouts: the same as rollouts, [completions].
+        readings: masks and the token budget of the other models' rows.
+        asked: the divergence that the objective needs; None: none.
+
+    Raises:
+        UserError: a model cannot read packed rows, or there is not a judge.
+    """
+
+    kept = trained_places(rollouts)
+    if kept is not None:
+        kept = to_device(kept, next(learner.policy.parameters()).device)
+
+    def read() -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
+        states, targets = completion_states(learner.policy, row, learner.autocast, kept)
+        head, compute = output_head(learner.policy), learner.autocast
+        log_prob, entropy = fused_log_probs(
+            states, head, targets, learner.distribution, compute=compute, mask=readings.mask(rollouts, kept)
+        )
+        if asked is None:
+            return log_prob, entropy, None, None
+        with torch.no_grad():
+            with learner.as_judge(asked.judge) as model:
+                judge = _term(learner, model, rollouts, readings)
+            target, gap = _target(learner, judge, rollouts, readings, asked)
+        temperature = learner.distribution.temperature
+        divergence = fused_divergence(states, head, target, asked.beta, temperature, compute=compute)
+        return log_prob, entropy, divergence, gap
+
+    return PolicyOutputs(*with_whole_weights(learner.policy, read))
+
+
+def contrast_weight(gap: Tensor, extrapolation: float) -> Tensor:
+    """Return how far the judge's logits are moved away from its contrast's, [tokens] (AlignDistil, arXiv 2503.02832).
+
+    Args:
+        gap: sum of |judge - contrast| over the vocabulary, [tokens].
+        extrapolation: of a gap of one.
+    """
+    return extrapolation * gap + LEAST_EXTRAPOLATION
+
+
+def _term(learner: Learner, model: nn.Module, rollouts: Sequence[Rollout], readings: Readings) -> tuple[Tensor, Head]:
+    """Return a model's hidden states at the tokens that are trained on, [trained, hidden], and its output layer."""
+    states = torch.cat(
+        all_states(
+            model,
+            privileged_sequences(rollouts),
+            autocast=learner.autocast,
+            token_budget=readings.token_budget,
+            setting="schedule.token_budget",
+        )
+    )
+    if (kept := trained_places(rollouts)) is not None:
+        states = states[to_device(kept, states.device)]
+    return (states if learner.autocast is None else states.to(learner.autocast)), output_head(model)
+
+
+def _target(
+    learner: Learner, judge: tuple[Tensor, Head], rollouts: Sequence[Rollout], readings: Readings, asked: Divergence
+) -> tuple[Logits, Tensor | None]:
+    """Return the target distribution, and the gap to the contrast if there is one, [tokens]."""
+    temperature = learner.distribution.temperature
+    states, head = judge
+    if asked.extrapolation is None:
+        return Logits([(states, head, 1.0)], temperature), None
+    model = learner.teachers.get("contrast")
+    if model is None:
+        raise UserError("the objective sets the teacher apart from a contrast, but there is none: set teacher.contrast")
+    other_states, other_head = _term(learner, model, rollouts, readings)
+    judging, other = Logits([(states, head, 1.0)]), Logits([(other_states, other_head, 1.0)])
+    gap = absolute_gap(judging, other, len(states), states.device)
+    weight = contrast_weight(gap, asked.extrapolation)
+    return Logits([(states, head, 1.0 + weight), (other_states, other_head, -weight)], temperature), gap

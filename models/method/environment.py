@@ -1,0 +1,192 @@
+"""The environment that answers the policy's turns: Gymnasium's protocol over text, and the recipe part that opens it.
+
+    text, info = opened.reset(seed)                                  what the policy reads after the prompt, if any
+    text, reward, terminated, truncated, info = opened.step(turn)    what it reads next
+
+An environment of Gymnasium (https://gymnasium.farama.org) whose observations and actions are text works without
+changes. `info` may hold more, all of it optional:
+
+    state    state in which the next turn is taken, as text: equal states are compared (advantage anchored)
+    actions  all texts that are allowed as the next turn, if they can be listed (strategy masked_actions)
+    solved   whether the episode reached its goal, once it is over; else the verifier reads the policy's turns
+    duration duration of the turn's action in seconds, independent of the machine (advantage turn_returns)
+
+In an environment with several players each player has a seat: its own view, its own tokens, and a model that speaks for
+it. A seat that is not to move yet is polled for news after every wave:
+
+    info["waits"]    of a reset: others move first
+    step(turn)       None: others move first
+    news()           what the seat reads once it is to move, or the episode is over; None: still not
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from models.engines.engine import Engine, Sampling
+from models.method.episode import Episode
+from models.method.episode_limits import EpisodeLimits
+from models.method.registry import Part
+from models.method.rollout import Problem
+from models.method.turn import Turn
+from models.text.bridge import Role
+from models.text.encoding import Codec
+
+Info = dict[str, Any]
+Heard = tuple[str, float, bool, bool, Info]
+"""Text, reward, terminated, truncated, info."""
+
+
+class EnvironmentEpisode(Protocol):
+    """One episode of an environment."""
+
+    def reset(self, seed: int) -> tuple[str, Info]:
+        """Begin the episode; its randomness is seeded with `seed`, in [0, 2^63). Returns the text that the policy reads
+        after the prompt, empty if the prompt is complete, and the info."""
+        ...
+
+    def step(self, turn: str) -> Heard:
+        """Take the policy's turn. Returns the text that it reads next, the turn's reward, whether the episode is over,
+        whether it was truncated, and the info."""
+        ...
+
+    def close(self) -> None:
+        """Release all resources; called once for each episode that was opened."""
+        ...
+
+
+class View(Protocol):
+    """The view of one seat in an episode of several."""
+
+    def reset(self, seed: int) -> tuple[str, Info]:
+        """Begin as in `Opened.reset`; all seats of an episode get the same seed."""
+        ...
+
+    def step(self, turn: str) -> Heard | None:
+        """Take a turn as in `Opened.step`; None: others move first, and `news` returns the outcome later."""
+        ...
+
+    def news(self) -> Heard | None:
+        """Return what the seat reads before it is to move, or when the episode is over; None: others move first."""
+        ...
+
+    def close(self) -> None:
+        """Release all resources as in `Opened.close`."""
+        ...
+
+
+Speaker = Literal["policy", "frozen"]
+"""The model that speaks for a seat: the policy that is trained or measured, or a frozen model."""
+
+
+@dataclass(frozen=True, eq=False)
+class Seat:
+    """A seat in an episode. Its turns are generated in waves, together with all others of the round."""
+
+    opened: EnvironmentEpisode | View
+    speaker: Speaker = "policy"
+    learns: bool = True
+    """Whether its turns are a rollout that the policy is trained on."""
+    prompt: str | None = None
+    """The prompt of the seat; None: the problem's prompt."""
+    forgets: bool = False
+    """Whether it reads the latest text right after its prompt, without any earlier history."""
+
+    def __post_init__(self) -> None:
+        if self.learns and (self.speaker != "policy" or self.forgets):
+            raise ValueError("a seat that learns is the policy's and reads its whole episode")
+
+
+class Environment(Part):
+    """The environment that answers the policy's turns. Set under `rollouts.environment:`."""
+
+    slot = "environment"
+
+    @property
+    def needs_answers(self) -> bool:
+        """Whether it reads the problems' answers."""
+        return False
+
+    @property
+    def at_once(self) -> bool:
+        """Whether its episodes may be stepped concurrently, each in a thread of its own (`rollouts.waves`)."""
+        return True
+
+    def in_round(self, number: int) -> Environment:
+        """Return the environment for a round of training, if it changes with time; evaluations use it unchanged."""
+        return self
+
+    def drive(
+        self, engine: Engine, codec: Codec, limits: EpisodeLimits, problems: Sequence[Problem], sampling: Sampling,
+        seed: int,
+    ) -> list[list[Episode]] | None:  # fmt: skip
+        """Return episodes as `models.agents.play.play.play` does, for an environment that calls the policy by itself;
+        None: it answers the policy's turns."""
+        return None
+
+    @property
+    def learning(self) -> int:
+        """Number of seats of an episode that learn; each gives a rollout of its own, in a group of its own."""
+        return 1
+
+    @property
+    def several(self) -> bool:
+        """Whether an episode has seats other than the policy's."""
+        return False
+
+    @property
+    def asks_frozen(self) -> bool:
+        """Whether a frozen model speaks for one of the seats."""
+        return False
+
+    @property
+    def frozen(self) -> Path | None:
+        """Folder of the model that speaks for frozen seats; None: the policy that the run began with."""
+        return None
+
+    def beside(self, partner: Path) -> Environment | None:
+        """Return the environment of evaluations in which the model in the folder `partner` speaks for the other seats;
+        None: it has no other seats (strategy cross_play)."""
+        return None
+
+    @property
+    def measured(self) -> Environment:
+        """The environment of evaluations, with one seat that learns."""
+        return self
+
+    def seats(self, problem: Problem) -> Sequence[Seat]:
+        """Return the seats of an episode about `problem`; by default only the policy's.
+
+        Raises:
+            UserError: the problem does not belong to this environment.
+        """
+        return (Seat(self.open(problem)),)
+
+    @abstractmethod
+    def open(self, problem: Problem) -> EnvironmentEpisode:
+        """Open an episode about `problem`, whose prompt the policy reads first.
+
+        Raises:
+            UserError: the problem does not belong to this environment.
+        """
+
+    def reached(self, problem: Problem, turns: Sequence[Turn]) -> Problem | None:
+        """Return another problem that an episode about `problem` solves, with its prompt as text; None: it solves none,
+        or this is unknown. The caller verifies that the episode does solve it (rollouts relabelled)."""
+        return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class EpisodeSettings:
+    """Environment and limits of episodes."""
+
+    environment: Environment
+    limits: EpisodeLimits
+    role: Role
+    """Role of the environment in a chat template."""
+    waves: bool = True
+    """Whether all take their turns together; else each continues as soon as its own turn and answer are complete."""

@@ -1,0 +1,116 @@
+"""Episodes that models read as several sequences: values are mapped from the episode to its sequences and back.
+
+A template that cannot be continued, or a program that prompts with contexts of its own, makes an episode that no single
+sequence contains. Models read its parts (`Rollout.parts`); rewards, selection, advantage and loss see the episode,
+whose completion is all parts concatenated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from models.learner.upload import to_device
+from models.method.rollout import Rollout
+from models.method.turn import Turn
+
+
+def whole_of(parts: Sequence[Rollout]) -> Rollout:
+    """Build the episode that models read as `parts`, in their order; all but text and tokens is the first part's."""
+    first = parts[0]
+    if len(parts) == 1:
+        return first
+    turns: list[Turn] = []
+    behind = 0
+    for part in parts:
+        own = part.turns or (Turn(0, len(part.completion)),)
+        turns += [turn._replace(start=behind + turn.start, stop=behind + turn.stop) for turn in own]
+        behind += len(part.completion)
+    return replace(
+        first,
+        completion=tuple(id for part in parts for id in part.completion),
+        behaviour_log_probs=_joined([part.behaviour_log_probs for part in parts]),
+        reference_log_probs=_joined([part.reference_log_probs for part in parts]),
+        trained=tuple(flag for part in parts for flag in part.trained or (True,) * len(part.completion)),
+        turns=tuple(turns),
+        history=0,
+        parts=tuple(parts),
+    )
+
+
+def _joined(rows: Sequence[Tensor | None]) -> Tensor | None:
+    known = [row for row in rows if row is not None]
+    return torch.cat(known) if len(known) == len(rows) else None
+
+
+def owners_of(rollouts: Sequence[Rollout]) -> list[int]:
+    """Return the completion that each of `models.method.rollout.parts_of` belongs to, [sequences]."""
+    return [number for number, rollout in enumerate(rollouts) for _ in rollout.parts or (rollout,)]
+
+
+def places_of(rollouts: Sequence[Rollout]) -> list[list[int]]:
+    """Return places of each completion's sequences in `models.method.rollout.parts_of`, [completions][sequences of
+    it]."""
+    places: list[list[int]] = [[] for _ in rollouts]
+    for place, owner in enumerate(owners_of(rollouts)):
+        places[owner].append(place)
+    return places
+
+
+def episodes_together(rollouts: Sequence[Rollout]) -> list[int] | None:
+    """Return labels that keep the sequences of an episode in one row, [sequences]; None: each is one sequence."""
+    return owners_of(rollouts) if any(rollout.parts for rollout in rollouts) else None
+
+
+def rows_of_parts(rows: Sequence[Tensor], rollouts: Sequence[Rollout]) -> list[Tensor]:
+    """Split values of completions into those of their sequences, [completions] tensors of [tokens of it, ...] ->
+    [sequences] tensors of [tokens of it, ...]."""
+    return [
+        part
+        for row, rollout in zip(rows, rollouts, strict=True)
+        for part in (row.split([len(part.completion) for part in rollout.parts]) if rollout.parts else (row,))
+    ]
+
+
+def rows_of_wholes(rows: Sequence[Tensor], rollouts: Sequence[Rollout]) -> list[Tensor]:
+    """Join values of sequences into those of their completions: the inverse of `rows_of_parts`."""
+    left = iter(rows)
+    return [torch.cat([next(left) for _ in rollout.parts]) if rollout.parts else next(left) for rollout in rollouts]
+
+
+def wholes_of_row(indices: Sequence[int], owners: Sequence[int]) -> tuple[list[int], list[int]]:
+    """Return the completions of a row that splits none, and the order of their sequences.
+
+    Args:
+        indices: the row's sequences, [sequences of the row].
+        owners: the completion that each of all sequences belongs to (`owners_of`).
+
+    Returns:
+        Completions by first appearance.
+        Places in `indices`, the sequences of each completion in their order, [sequences of the row].
+    """
+    members: dict[int, list[int]] = {}
+    for place, index in enumerate(indices):
+        members.setdefault(owners[index], []).append(place)
+    return list(members), [place for held in members.values() for place in sorted(held, key=indices.__getitem__)]
+
+
+def sums_of_row(values: Sequence[Tensor], indices: Sequence[int], owners: Sequence[int]) -> tuple[list[int], Tensor]:
+    """Sum the values of a row's sequences by completion, in a row that splits no completion; gradient flows.
+
+    Args:
+        values: of each sequence one, [sequences of the row] scalars.
+        indices: the row's sequences, [sequences of the row].
+        owners: the completion that each of all sequences belongs to (`owners_of`).
+
+    Returns:
+        Completions by first appearance, and their sums, [completions of the row].
+    """
+    wholes, _ = wholes_of_row(indices, owners)
+    number = {index: position for position, index in enumerate(wholes)}
+    stacked = torch.stack(list(values))
+    owner = to_device(torch.tensor([number[owners[index]] for index in indices]), stacked.device)
+    return wholes, stacked.new_zeros(len(wholes)).index_add(0, owner, stacked)

@@ -1,0 +1,48 @@
+"""The parts of a recipe together: what the loop is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from torch import nn
+
+from models.method.learner import Companion
+from models.method.slot_part import SlotPart
+from models.method.slots import Advantage, Objective, Reference, Reward, Rollouts, Select
+
+
+@dataclass(frozen=True)
+class Slots:
+    """The parts of a recipe, one for each slot, or several."""
+
+    rollouts: Rollouts
+    rewards: Sequence[Reward]
+    select: Sequence[Select]
+    advantage: Advantage
+    objective: Objective
+    reference: Reference
+
+
+def companions_of(
+    parts: Iterable[SlotPart], policy: nn.Module, open_judge: Callable[[], nn.Module] | None = None
+) -> dict[str, Companion]:
+    """Build the companion models of `parts`, by name, in the state in which they begin.
+
+    Args:
+        parts: of a recipe.
+        policy: as it begins.
+        open_judge: opens a copy of the judge for a part whose companion begins as that; None: the judge is the policy
+            as it begins.
+    """
+    made: dict[str, Companion] = {}
+    for part in parts:
+        begins_as = policy if part.begins_as == "policy" or open_judge is None else open_judge()
+        if (companion := part.accompany(begins_as)) is not None:
+            made[part.companion] = companion
+    return made
+
+
+def reference_is_read_alone(reference: Reference, rollouts: Rollouts) -> bool:
+    """Return whether the reference is only read: it does not move, and no source exports it with the policy."""
+    return not (reference.moves or rollouts.needs_reference)

@@ -1,0 +1,67 @@
+"""Files that a recipe names, by the type of a part's setting.
+
+    RecipePath     a file or folder; a relative path in a recipe's file is relative to the folder of that file
+    ContentPath    a file or folder, relative to the working directory, as all paths of a command line are
+    Command        a command, whose words may name files
+
+The files are identified by their content: another content under the same name is another recipe.
+"""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, get_args, get_origin
+
+from models.method.registry import INSIDE, SLOTS, Slot, parts
+
+
+class BesideRecipe:
+    """Marks a setting as a path that is relative to the recipe, whose content the part has read (`Part.given`)."""
+
+
+class ByContent:
+    """Marks a setting whose files are read later, by the code that uses the part."""
+
+
+RecipePath = Annotated[str, BesideRecipe()]
+ContentPath = Annotated[str, ByContent()]
+Command = Annotated[tuple[str, ...], ByContent()]
+
+
+def from_recipe(slot: Slot, part: Any, folder: Path) -> Any:
+    """Return the recipe's settings of a part of `slot`, or of several, with relative paths resolved from `folder`."""
+    if isinstance(part, list):
+        return [from_recipe(slot, entry, folder) for entry in part]
+    if not isinstance(part, Mapping):
+        return part
+    cls = parts(slot).get(str(part.get("name", (SLOTS | INSIDE)[slot].default)))
+    marked = paths_of(cls) if cls is not None else ()
+
+    def read(key: str, value: Any) -> Any:
+        if key in INSIDE:
+            return from_recipe(key, value, folder)  # type: ignore[arg-type]
+        return str(folder / Path(value).expanduser()) if key in marked and isinstance(value, str) and value else value
+
+    return {key: read(key, value) for key, value in part.items()}
+
+
+def paths_of(cls: type) -> tuple[str, ...]:
+    """Return the settings of a part that are paths relative to the recipe."""
+    return _marked(cls, BesideRecipe)
+
+
+def used_by_content(cls: type) -> tuple[str, ...]:
+    """Return the settings of a part that are a `ContentPath` or a `Command`."""
+    return _marked(cls, ByContent)
+
+
+@cache
+def _marked(cls: type, mark: type) -> tuple[str, ...]:
+    return tuple(
+        name
+        for name, hint in typing.get_type_hints(cls, include_extras=True).items()
+        if get_origin(hint) is Annotated and any(isinstance(said, mark) for said in get_args(hint))
+    )

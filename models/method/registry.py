@@ -1,0 +1,164 @@
+"""The parts that a recipe can name: one list of slots, and one registry of their parts.
+
+A part is a frozen, typed class in a file of its own, derived from the class of its slot (models.method.slots). Its
+fields are its settings, which a recipe lists next to `name:`. To use a part, name it in the recipe: the files of a
+slot's package are imported automatically.
+
+    @part("tapered")
+    class Tapered(Objective):
+        level = "token"
+        ceiling: Annotated[float, Field(gt=0)] = 1.0
+        \"\"\"Weight of ...\"\"\"
+        def __call__(self, log_prob, batch): ...
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import os
+import pkgutil
+from abc import ABC
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, ClassVar, Literal, TypeVar, dataclass_transform
+
+from models.base.errors import UserError
+from models.base.source_code import NOT_ON_IMPORT, GivenFile
+from models.base.user_code.contain import UserCodeError, leaving
+from models.method.part_checks import check_part
+
+Slot = Literal[
+    "rollouts",
+    "rewards",
+    "select",
+    "advantage",
+    "objective",
+    "reference",
+    "environment",
+    "tool",
+    "strategy",
+    "labels",
+    "feedback",
+]
+
+
+@dataclass(frozen=True)
+class SlotInfo:
+    """Properties of a slot as a whole."""
+
+    default: str
+    """The part that is used if a recipe names none."""
+    package: str
+    """Package with the slot's parts; they may be in packages of it."""
+    many: bool = False
+    """Whether a recipe may name several, which are applied one after the other."""
+
+
+SLOTS: dict[Slot, SlotInfo] = {
+    "rollouts": SlotInfo("sample", "models.parts.rollouts"),
+    "rewards": SlotInfo("exact_answer", "models.parts.rewards", many=True),
+    "select": SlotInfo("drop_flat", "models.parts.select", many=True),
+    "advantage": SlotInfo("group_relative", "models.parts.advantage"),
+    "objective": SlotInfo("grpo", "models.parts.objective"),
+    "reference": SlotInfo("frozen", "models.parts.reference"),
+}
+"""Slots in the order of a round, by their key in the recipe."""
+
+INSIDE: dict[Slot, SlotInfo] = {
+    "environment": SlotInfo("tools", "models.agents.environments"),
+    "tool": SlotInfo("calculator", "models.agents.tools", many=True),
+    "strategy": SlotInfo("plain", "models.agents.strategies"),
+    "labels": SlotInfo("monte_carlo", "models.parts.labels"),
+    "feedback": SlotInfo("verdict", "models.parts.feedback"),
+}
+"""Slots inside of a part: `rollouts.environment` and `rollouts.environment.tool`, the `feedback` of rollouts and
+rewards. Or inside of a section, the `labels` of `reward_model.process`, or outside the recipe: the `strategy` of
+`rewardflow evaluate`. Their parts are found in the same way."""
+
+
+class Part(ABC):
+    """The base class of every part, whatever its slot."""
+
+    slot: ClassVar[Slot]
+    name: str
+    """Name of the part in the recipe."""
+
+    @property
+    def given(self) -> tuple[GivenFile, ...]:
+        """The user's own files that it reads, by their content: recorded on the run, and compared with the commit."""
+        return ()
+
+    def try_out(self) -> None:  # noqa: B027 - most have nothing to try
+        """Raise a UserError, before anything starts, if the first round would fail; nothing is tried by default."""
+
+
+_PARTS: dict[Slot, dict[str, type[Part]]] = {slot: {} for slot in (*SLOTS, *INSIDE)}
+
+Made = TypeVar("Made", bound=Part)
+
+
+def slot_class(cls: type[Part]) -> type[Part]:
+    """Return the class that declares the traits of a part's slot: the nearest of its bases that names a slot."""
+    return next(base for base in cls.__mro__ if "slot" in vars(base))
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True)
+def part(name: str) -> Callable[[type[Made]], type[Made]]:
+    """Make a class a frozen dataclass and register it as the part `name` of its slot.
+
+    Raises:
+        TypeError: the class declares a name that its slot does not know (`models.method.part_checks`).
+        ValueError: the slot has another part of this name.
+    """
+
+    def register(cls: type[Made]) -> type[Made]:
+        known = _PARTS[cls.slot]
+        if name in known and known[name].__module__ != cls.__module__:
+            raise ValueError(f"two parts are called {name!r} in the slot {cls.slot}")
+        cls.__annotations__ = {"name": Literal[name], **inspect.get_annotations(cls)}  # type: ignore[valid-type]
+        setattr(cls, "name", name)  # noqa: B010 - the default of the field that pydantic discriminates by
+        made = dataclass(frozen=True, kw_only=True)(cls)
+        check_part(made, slot_class(cls))
+        known[name] = made
+        return made
+
+    return register
+
+
+def parts(slot: Slot) -> dict[str, type[Part]]:
+    """Return all parts of a slot by name; every file of the slot's package is imported once.
+
+    Raises:
+        TypeError: a file among them holds no part.
+    """
+    package = importlib.import_module((SLOTS | INSIDE)[slot].package)
+    folders = tuple(package.__path__)
+    rooms = [entry for folder in folders for entry in os.scandir(folder) if entry.is_dir()]
+    changed = (*(os.stat(folder).st_mtime_ns for folder in folders), *(entry.stat().st_mtime_ns for entry in rooms))
+    _import_parts(slot, folders, changed)
+    return dict(sorted(_PARTS[slot].items()))
+
+
+@lru_cache(maxsize=64)
+def _import_parts(slot: Slot, folders: tuple[str, ...], changed: tuple[int, ...]) -> None:
+    """Import every file of a slot's package; again only when a folder of it `changed`, in nanoseconds of the clock."""
+    found = pkgutil.walk_packages(folders, f"{(SLOTS | INSIDE)[slot].package}.")
+    modules = [module.name for module in found if not module.ispkg]
+    for module in modules:
+        try:
+            with leaving(module, "importing it"):
+                importlib.import_module(module)
+        except UserCodeError as error:
+            raise UserError(f"{error}; {NOT_ON_IMPORT}") from None
+    holding = {cls.__module__ for cls in _PARTS[slot].values()}
+    if strangers := [module for module in modules if module not in holding]:
+        raise TypeError(
+            f"{strangers[0]} stands among the parts of {slot} and holds none; its place is models.parts.shared"
+        )
+
+
+def default_part(slot: Slot) -> Any:
+    """Return the class of the part that is used if a recipe names none."""
+    return parts(slot)[(SLOTS | INSIDE)[slot].default]

@@ -1,0 +1,72 @@
+"""Traits that every part may declare, whatever its slot (models.method.slots)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar, Literal
+
+from torch import nn
+
+from models.method.learner import Companion
+from models.method.registry import Part
+from models.method.rollout import Extra
+from models.method.teacher_roles import TeacherUse
+
+TOTAL = "total"
+"""Name of the weighted sum of all rewards wherever a part reads one of them."""
+
+
+class SlotPart(Part):
+    """Traits that every part may declare, whatever its slot."""
+
+    renamed: ClassVar[Mapping[str, str]] = {}
+    """Former names of settings, with the new name: a recipe that still uses one is refused with a hint to the new."""
+
+    @property
+    def needs_reference(self) -> bool:
+        """Whether it reads the reference, and so cannot be used with `reference: {name: none}`."""
+        return False
+
+    @property
+    def needs_teacher(self) -> TeacherUse | None:
+        """Use that it makes of the teacher; None: none."""
+        return None
+
+    @property
+    def needs_judge(self) -> bool:
+        """Whether it uses the judge."""
+        return False
+
+    @property
+    def needs_likelihoods(self) -> bool:
+        """Whether it reads the judge's likelihoods of given texts, which a judge at an address does not return."""
+        return False
+
+    @property
+    def by(self) -> str:
+        """Label of the reward that it reads; `total`: the weighted sum of all. A setting, if others are possible."""
+        return TOTAL
+
+    @property
+    def asks_for(self) -> Extra | None:
+        """Data that the rollouts must provide with the completions."""
+        return None
+
+    @property
+    def one_sequence(self) -> bool:
+        """Whether it reads an episode as one prompt and its continuation, and cannot read one of several sequences."""
+        return False
+
+    @property
+    def companion(self) -> str:
+        """Name of its own model that is trained in addition to the policy, also in metrics; empty: none."""
+        return ""
+
+    @property
+    def begins_as(self) -> Literal["policy", "judge"]:
+        """The model whose weights its companion begins with."""
+        return "policy"
+
+    def accompany(self, policy: nn.Module) -> Companion | None:
+        """Build the model of a part that names a `companion`, from the model that it `begins_as`; else return None."""
+        return None

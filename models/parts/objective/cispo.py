@@ -1,0 +1,35 @@
+"""Clipped importance weights instead of clipped updates (CISPO; MiniMax-M1, arXiv 2506.13585).
+
+    loss = -w * sg[clip(rho, 1 - low, 1 + high)] * A * log pi + beta * KL,   rho = pi / pi_old
+
+A clipped surrogate leaves tokens whose ratio has moved too far out of the gradient, and these are the rare ones at
+which reasoning turns. Here every token keeps its gradient; only the weight that corrects its sampling is bounded. w is
+the correction of the engine's log-probs to the learner's.
+"""
+
+from __future__ import annotations
+
+import torch
+from pydantic import NonNegativeFloat
+from torch import Tensor
+
+from models.base.bounds import Share
+from models.method.registry import part
+from models.method.rollout import TokenBatch
+from models.parts.shared.clipped_ratio import clip
+from models.parts.shared.policy_gradient import PolicyGradient
+
+
+@part("cispo")
+class Cispo(PolicyGradient):
+    """Policy gradient under a bounded weight, token by token."""
+
+    clip_low: Share | None = None
+    """Distance by which the weight may fall below one; null: any, as in the paper."""
+    clip_high: NonNegativeFloat | None = 4.0
+    """Distance by which the weight may rise above one; null: any."""
+
+    def _surrogate(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
+        ratio = torch.exp(log_prob.detach() - batch.old)
+        weight = clip(ratio, self.clip_low, self.clip_high)
+        return weight * batch.advantage * log_prob, {"clipped_share": (ratio != weight).to(ratio), "ratio": ratio}

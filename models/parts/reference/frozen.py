@@ -1,0 +1,23 @@
+"""The reference is the policy at the beginning of reinforcement learning and never changes."""
+
+from __future__ import annotations
+
+from models.method.registry import part
+from models.method.slots import Reference
+
+
+@part("frozen")
+class Frozen(Reference):
+    """The warm-started policy, unchanged."""
+
+    offload: bool = False
+    """Whether its weights are kept in the processor's memory except while they are read. Changes no value. Each round
+    pays for their transfer to the GPU and saves their memory there, half of the policy's own or all of it
+    (`rewardflow plan`)."""
+
+
+@part("none")
+class NoReference(Reference):
+    """No reference is kept; objectives see `reference = None`."""
+
+    kept = False

@@ -1,0 +1,1 @@
+"""Rewards of programs, tests and queries, which run in the sandbox."""

@@ -1,0 +1,1 @@
+"""Rewards of episodes: success, turns, cost and conduct."""

@@ -1,0 +1,31 @@
+"""Success of an episode: one if it reached its goal, by the environment or else the answer verifier, otherwise zero.
+
+The same rule decides in evaluations, so training and evaluation measure the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from models.answers.exact import solves
+from models.method.registry import part
+from models.method.rollout import Rollout
+from models.method.slots import Reward
+from models.method.world import World
+
+
+@part("solved")
+class Solved(Reward):
+    """Whether the goal was reached; never for an episode that was cut by the recipe's limits."""
+
+    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+        """Return one or zero for each completion, [completions]."""
+        return torch.tensor([float(reached_goal(rollout)) for rollout in rollouts])
+
+
+def reached_goal(rollout: Rollout) -> bool:
+    """Return whether an episode reached its goal, according to the environment, or else to the verifier."""
+    return solves(rollout) if rollout.solved is None else rollout.solved and rollout.finished

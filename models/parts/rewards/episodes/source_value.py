@@ -1,0 +1,27 @@
+"""Value that the source of a completion gives it: the value of a turn in a search, or the change of a return."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from models.base.bounds import Number
+from models.method.registry import part
+from models.method.rollout import Rollout
+from models.method.slots import Reward
+from models.method.world import World
+
+
+@part("source_value")
+class SourceValue(Reward):
+    """The value that came with the completion."""
+
+    asks_for = "values"
+    unknown: Number = 0.0
+    """Default value of a completion without one."""
+
+    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+        """Return values, [completions]."""
+        return torch.tensor([self.unknown if rollout.value is None else rollout.value for rollout in rollouts])

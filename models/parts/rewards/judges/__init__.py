@@ -1,0 +1,1 @@
+"""Rewards by a judge that reads and writes text."""

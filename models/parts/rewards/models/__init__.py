@@ -1,0 +1,1 @@
+"""Rewards by the scores or probabilities of a model."""

@@ -1,0 +1,1 @@
+"""Rewards by rules: verifiers of answers, calls and forms."""

@@ -1,0 +1,1 @@
+"""Rewards that reshape others: by length, form, rank, weight or label."""

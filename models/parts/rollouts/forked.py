@@ -1,0 +1,69 @@
+"""Branches at a random turn: one episode of each prompt is played, and G others leave it at one of its turns.
+
+    prompt | turn 1 | heard | turn h    heard | ...        R
+                            | turn h'   heard | ...        R'
+
+A branch is trained on at turn h alone: the turns before it are shared, the turns after it serve to evaluate it, and R -
+R' is the difference of the rewards that follow. The rollouts of REFUEL (paper 183, arXiv 2410.04612).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+
+from models.agents.play.fork import Fork, branch
+from models.agents.play.play import play
+from models.base.seeds import seed_of
+from models.engines.engine import asks_of
+from models.method.episode import Episode
+from models.method.episode_limits import EpisodeLimits
+from models.method.registry import part
+from models.method.rollout import Problem, Rollout
+from models.method.round_seeds import round_seed
+from models.method.world import World
+from models.parts.rollouts.episodes import Episodes, as_rollout
+
+
+@part("forked")
+class Forked(Episodes):
+    """Episodes that share their beginning with one another. Set under `rollouts:`."""
+
+    def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
+        """Return branches of one episode about each of `problems`, next to each other, [prompts * G]."""
+        seed = round_seed(world.seed, round_number)
+        settings = replace(self.episodes, environment=self.environment.in_round(round_number))
+        alone = replace(self.sampling, samples=1)
+        asks = asks_of([problem.tokens for problem in problems], alone, seed)
+        shared = play(world.sampler(), world.codec, settings, problems, alone, seed)
+        chance = torch.Generator().manual_seed(seed_of(seed, "forks"))
+        forks = [
+            Fork(problem, episode, ask.seed, int(torch.randint(len(episode.turns), (), generator=chance)))
+            for problem, (episode,), ask in zip(problems, shared, asks, strict=True)
+        ]
+        branches = branch(world.sampler(), world.codec, settings, forks, self.sampling, seed_of(seed, "branches"))
+        return [
+            at_turn(problem, number, episode, settings.limits, fork.turn)
+            for number, (problem, fork, group) in enumerate(zip(problems, forks, branches, strict=True))
+            for episode in group
+        ]
+
+
+def at_turn(problem: Problem, group: int, episode: Episode, limits: EpisodeLimits, turn: int) -> Rollout:
+    """Convert a branch to a rollout of the loop, trained on at its `turn` alone.
+
+    Args:
+        problem: subject of the episode.
+        group: number of its prompt in the round.
+        episode: as it was played.
+        limits: define the treatment of an episode that was cut.
+        turn: number of the turn, from 0.
+    """
+    made = as_rollout(problem, group, episode, limits)
+    here = made.turns[turn]
+    trained = [False] * len(made.completion)
+    if made.trained_tokens:
+        trained[here.start : here.stop] = [True] * (here.stop - here.start)
+    return replace(made, trained=tuple(trained))

@@ -1,0 +1,89 @@
+"""No playing: the episodes are those in the data, for offline learning over turns; and candidates at their states.
+
+    logged               h_1 a_1 h_2 a_2 ...    demonstrations, sound and flawed, every turn of the policy trained on
+    logged_candidates    the same without loss, and N turns of the current policy at each h_t
+
+Offline RL over turns learns values of the logged actions and prefers those with good outcomes: synthetic dialogues
+(imagination engine; paper 54), the offline stages of device control (DigiRL and Digi-Q; papers 116 and 123). With
+candidates the choice is among turns that the policy would write (Digi-Q's best of N), or that experts propose, here
+temperatures of one policy (mixture of experts for dialogue management; paper 45). Evaluations play episodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Literal
+
+from models.agents.play.logged import logged_episodes
+from models.base.bounds import Positive, Temperature
+from models.base.seeds import completion_seed
+from models.engines.engine import Ask, Drawing
+from models.method.problem_rows import known_answers
+from models.method.registry import part
+from models.method.rollout import Problem, Rollout
+from models.method.round_seeds import round_seed
+from models.method.world import World
+from models.parts.rollouts.episodes import Episodes
+
+
+@part("logged")
+class Logged(Episodes):
+    """Episodes from the data. Set under `rollouts:`; the environment is that of evaluations."""
+
+    draws = False
+    reads: Literal["demonstrations"] = "demonstrations"
+    """Rows of the data that hold the episodes."""
+
+    def largest_group(self, problems: Sequence[Problem] = ()) -> int:
+        """Return the largest number of episodes that the data hold for one of `problems`."""
+        return int(known_answers(problems).max()) if problems else 1
+
+    def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
+        """Return the episodes about `problems`, those of one prompt next to each other, [episodes]."""
+        known = [(number, problem, answer) for number, problem in enumerate(problems) for answer in problem.known]
+        groups, asked, answers = (list(column) for column in zip(*known, strict=True))
+        made = logged_episodes(world.codec, self.role, asked, groups, answers)
+        kept = [rollout for rollout in made if len(rollout.completion) <= self.max_tokens]
+        return [rollout if all(rollout.written) else replace(rollout, trained=rollout.written) for rollout in kept]
+
+
+@part("logged_candidates")
+class LoggedCandidates(Logged):
+    """Episodes from the data without loss, and turns of the policy at their states. Set under `rollouts:`."""
+
+    draws = True
+    candidates: Positive = 4
+    """Turns that are drawn at each state, by each expert."""
+    experts: tuple[Temperature, ...] = (1.0,)
+    """Temperatures of the experts, one after the other."""
+
+    def largest_group(self, problems: Sequence[Problem] = ()) -> int:
+        """Return the largest number of candidates of a state or episodes of a problem."""
+        return max(super().largest_group(problems), self.candidates * len(self.experts))
+
+    def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
+        """Return the episodes, then the candidates, those of one state next to each other, [episodes + candidates]."""
+        seen = super().__call__(world, problems, round_number)
+        states = [(rollout, turn.start) for rollout in seen for turn in rollout.turns]
+        seed = round_seed(world.seed, round_number)
+        prompts = [(*rollout.problem.tokens, *rollout.completion[:start]) for rollout, start in states]
+        drawn: list[list[Rollout]] = [[] for _ in states]
+        for expert, temperature in enumerate(self.experts):
+            asks = [
+                Ask(prompt, completion_seed(seed, place, expert * self.candidates + number), self.max_tokens - start)
+                for place, (prompt, (_, start)) in enumerate(zip(prompts, states, strict=True))
+                for number in range(self.candidates)
+            ]
+            made = world.sampler().each(asks, Drawing(temperature=temperature, top_p=self.top_p, top_k=self.top_k))
+            texts = world.codec.text([generated.tokens for generated in made])
+            for index, (generated, text) in enumerate(zip(made, texts, strict=True)):
+                place = index // self.candidates
+                rollout, start = states[place]
+                problem = replace(rollout.problem, tokens=prompts[place])
+                group = len(problems) + place
+                drawn[place].append(
+                    Rollout(problem, group, generated.tokens, None, text, generated.finished, history=start)
+                )
+        held_back = [replace(rollout, trained=(False,) * len(rollout.completion)) for rollout in seen]
+        return held_back + [rollout for of_state in drawn for rollout in of_state]

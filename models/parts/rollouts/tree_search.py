@@ -1,0 +1,185 @@
+"""A search over the steps of each problem's answers, guided by values and by the policy's probabilities.
+
+    rollouts: whole answers of the tree, each with the search's value of every step (emit: paths), or
+              steps after their histories, those of a node next to each other (emit: steps; pairs by select siblings)
+
+Monte-Carlo tree search with PUCT (models.agents.play.tree, models.agents.play.step_search) gives process supervision
+without human labels of steps: outcomes are backed up the tree and become values of steps. AlphaMath (paper 292) trains
+a value model on them, which then guides the search instead of outcomes (`critic_share`). ReST-MCTS* (paper 294) derives
+a quality from how far each step leads (`values: quality`, models.parts.shared.step_quality). MedS3 (paper 320) keeps
+the answers that were drawn to the end. Step-level preferences are siblings of different value (paper 34).
+
+The nodes that are expanded depend on the policy, critic, seed, round and problem alone. An answer is right if it ends
+in the problem's answer. Paths are not samples for a policy gradient: imitate the right ones (advantage step_values).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Literal
+
+import torch
+from pydantic import NonNegativeFloat
+from torch import Tensor
+
+from models.agents.play.step_search import StepSearch
+from models.agents.play.tree import Backup, Growth, Node, Tree, Valuing
+from models.base.bounds import Count, Positive, Share
+from models.learner.packing import Sequences
+from models.method.registry import part
+from models.method.rollout import Extra, Problem, Rollout
+from models.method.round_seeds import round_seed
+from models.method.world import World
+from models.parts.rollouts.sample import Sample
+from models.parts.rollouts.tree import turns_of_trees
+from models.parts.shared.step_quality import step_quality
+from models.reward_models.critic.fit import critic_of
+from models.reward_models.critic.model import read_values
+
+Known = dict[int, float]
+"""Values of nodes by their identity; nodes without a known value are left out."""
+
+
+@part("tree_search")
+class TreeSearch(Sample):
+    """Answers or steps that a search tried. Set under `rollouts:`; `group_size` steps are drawn per node."""
+
+    group_size: Positive = 4
+    nodes: Positive = 16
+    """Answers, or steps if the critic alone guides, that are drawn for a problem before its search ends."""
+    goals: Count = 0
+    """Right answers that end the search early; 0: only `nodes` ends it."""
+    exploration: NonNegativeFloat = 1.0
+    """Weight of rarely tried steps."""
+    backup: Backup = "mean"
+    """Value of a step: the mean of the results below it, the value of its best child, or the mean of its children
+    weighted by how often the policy drew them, which is the chance that the policy continues to a right answer."""
+    critic_share: Share = 0.0
+    """Share of the critic's estimate in the value of a new step, next to its outcome; 1: no step is drawn to the
+    end."""
+    marks: tuple[str, ...] = ("\n", ";")
+    """Texts that end a step: a token whose text holds one of them is the last of its step."""
+    values: Literal["backed_up", "quality"] = "backed_up"
+    """Value of a step: its value in the tree, or its quality by distance from a right answer."""
+    emit: Literal["paths", "steps"] = "paths"
+    """Kind of rollouts: whole answers, or single steps."""
+
+    @property
+    def gives(self) -> tuple[Extra, ...]:
+        """Values of steps, given with the steps or along the answers."""
+        return ("step_values",) if self.emit == "paths" else ("values",)
+
+    @property
+    def needs_companion(self) -> str:
+        """The critic, if it guides the search."""
+        return "critic" if self.critic_share else ""
+
+    @property
+    def reads_models(self) -> bool:
+        """Whether the critic guides the search."""
+        return self.critic_share > 0
+
+    def largest_group(self, problems: Sequence[Problem] = ()) -> int:
+        """Return the number of answers that are drawn, or of steps at a node."""
+        return self.nodes if self.emit == "paths" else self.group_size
+
+    def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
+        """Return the content of the trees of `problems`, [answers] grouped by problem or [steps] by node."""
+        valuing = Valuing(backup=self.backup)
+        search = StepSearch(
+            engine=world.sampler(),
+            codec=world.codec,
+            sampling=self.sampling,
+            growth=Growth(
+                order="puct",
+                candidates=self.group_size,
+                nodes=self.nodes,
+                goals=self.goals,
+                exploration=self.exploration,
+                valuing=valuing,
+            ),
+            marks=self.marks,
+            estimate=partial(critic_estimates, world) if self.critic_share else None,
+            estimate_share=self.critic_share,
+        )
+        trees = search.grow(problems, round_seed(world.seed, round_number))
+        known = [qualities(tree) if self.values == "quality" else backed_up(tree) for tree in trees]
+        if self.emit == "paths":
+            return whole_answers(world, problems, trees, known)
+        worth = {node: value for values in known for node, value in values.items()}
+        return turns_of_trees(problems, trees, lambda node: worth.get(id(node)))
+
+
+def critic_estimates(world: World, problems: Sequence[Problem], nodes: Sequence[Node]) -> list[float]:
+    """Return the critic's estimate after each node, [nodes], within the range of an answer's value, [0, 1]."""
+    critic = critic_of(world.learner.companions["critic"])
+    # The critic reads a value before each token: one more token, any one, gives the value after the step.
+    read = Sequences([problem.tokens for problem in problems], [(*node.history, node.tokens[-1]) for node in nodes])
+    rows = read_values(critic, read, autocast=world.learner.autocast, token_budget=world.token_budget)
+    return [min(1.0, max(0.0, float(row[-1]))) for row in rows]
+
+
+def backed_up(tree: Tree) -> Known:
+    """Return the backed-up value of every node that has one."""
+    worth = ((node, node.value(tree.growth.valuing)) for node in tree.root.below())
+    return {id(node): value for node, value in worth if value is not None}
+
+
+def qualities(tree: Tree) -> Known:
+    """Return the quality of every node, from its distance to a right answer that the search knows
+    (models.parts.shared).
+
+    A step below which no right answer is known counts as wrong, at the same distance as the step before it, because it
+    brought the answer no nearer. If the whole tree has no right answer, all nodes have quality 0.
+    """
+    distances: dict[int, int | None] = {}
+    for node in reversed(list(tree.root.below())):
+        below = [known + 1 for child in node.children if (known := distances[id(child)]) is not None]
+        distances[id(node)] = 0 if node.over and node.solved else min(below, default=None)
+    made = {id(tree.root): 0.0}
+    for node in tree.root.below():
+        if node.parent is None:
+            continue
+        distance, before = distances[id(node)], distances[id(node.parent)]
+        wrong = distance is None
+        if distance is None:
+            distance = distances[id(node)] = before
+        made[id(node)] = 0.0 if distance is None else step_quality(made[id(node.parent)], distance, float(wrong))
+    return made
+
+
+def whole_answers(
+    world: World, problems: Sequence[Problem], trees: Sequence[Tree], known: Sequence[Known]
+) -> list[Rollout]:
+    """Return every answer that was drawn, as often as it was, those of a problem next to each other, [answers].
+
+    If each counted once, imitation would raise rare answers as much as frequent ones.
+    """
+    ends = [(number, node) for number, tree in enumerate(trees) for node in tree.root.below() if node.over]
+    texts = world.codec.text([node.history for _, node in ends])
+    made: list[Rollout] = []
+    for (number, end), text in zip(ends, texts, strict=True):
+        values: list[float | None] = []
+        for node in end.path:
+            values += [known[number].get(id(node.parent)), *[None] * (len(node.tokens) - 1)]
+        answer = Rollout(
+            problems[number],
+            number,
+            end.history,
+            _log_probs(end),
+            text,
+            end.finished,
+            cut=end.cut,
+            value=known[number].get(id(end)),
+            step_values=tuple(values),
+        )
+        made += [replace(answer) for _ in range(end.times)]
+    return made
+
+
+def _log_probs(end: Node) -> Tensor | None:
+    """Return the log-probs of a whole answer under the policy that drew its steps, [tokens], nats."""
+    rows = [node.log_probs for node in end.path]
+    return None if any(row is None for row in rows) else torch.cat([row for row in rows if row is not None])

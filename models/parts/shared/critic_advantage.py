@@ -1,0 +1,70 @@
+"""Common base of advantages with a learned critic: the critic next to the policy, its values, fit and pretraining."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from torch import Tensor, nn
+
+from models.method.episode_parts import rows_of_wholes
+from models.method.learner import Companion
+from models.method.rollout import Scored
+from models.method.signal import Signal
+from models.method.slots import Advantage
+from models.method.world import World
+from models.reward_models.critic.fit import critic_of, fit_critic
+from models.reward_models.critic.model import new_critic, read_values
+from models.reward_models.critic.settings import CriticSettings
+
+
+@dataclass(frozen=True)
+class ValuedSignal(Signal):
+    """A signal that keeps the critic's values."""
+
+    values: Sequence[Tensor] = ()
+    """Value before each token when the round began, [completions] tensors of [tokens of it]."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CriticAdvantage(Advantage):
+    """Settings of advantages with a critic. Set under `advantage:`."""
+
+    learns_from_flat_groups = True
+    companion = "critic"
+    critic: CriticSettings = field(default_factory=CriticSettings)
+    """The value model and its fit."""
+
+    @property
+    def critic_pretraining(self) -> int:
+        """Pretraining of the critic, from its own settings."""
+        return self.critic.pretraining
+
+    def accompany(self, policy: nn.Module) -> Companion:
+        """Return the critic as it begins: the policy's backbone with a fresh head."""
+        return new_critic(policy, self.critic)
+
+    def _values(self, world: World, scored: Scored) -> list[Tensor]:
+        """Return the critic's value before each token, [completions] tensors of [tokens of it]."""
+        critic = critic_of(world.learner.companions[self.companion])
+        values = read_values(critic, scored.sequences, autocast=world.learner.autocast, token_budget=world.token_budget)
+        return rows_of_wholes(values, scored.rollouts)
+
+    def _alone(self, world: World) -> bool:
+        """Return whether the critic still learns alone, so that the policy must not change."""
+        return world.learner.companions[self.companion].updates < self.critic.pretraining
+
+    def _fit(
+        self, world: World, scored: Scored, signal: Signal, counted: Sequence[Tensor] | None = None
+    ) -> dict[str, float]:
+        """Fit the critic to the round's returns, at the tokens that are `counted`. Returns its metrics."""
+        assert isinstance(signal, ValuedSignal) and signal.returns is not None, "the signal is this part's own"
+        return fit_critic(
+            world.learner.companions[self.companion],
+            scored,
+            signal.returns,
+            signal.values,
+            counted=counted,
+            autocast=world.learner.autocast,
+            token_budget=world.token_budget,
+        )

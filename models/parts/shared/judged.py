@@ -1,0 +1,37 @@
+"""Choice of the model that judges the policy's tokens in distillation: a teacher, or the reference or the policy, which
+then read more."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from models.method.rollout import Extra
+from models.method.teacher_roles import Judge, TeacherUse
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgeDependent:
+    """Setting of parts that draw the policy to a judge, and its requirements for the run."""
+
+    judge: Judge = "teacher"
+    """Model that judges: the teacher, or the reference or the policy itself, which then read the text given by the
+    rollouts instead of the prompt."""
+
+    _asks_of_teacher: ClassVar[TeacherUse]
+    """Use of the teacher, if it is the judge."""
+
+    @property
+    def needs_teacher(self) -> TeacherUse | None:
+        """Use of the teacher; None if it is not the judge."""
+        return self._asks_of_teacher if self.judge == "teacher" else None
+
+    @property
+    def needs_reference(self) -> bool:
+        """Whether the reference is the judge."""
+        return self.judge == "reference"
+
+    @property
+    def asks_for(self) -> Extra | None:
+        """Extra text for a judge that would agree with the policy if both read the same; None for a teacher."""
+        return None if self.judge == "teacher" else "privileged"

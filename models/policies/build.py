@@ -1,0 +1,245 @@
+"""Construction of a policy: a small Qwen3 made from its size, or a base model that the recipe names.
+
+A base model is a local folder or a hub id. Only safetensors are read, and the model's own code is not run unless
+the recipe sets `trust_remote_code: true`. With `lora:` only low-rank adapters learn (peft) and the base
+stays frozen; the adapter is merged into the folder that the policy is saved to.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+
+import torch
+from pydantic import Field
+from safetensors import SafetensorError
+
+from models.base.device import on_device
+from models.base.errors import UserError
+from models.base.remote_code import refuse_untrusted
+from models.policies.folder import check_model_folder, given_folder
+from models.policies.hub import origin_of
+from models.policies.update_sparsity import SubnetworkSettings
+from models.text.tokenizer import TokenizerSettings
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase, Qwen3Config, Qwen3ForCausalLM
+
+_LOADING = threading.Lock()
+"""Lock for loading one model at a time: of two loaded by two threads, tied weights count as missing in one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SizeSettings:
+    """Size of a new Qwen3 model. Raises a UserError if the heads do not divide the width."""
+
+    hidden: Annotated[int, Field(ge=1, le=65_536)] = 128
+    layers: Annotated[int, Field(ge=1, le=1024)] = 4
+    heads: Annotated[int, Field(ge=1, le=1024)] = 4
+    key_value_heads: Annotated[int, Field(ge=1, le=1024)] = 2
+    feed_forward: Annotated[int, Field(ge=1, le=1_048_576)] = 384
+    """Width of the gated feed-forward layer."""
+    positions: Annotated[int, Field(ge=2, le=16_777_216)] = 1024
+    """Longest sequence, in tokens."""
+    head: Annotated[int, Field(ge=2, le=65_536)] | None = None
+    """Width of an attention head; None: hidden / heads."""
+
+    @property
+    def head_width(self) -> int:
+        """Width of an attention head."""
+        return self.head or self.hidden // self.heads
+
+    def __post_init__(self) -> None:
+        if self.hidden % self.heads or self.heads % self.key_value_heads:
+            raise UserError(
+                f"policy.size: hidden {self.hidden} must be a multiple of heads {self.heads}, "
+                f"and heads a multiple of key_value_heads {self.key_value_heads}"
+            )
+        if self.head_width % 2:
+            said = "head" if self.head else f"hidden {self.hidden} over heads {self.heads}"
+            raise UserError(f"policy.size: {said} is {self.head_width}, the width of a head, which must be even")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoraSettings:
+    """Low-rank adapters on the linear layers (Hu et al. 2021)."""
+
+    rank: Annotated[int, Field(ge=1, le=4096)] = 16
+    alpha: Annotated[int, Field(ge=1, le=65_536)] = 32
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Dropout of the warm start only. The loop reads the policy without dropout: a ratio between two dropout masks
+    would show a change of the policy where there is none."""
+    targets: str | tuple[str, ...] = "all-linear"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicySettings:
+    """Policy that is trained, under `policy:`."""
+
+    base: str | None = None
+    """Local model folder, GGUF file, name in the catalogue (`rewardflow base list`), hub id (OWNER/NAME@COMMIT; without
+    a commit it is not pinned), or a registered version to continue training from: `champion` (the recipe's own),
+    models:/NAME/VERSION, models:/NAME@ALIAS. None: a new model of `size`, warm-started by supervised fine-tuning."""
+    size: SizeSettings = SizeSettings()
+    tokenizer: TokenizerSettings = field(default_factory=TokenizerSettings)
+    lora: LoraSettings | None = None
+    subnetwork: SubnetworkSettings | None = None
+    """Weights that learn by reinforcement; None: all."""
+    chat: bool = False
+    """Whether to wrap prompts in the tokenizer's chat template."""
+    system: Annotated[str, Field(min_length=1)] | None = None
+    """System message before every prompt of a chat policy; a row's own system message replaces it. None: none."""
+    trust_remote_code: bool = False
+    """Whether to run code that the base model ships. Leave it off unless you have read that code."""
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Precision of matrix products; auto: the faster one in a short measurement, and float32 on a processor that
+    emulates bfloat16. Master weights are float32."""
+
+    @property
+    def room(self) -> int | None:
+        """Longest sequence of a policy that is made from its size, in tokens; None: the limit of the base."""
+        return self.size.positions if self.base is None else None
+
+
+def config_of(size: SizeSettings, vocabulary: int, *, pad: int | None = None, end: int | None = None) -> Qwen3Config:
+    """Return the config of a Qwen3 model of a size.
+
+    Args:
+        vocabulary: number of tokens.
+        pad: id of the token that fills rows.
+        end: id of the token that ends a completion.
+    """
+    from transformers import Qwen3Config
+
+    return Qwen3Config(
+        vocab_size=vocabulary,
+        hidden_size=size.hidden,
+        num_hidden_layers=size.layers,
+        num_attention_heads=size.heads,
+        num_key_value_heads=size.key_value_heads,
+        head_dim=size.head_width,
+        intermediate_size=size.feed_forward,
+        max_position_embeddings=size.positions,
+        tie_word_embeddings=True,
+        pad_token_id=pad,
+        eos_token_id=end,
+        bos_token_id=None,
+        dtype="float32",
+    )
+
+
+def new_shapes(config: Any) -> PreTrainedModel:
+    """Return a causal language model as its config describes it, float32; for callers that only need shapes."""
+    from transformers import AutoModelForCausalLM, PreTrainedModel
+
+    made = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    assert isinstance(made, PreTrainedModel)
+    return made
+
+
+def new_policy(size: SizeSettings, tokenizer: PreTrainedTokenizerBase, seed: int) -> Qwen3ForCausalLM:
+    """Return a Qwen3 model with random weights from `seed`, float32."""
+    from transformers import Qwen3ForCausalLM
+
+    config = config_of(size, len(tokenizer), pad=tokenizer.pad_token_id, end=tokenizer.eos_token_id)
+    torch.manual_seed(seed)
+    model: Qwen3ForCausalLM = Qwen3ForCausalLM(config)
+    return on_device(model)
+
+
+def open_tokenizer(base: str | Path, *, trust_remote_code: bool = False) -> PreTrainedTokenizerBase:
+    """Load the tokenizer of a base model.
+
+    Raises:
+        UserError: it is not available.
+    """
+    from transformers import AutoTokenizer
+
+    origin = origin_of(base)
+    try:
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
+            origin.name, revision=origin.revision, trust_remote_code=trust_remote_code
+        )
+    except (OSError, ValueError) as error:
+        refuse_untrusted(error, base)
+        raise UserError(f"policy.base: the tokenizer of {base} cannot be loaded ({first_line(error)})") from None
+    return tokenizer
+
+
+def first_line(error: Exception) -> str:
+    """Return the first line of an error's text, for a message of one line."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+def load_causal_model(name: str | Path, dtype: torch.dtype, *, trust_remote_code: bool = False) -> PreTrainedModel:
+    """Load a causal language model from a model folder or a hub id, with every weight read from safetensors.
+
+    Raises:
+        UserError: it is not available or is broken, or weights are missing (transformers would initialise them
+            randomly).
+    """
+    from transformers import AutoModelForCausalLM, PreTrainedModel
+
+    origin = origin_of(name)
+    try:
+        with _LOADING:
+            loaded: Any = AutoModelForCausalLM.from_pretrained(
+                origin.name,
+                revision=origin.revision,
+                dtype=dtype,
+                use_safetensors=True,
+                trust_remote_code=trust_remote_code,
+                output_loading_info=True,
+            )
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+        refuse_untrusted(error, name)
+        raise UserError(f"{name}: the model cannot be loaded ({first_line(error)})") from None
+    model, report = loaded
+    if getattr(model, "_hf_peft_config_loaded", False):  # from the hub; folders are checked before anything is loaded
+        raise UserError(f"{name}: holds an adapter next to the weights of a model; merge it first, or take its base")
+    if report["missing_keys"]:
+        missing = sorted(report["missing_keys"])
+        raise UserError(f"{name}: the weights lack {missing[0]} ({len(missing)} missing in all)")
+    assert isinstance(model, PreTrainedModel)
+    return model
+
+
+def open_policy(
+    base: str | Path, *, trust_remote_code: bool = False
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """Load a causal language model and its tokenizer, float32 master weights, on the learner's device.
+
+    Raises:
+        UserError: the folder is not a model folder, the hub model is not available, or vocabulary and weights differ.
+    """
+    name = str(base)
+    folder = given_folder(name)
+    if folder is not None:
+        check_model_folder(folder)
+        name = str(folder)
+    tokenizer = open_tokenizer(name, trust_remote_code=trust_remote_code)
+    model = load_causal_model(name, torch.float32, trust_remote_code=trust_remote_code)
+    embeddings: Any = model.get_input_embeddings()
+    rows = int(embeddings.weight.shape[0])
+    if len(tokenizer) > rows:
+        raise UserError(f"policy.base: {name} has {rows} embeddings but its tokenizer has {len(tokenizer)} tokens")
+    return on_device(model), tokenizer
+
+
+def with_adapter(model: PreTrainedModel, settings: LoraSettings, seed: int) -> PreTrainedModel:
+    """Freeze `model` and add trainable low-rank adapters to it."""
+    from peft import LoraConfig, get_peft_model
+
+    torch.manual_seed(seed)
+    targets = settings.targets if isinstance(settings.targets, str) else list(settings.targets)
+    config = LoraConfig(
+        r=settings.rank,
+        lora_alpha=settings.alpha,
+        lora_dropout=settings.dropout,
+        target_modules=targets,
+        task_type="CAUSAL_LM",
+    )
+    adapted: Any = get_peft_model(model, config)
+    return cast("PreTrainedModel", adapted)  # it has the interface of the model that it wraps

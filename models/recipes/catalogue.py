@@ -1,0 +1,239 @@
+"""The catalogue of parts: the choices for each slot, with settings, bounds, defaults, traits and source."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import inspect
+import math
+import sys
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from annotated_types import Ge, Gt, Le, Lt
+from pydantic.fields import FieldInfo
+
+from models.base.bounds import LARGEST
+from models.base.errors import UserError
+from models.method.part_checks import docstrings
+from models.method.registry import INSIDE, SLOTS, Part, Slot, parts, slot_class
+
+_EVERY = SLOTS | INSIDE
+"""Slots of a recipe, and those inside of a part."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A key of a part."""
+
+    key: str
+    """Key below the part, with dots between a section and the section inside it."""
+    kind: str
+    """Type of the value, with its bounds."""
+    default: str
+    meaning: str
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A part, as the catalogue shows it."""
+
+    slot: Slot
+    name: str
+    summary: str
+    """First line of the docstring of its class."""
+    source: str
+    """First line of the docstring of its file: the method and its paper."""
+    file: str
+    settings: tuple[Setting, ...]
+    traits: tuple[tuple[str, str], ...]
+    """Traits that differ from the default of the slot, with the values that they have by default."""
+
+
+def entries(wanted: str = "") -> list[Entry]:
+    """Return the parts of a slot, those called `wanted`, or all parts.
+
+    Raises:
+        UserError: there is neither a slot nor a part of this name.
+    """
+    every = [_entry(slot, cls) for slot in _EVERY for cls in parts(slot).values()]
+    chosen = [entry for entry in every if wanted in ("", entry.slot, entry.name)]
+    if not chosen:
+        near = difflib.get_close_matches(wanted, [*_EVERY, *(entry.name for entry in every)], n=1)
+        hint = f"did you mean {near[0]}?" if near else f"the slots are {', '.join(_EVERY)}"
+        raise UserError(f"no slot and no part is called {wanted!r}; {hint}")
+    return chosen
+
+
+def _entry(slot: Slot, cls: type[Part]) -> Entry:
+    module = sys.modules[cls.__module__]
+    return Entry(
+        slot,
+        cls.name,
+        _first_line(cls.__doc__),
+        _first_line(module.__doc__),
+        cls.__module__.replace(".", "/") + ".py",
+        tuple(_settings(cls())),
+        tuple(_traits(cls(), slot_class(cls))),
+    )
+
+
+def _first_line(text: str | None) -> str:
+    paragraph = inspect.cleandoc(text or "").partition("\n\n")[0]
+    return " ".join(paragraph.split())
+
+
+def _settings(built: Any, above: str = "") -> list[Setting]:
+    """Return the settings of a part, or of a section inside it, with the values that they have in `built`."""
+    hints, meanings = typing.get_type_hints(type(built), include_extras=True), docstrings(type(built))
+    listed = []
+    for item in dataclasses.fields(built):
+        key, value = above + item.name, vars(built).get(item.name, item.default)
+        if held := _parts_in(value):
+            slot = held[0].slot
+            kind = f"{'list of parts' if isinstance(value, list) else 'part'} of the slot {slot}"
+            listed.append(Setting(key, kind, _yaml([part.name for part in held]), meanings.get(item.name, "")))
+        elif dataclasses.is_dataclass(value):
+            listed += _settings(value, f"{key}.")
+        elif item.name != "name":
+            listed.append(Setting(key, kind_of(hints[item.name]), _yaml(value), meanings.get(item.name, "")))
+    return listed
+
+
+def _parts_in(value: Any) -> list[Part]:
+    """Return the parts held by a setting of another part; none if the setting holds no parts."""
+    listed = value if isinstance(value, list) else [value]
+    return [part for part in listed if isinstance(part, Part)]
+
+
+def kind_of(hint: Any) -> str:
+    """Describe a type with its bounds, in words: "number, 0 to 1", "whole number, at least 1, or null"."""
+    if get_origin(hint) is Annotated:
+        inner, *around = get_args(hint)
+        marks = [*around, *(mark for info in around if isinstance(info, FieldInfo) for mark in info.metadata)]
+        return ", ".join(filter(None, [kind_of(inner), _bounds(marks)]))
+    if get_origin(hint) in (Union, types.UnionType):
+        return ", or ".join(kind_of(each) for each in get_args(hint))
+    if get_origin(hint) is Literal:
+        return " | ".join(_yaml(each) for each in get_args(hint))
+    if get_origin(hint) is tuple:
+        return f"list of: {kind_of(get_args(hint)[0])}"
+    if get_origin(hint) in (Mapping, dict):
+        return f"mapping of names to: {kind_of(get_args(hint)[1])}"
+    if dataclasses.is_dataclass(hint):
+        return f"section of {', '.join(item.name for item in dataclasses.fields(hint))}"
+    return {int: "whole number", float: "number", bool: "true or false", str: "text", type(None): "null"}.get(hint, "")
+
+
+def _bounds(marks: Sequence[Any]) -> str:
+    low, high, words = -math.inf, math.inf, []
+    for mark in marks:
+        match mark:
+            case Ge(ge=value):
+                low = float(value)  # type: ignore[arg-type]
+            case Le(le=value):
+                high = float(value)  # type: ignore[arg-type]
+            case Gt(gt=value):
+                words.append(f"above {value:g}")  # type: ignore[str-format]
+            case Lt(lt=value):
+                words.append(f"below {value:g}")  # type: ignore[str-format]
+    if low > -LARGEST and high < LARGEST:
+        return f"{low:g} to {high:g}"
+    if low > -LARGEST:
+        words.append(f"at least {low:g}")
+    if high < LARGEST:
+        words.append(f"at most {high:g}")
+    return " and ".join(words)
+
+
+def _yaml(value: Any) -> str:
+    if isinstance(value, tuple | list):
+        return f"[{', '.join(_yaml(item) for item in value)}]"
+    if isinstance(value, str):
+        return repr(value) if value == "" or set(value) - set(_PLAIN) else value
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+_PLAIN = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
+
+
+def _traits(built: Any, base: type) -> list[tuple[str, str]]:
+    """Return the traits whose values differ from the defaults of the slot's class, by name."""
+    settings = {item.name for item in dataclasses.fields(built)}
+    traits = {name: property_ for cls in base.__mro__ for name, property_ in vars(cls).items()}
+    listed = [("level", built.level)] if "level" in base.__annotations__ else []
+    for name, silent in traits.items():
+        if name in settings or not isinstance(silent, property) or silent.fget is None:
+            continue
+        own = inspect.getattr_static(type(built), name)
+        value = own.fget(built) if isinstance(own, property) and own.fget else own
+        abstract = name in base.__abstractmethods__  # type: ignore[attr-defined]
+        if own is not silent and not abstract and value != silent.fget(built):
+            listed.append((name, "given" if dataclasses.is_dataclass(value) else _yaml(value)))
+    return sorted(listed)
+
+
+def as_text(chosen: Sequence[Entry], whole: bool) -> str:
+    """Format parts for a terminal: one line for each part or, if `whole`, all details of each."""
+    if whole:
+        return "\n\n".join(_page(entry) for entry in chosen)
+    width = max(len(entry.name) for entry in chosen)
+    lines = []
+    for slot in dict.fromkeys(entry.slot for entry in chosen):
+        lines += ["", slot]
+        for entry in chosen:
+            if entry.slot == slot:
+                mark = "*" if entry.name == _EVERY[slot].default else " "
+                lines.append(f" {mark}{entry.name:<{width}}  {entry.summary}")
+    legend = "* stands where a recipe names none; `rewardflow parts NAME` prints the settings of a part"
+    return "\n".join([*lines[1:], "", legend])
+
+
+def _page(entry: Entry) -> str:
+    lines = [f"{entry.slot}: {{name: {entry.name}}}", entry.summary, f"from    {entry.source}", f"file    {entry.file}"]
+    lines += [f"trait   {name}: {value}" for name, value in entry.traits]
+    for setting in entry.settings:
+        lines += [f"  {setting.key}: {setting.default}    ({setting.kind})", f"      {setting.meaning}"]
+    return "\n".join(lines)
+
+
+def as_pages() -> dict[str, str]:
+    """Render the pages of the guide: file name -> Markdown, one page a slot and README.md, which lists them."""
+    every = entries()
+    pages = {}
+    index = [
+        "# Parts",
+        "",
+        "A recipe names a part for each slot. Each slot has a page of its parts, with settings, bounds and defaults.",
+        "`rewardflow parts --write docs/parts` writes these pages. `models/method/slots.py` explains the traits.",
+        "",
+        "| slot | parts | default |",
+        "| --- | --- | --- |",
+    ]
+    for slot in dict.fromkeys(entry.slot for entry in every):
+        chosen = [entry for entry in every if entry.slot == slot]
+        default = _EVERY[slot].default
+        index.append(f"| [{slot}]({slot}.md) | {len(chosen)} | {f'`{default}`' if default else ''} |")
+        pages[f"{slot}.md"] = _slot_page(slot, chosen)
+    return {"README.md": "\n".join(index) + "\n", **pages}
+
+
+def _slot_page(slot: Slot, chosen: Sequence[Entry]) -> str:
+    lines = [f"# Parts of the slot `{slot}`", "", "A star marks the part that a recipe has if it names none."]
+    for entry in chosen:
+        star = " *" if entry.name == _EVERY[slot].default else ""
+        place = f"[{entry.file}](../../{entry.file})"
+        lines += ["", f"## {entry.name}{star}", "", entry.summary, "", f"{place}: {entry.source}"]
+        if entry.traits:
+            lines += ["", "Traits: " + ", ".join(f"`{name}: {value}`" for name, value in entry.traits)]
+        if entry.settings:
+            lines += ["", "| setting | default | may be | meaning |", "| --- | --- | --- | --- |"]
+        for setting in entry.settings:
+            cells = (f"`{setting.key}`", f"`{setting.default}`", setting.kind, setting.meaning)
+            lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    return "\n".join(lines) + "\n"

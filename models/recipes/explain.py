@@ -1,0 +1,84 @@
+"""Explanation of a recipe's error in one line: the path inside the YAML and, for an unknown key, the nearest one."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import types
+import typing
+from collections.abc import Mapping
+from typing import Any, Union, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+
+from models.base.errors import shortened
+from models.method.slot_part import SlotPart
+
+
+def explain(error: ValidationError, schema: Any) -> str:
+    """Return the first problem of a validation in one line, with the path inside the YAML."""
+    first = error.errors()[0]
+    where, known, renamed = _walk(schema, first["loc"])
+    path = shortened(".".join(where), 120)
+    if first["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
+        if new := renamed.get(str(first["loc"][-1])):
+            return f"{path}: is called {new} now"
+        near = difflib.get_close_matches(shortened(first["loc"][-1]), known, n=1, cutoff=0.5)
+        hint = f"did you mean {near[0]}?" if near else f"known here: {', '.join(sorted(known)) or 'none'}"
+        return f"{path}: unknown key; {hint}"
+    if first["type"] in ("union_tag_invalid", "union_tag_not_found", "literal_error"):
+        expected = str(first.get("ctx", {}).get("expected_tags") or first.get("ctx", {}).get("expected", ""))
+        given = shortened(first.get("ctx", {}).get("tag", first.get("input")))
+        options = [option.strip().strip("'") for option in expected.replace(" or ", ", ").split(",") if option.strip()]
+        near = difflib.get_close_matches(given, options, n=1)
+        hint = f"did you mean {near[0]}? " if near else ""
+        at = path if first["type"] == "literal_error" else f"{path}.name"
+        return f"{at}: {given!r} is not known; {hint}there is {', '.join(options)}"
+    message = first["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
+    return f"{path}: {message}" if path else message
+
+
+def _walk(schema: Any, location: tuple[int | str, ...]) -> tuple[list[str], list[str], Mapping[str, str]]:
+    """Return the path as the user wrote it, without the tags that a union adds, the keys known where it ends, and the
+    keys that were renamed, with their present names."""
+    where: list[str] = []
+    known: list[str] = []
+    renamed: dict[str, str] = {}
+    current = [schema]
+    for step in location:
+        fields: dict[str, Any] = {}
+        tags: dict[str, Any] = {}
+        renamed = {}
+        for option in _options(current):
+            if isinstance(option, type) and issubclass(option, BaseModel):
+                fields |= {name: info.annotation for name, info in option.model_fields.items()}
+            elif dataclasses.is_dataclass(option):
+                key = getattr(option, "__pydantic_config__", {}).get("alias_generator", str)
+                hints = typing.get_type_hints(option)
+                fields |= {key(item.name): hints[item.name] for item in dataclasses.fields(option)}
+                if isinstance(option, type) and issubclass(option, SlotPart):
+                    renamed |= option.renamed
+                tags[str(getattr(option, "name", ""))] = option
+                tags[option.__name__] = option  # type: ignore[union-attr]
+        if isinstance(step, str) and step not in fields and step in tags:
+            current = [tags[step]]
+            continue
+        where.append(str(step))
+        known = [name for name in fields if name != "name"]
+        items = [get_args(option)[0] for option in _options(current) if get_origin(option) is list]
+        current = items if isinstance(step, int) else [fields.get(step)]
+    return where, known, renamed
+
+
+def _options(types_here: list[Any]) -> list[Any]:
+    """Return the alternatives of a type: members of unions, through Annotated."""
+    options: list[Any] = []
+    for option in types_here:
+        origin = get_origin(option)
+        if origin is typing.Annotated:
+            options += _options([get_args(option)[0]])
+        elif origin in (Union, types.UnionType):
+            options += _options(list(get_args(option)))
+        else:
+            options.append(option)
+    return options

@@ -1,0 +1,61 @@
+"""Configs of the models that a plan counts, read without any weight: the policy's, and that of a judge, if any."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from models.base.errors import UserError
+from models.engines.vocabulary import read_config
+from models.policies.build import config_of
+from models.policies.folder import is_registered
+from models.policies.hub import origin_of
+from models.recipes.schema import Recipe
+from models.recipes.teachers import frozen_models, recipe_of
+
+
+def policy_config(recipe: Recipe) -> tuple[Any, str]:
+    """Read the config of the policy from its base, else from the size that the recipe gives. Returns it and its origin.
+
+    Raises:
+        UserError: the base is a registered version, which has to be resolved to a folder first, or it is not here and
+            the recipe gives no size for it.
+    """
+    from transformers import AutoConfig
+
+    base, size = recipe.policy.base, recipe.policy.size
+    if base is not None and is_registered(base):  # the recipe's size need not be that of the version
+        raise UserError(f"policy.base: {base} is a registered version; give the folder of its files")
+    if base is not None:
+        try:
+            origin = origin_of(base)
+            trusted = recipe.policy.trust_remote_code
+            config: Any = AutoConfig.from_pretrained(origin.name, revision=origin.revision, trust_remote_code=trusted)
+            return config.get_text_config(), base
+        except (UserError, OSError, ValueError, KeyError):
+            if size == type(size)():
+                raise UserError(
+                    f"policy.base: the config.json of {base} is not here; name a folder, or give policy.size and "
+                    "policy.tokenizer.vocabulary as the base has them"
+                ) from None
+    return config_of(size, recipe.policy.tokenizer.vocabulary), "policy.size of the recipe"
+
+
+def judge_config(recipe: Recipe, policy: Any) -> Any | None:
+    """Return the config of the judge that is held on this machine; None without a judge, or if a server is used.
+
+    Args:
+        recipe: of the run.
+        policy: config of its policy, which is the judge if none is named.
+
+    Raises:
+        UserError: the judge's recipe cannot be planned.
+    """
+    judge = recipe.judge
+    if judge is None or judge.address is not None:
+        return None
+    if (named := frozen_models(recipe).get("judge")) is None:
+        return policy
+    if named.path is not None:
+        return read_config(Path(named.path))
+    return policy_config(recipe_of(named, recipe, "judge"))[0]

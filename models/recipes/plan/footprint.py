@@ -1,0 +1,394 @@
+"""Memory of a training by part, from the code that will run: no weight is loaded, no number computed.
+
+The policy is made of shapes alone (torch's meta device), with its adapters, its reference and the companions that the
+recipe's parts bring. The memory that a packed row keeps for its backward pass is counted while the learner's own
+forward and backward pass run, on fake tensors, over two sizes of the model; layers are alike, so the rest is
+extrapolated. The projection to the vocabulary is counted by its blocks (`models.learner.fused_log_probs`): whole logits
+are never held.
+
+Not included: memory kept by allocators, workspaces of kernels, the CUDA context. A plan is an estimate.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.nn import functional
+
+from models.engines.engine import engine_dtype, has_vllm
+from models.engines.vllm_engine import CACHE_BLOCK, cache_bytes
+from models.engines.vocabulary import read_config
+from models.learner.attention.packed_attention import NAME, register_packed_attention
+from models.learner.eight_bit import in_float, moment_bytes
+from models.learner.fused_log_probs import kept_bytes
+from models.learner.log_probs import plain_inner, row_states
+from models.learner.logit_blocks import block_shape
+from models.learner.recompute import layers_of, recomputing
+from models.method.method import companions_of, reference_is_read_alone
+from models.policies.build import new_shapes, with_adapter
+from models.policies.rounded import rounded_layers
+from models.recipes.plan.alive import Alive
+from models.recipes.plan.configs import judge_config
+from models.recipes.schema import Recipe
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+FLOAT = 4
+"""Bytes of a number in float32: weights, gradients and both moments of AdamW."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """The packed row that the learner reads at once."""
+
+    tokens: int
+    completion_tokens: int
+    """Number of these tokens whose log-probs are read."""
+    several: bool
+    """Whether an update reads more than one row: gradients are held while the next is read."""
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """Bytes by part, at the moment of a round or of an update in which most is held."""
+
+    parameters: int
+    trained: int
+    """Parameters that the optimiser moves."""
+    weights: int
+    gradients: int
+    optimiser: int
+    activations: int
+    """Memory that a row keeps for its backward pass."""
+    backward: int
+    """Memory made in addition while the backward pass runs through the layers."""
+    logits: int
+    """Blocks of the projection to the vocabulary, and the gradient that it is gathered in."""
+    put_together: int
+    """With several learners: the weights and gradients that each of them holds whole while it reads a row."""
+    several_rows: bool
+    """Whether gradients of an earlier row are held while a row is read."""
+    reference: int = 0
+    companions: int = 0
+    """Models that learn with the policy, with gradients and moments."""
+    reward_model: int = 0
+    teachers: int = 0
+    """Frozen models that the policy is distilled from; those that another recipe makes are taken for its size."""
+    judge: int = 0
+    """The judge's weights, if it is on this machine; its other memory is freed before the learner fits."""
+    engine: int = 0
+    sleeps: bool = False
+    """Whether the engine gives its memory up while the learner fits."""
+    offloaded: bool = False
+    """Whether the reference is in memory only while it is read."""
+
+    @property
+    def passing(self) -> int:
+        """Peak of the memory that does not stay from round to round: gradients, and the needs of a row.
+
+        The projection is done before the layers' backward pass begins; the gradients of a first row are made while its
+        activations are freed.
+        """
+        reading = self.activations + max(self.logits, self.backward)
+        return self.gradients + reading if self.several_rows else max(self.gradients, reading)
+
+    @property
+    def total(self) -> int:
+        """Largest number of bytes held at once."""
+        staying = self.weights + self.optimiser + self.companions + self.reward_model + self.teachers + self.judge
+        fitting = self.put_together + self.passing
+        reading = self.put_together + self.logits
+        if self.offloaded:
+            reading += self.reference
+        else:
+            staying += self.reference
+        learning = max(fitting, reading)
+        return staying + (max(learning, self.engine) if self.sleeps else learning + self.engine)
+
+
+@dataclass(frozen=True)
+class Device:
+    """Device whose memory the parts must fit into."""
+
+    kind: str
+    """cuda or cpu."""
+    memory: int
+    """Bytes."""
+
+
+def footprint(recipe: Recipe, config: Any, row: Row, device: Device, autocast: torch.dtype | None) -> Footprint:
+    """Count the memory of a round of the recipe's loop; of several learners that of the first, which has most.
+
+    Args:
+        recipe: has a schedule.
+        config: of the policy, as transformers has it.
+        row: the learner's largest.
+        device: where it runs.
+        autocast: dtype of the matrix products; None: float32.
+    """
+    assert recipe.schedule is not None
+    whole = _parts(recipe, config, autocast)
+    again = recipe.schedule.gradient_checkpointing is True
+    activations, backward = activations_of(config, partial(adapted, recipe=recipe), row, autocast, again)
+    sampling = recipe.rollouts.sampling
+    cut = sampling.top_p < 1.0 or sampling.top_k > 0 or recipe.rollouts.mask_top_p < 1.0
+    return Footprint(
+        **whole,
+        teachers=-(-_teachers(recipe, autocast, whole["parameters"]) // recipe.placement.learners),
+        engine=0 if recipe.placement.placed else _engine(recipe, config, device, autocast, whole["parameters"]),
+        activations=activations,
+        backward=backward,
+        several_rows=row.several,
+        sleeps=_sleeps(recipe, device),
+        offloaded=recipe.reference.offload,
+        logits=logits_of(config, row, device, autocast, cut=cut, learns=recipe.policy.lora is None),
+    )
+
+
+def _parts(recipe: Recipe, config: Any, autocast: torch.dtype | None) -> dict[str, int]:
+    """Count the parameters, and the bytes of the parts that stay from round to round."""
+    count = recipe.placement.learners
+    with torch.device("meta"):
+        plain = new_shapes(config)
+        parameters = numbers_of(plain)
+        judge = judge_config(recipe, config)
+        judging = plain if judge is None else new_shapes(judge)
+        beside = companions_of((*recipe.rewards, recipe.advantage), plain, lambda: judging).values()
+        companions = sum(
+            2 * FLOAT * _share(learns := list(companion.model.parameters()), count)
+            + (2 * FLOAT * _share(learns, count) if in_float(companion.optimiser) else moment_bytes(learns))
+            for companion in beside
+        )
+        kept = recipe.reference.kept and (recipe.reference.moves or recipe.policy.lora is None)
+        saved = 0
+        if autocast is not None and count == 1 and reference_is_read_alone(recipe.reference, recipe.rollouts):
+            saved = (FLOAT - autocast.itemsize) * sum(map(numbers_of, rounded_layers(plain)))
+        scored = recipe.reward_model is not None  # it is opened for evaluations too
+        head = 0 if config.get_text_config().tie_word_embeddings else numbers_of(plain.get_output_embeddings())
+        reference = FLOAT * _share(plain.parameters(), count) - saved if kept else 0
+        policy = adapted(plain, recipe)
+    assert recipe.schedule is not None
+    return {
+        "parameters": parameters,
+        **learning_parts(policy, count, eight_bit=recipe.schedule.optimiser.moments == "int8"),
+        "reference": reference,
+        "companions": companions,
+        "reward_model": FLOAT * (parameters - head) if scored else 0,
+        "judge": FLOAT * numbers_of(judging) if judge is not None else 0,
+    }
+
+
+def learning_parts(model: nn.Module, learners: int, *, eight_bit: bool) -> dict[str, int]:
+    """Count the memory of a model in training on the first of several learners, activations not included.
+
+    Args:
+        model: shapes alone; its parameters that require a gradient learn.
+        learners: how many hold it together.
+        eight_bit: whether the optimiser's moments have 8 bits.
+    """
+    learning = [weight for weight in model.parameters() if weight.requires_grad]
+    share = _share(learning, learners)
+    return {
+        "trained": _size(learning),
+        "weights": FLOAT * _share(model.parameters(), learners),
+        "gradients": FLOAT * share,
+        "optimiser": moment_bytes(learning) if eight_bit else 2 * FLOAT * share,
+        "put_together": _put_together(model) if learners > 1 else 0,
+    }
+
+
+def adapted(policy: PreTrainedModel, recipe: Recipe) -> PreTrainedModel:
+    """Add the recipe's adapters, if it has any."""
+    return policy if recipe.policy.lora is None else with_adapter(policy, recipe.policy.lora, recipe.seed)
+
+
+def numbers_of(module: nn.Module) -> int:
+    """Count the parameters of a module."""
+    return _size(module.parameters())
+
+
+def _size(weights: Iterable[Tensor]) -> int:
+    return sum(weight.numel() for weight in weights)
+
+
+def _share(weights: Iterable[Tensor], learners: int) -> int:
+    """Count the numbers that the first of several learners holds: each tensor is cut along its first dimension."""
+    return sum(-(-len(weight) // learners) * weight[0].numel() for weight in weights)
+
+
+def _put_together(policy: nn.Module) -> int:
+    """Count the bytes that are whole during a backward pass: the weights outside of layers, the layer that is read and
+    the one that is fetched at the same time, and the gradients of all but the last."""
+    layers = layers_of(policy)
+    (layer, trained), whole = max((_both(part) for part in layers), default=(0, 0)), _both(policy)
+    beside = whole[0] - sum(numbers_of(part) for part in layers)
+    beside_trained = whole[1] - sum(_both(part)[1] for part in layers)
+    return FLOAT * (beside + 2 * layer + beside_trained + trained)
+
+
+def _both(module: nn.Module) -> tuple[int, int]:
+    """Count the weights of a module, and those that learn."""
+    return numbers_of(module), _size(weight for weight in module.parameters() if weight.requires_grad)
+
+
+def activations_of(
+    config: Any,
+    prepare: Callable[[PreTrainedModel], PreTrainedModel],
+    row: Row,
+    autocast: torch.dtype | None,
+    again: bool,
+) -> tuple[int, int]:
+    """Count the bytes that a model keeps of `row`, and the most that its backward pass makes in addition.
+
+    Args:
+        config: of the model, as transformers has it.
+        prepare: adds what else learns, such as adapters.
+        row: what is read.
+        autocast: dtype of the matrix products; None: float32.
+        again: whether layers are read again for their backward pass.
+    """
+    layers = config.get_text_config().num_hidden_layers
+    counts = range(1, min(layers, 2) + 1)
+    (least, backward), *more = (_activations(config, prepare, count, row, autocast, again) for count in counts)
+    return least + sum((layers - 1) * (kept - least) for kept, _ in more), backward
+
+
+def _activations(
+    config: Any,
+    prepare: Callable[[PreTrainedModel], PreTrainedModel],
+    layers: int,
+    row: Row,
+    autocast: torch.dtype | None,
+    again: bool,
+) -> tuple[int, int]:
+    """Count the bytes of `activations_of` for a model of so many layers, which is run on fake tensors."""
+    smaller = copy.deepcopy(config)
+    text = smaller.get_text_config()
+    text.num_hidden_layers = layers
+    if getattr(text, "layer_types", None):
+        text.layer_types = text.layer_types[:layers]
+    register_packed_attention()
+    with torch.device("meta"):
+        policy = prepare(new_shapes(smaller)).eval()
+    plain_inner(policy).set_attn_implementation(NAME)
+    with FakeTensorMode():
+        standing = _as_fakes(policy)
+        ids = torch.empty(row.tokens, dtype=torch.long)
+        with recomputing(policy, again), Alive((*standing, ids)) as alive:
+            states = row_states(policy, ids, ids, _Attention(), autocast)
+            kept = alive.now
+            chosen = states[: row.completion_tokens]
+            chosen.backward(torch.empty_like(chosen))  # type: ignore[no-untyped-call]
+        return kept, alive.most - kept
+
+
+def _as_fakes(model: nn.Module) -> list[Tensor]:
+    """Give a model of shapes parameters, gradients and buffers that act as a CPU's. Returns them."""
+    made: dict[int, Tensor] = {}
+    for module in model.modules():
+        for name, weight in module._parameters.items():
+            if weight is not None:
+                if id(weight) not in made:
+                    fake = nn.Parameter(torch.empty(weight.shape, dtype=weight.dtype), weight.requires_grad)
+                    fake.grad = torch.empty_like(fake) if weight.requires_grad else None
+                    made[id(weight)] = fake
+                module._parameters[name] = made[id(weight)]  # type: ignore[assignment]
+        for name, buffer in module._buffers.items():
+            if buffer is not None:
+                module._buffers[name] = made.setdefault(id(buffer), torch.empty(buffer.shape, dtype=buffer.dtype))
+    return [*made.values(), *(value.grad for value in made.values() if value.grad is not None)]
+
+
+class _Attention:
+    """Attention as the packed routes keep it: queries, keys, values, the output, a sum a query; no scores."""
+
+    def attend(
+        self,
+        module: nn.Module,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        scale: float,
+        window: int | None,
+        softcap: float | None,
+    ) -> Tensor:
+        """Return attention, [1, heads, tokens, size] -> [1, tokens, heads, size]."""
+        groups = query.shape[1] // key.shape[1]
+        if groups > 1:
+            key, value = key.repeat_interleave(groups, dim=1), value.repeat_interleave(groups, dim=1)
+        return functional.scaled_dot_product_attention(query, key, value).transpose(1, 2).contiguous()
+
+
+def logits_of(config: Any, row: Row, device: Device, autocast: torch.dtype | None, *, cut: bool, learns: bool) -> int:
+    """Count the blocks of logits with their derived tensors, and the weights and gradient of the projection.
+
+    Args:
+        config: of the model, as transformers has it.
+        row: what is read.
+        device: where it runs.
+        autocast: dtype of the matrix products; None: float32.
+        cut: whether the distribution is cut, by top-p, top-k or a mask.
+        learns: whether the projection has a gradient.
+    """
+    text = config.get_text_config()
+    matrix = int(text.vocab_size * text.hidden_size)
+    rows, columns = block_shape(row.completion_tokens, text.vocab_size, device.kind, cut=cut)
+    blocks = BLOCKS * FLOAT * rows * columns
+    cast = autocast.itemsize * matrix if autocast is not None else 0
+    kept = kept_bytes(row.completion_tokens, text.vocab_size, autocast or torch.float32, device.kind)
+    states = 2 * FLOAT * row.completion_tokens * int(text.hidden_size)
+    return kept + blocks + cast + (FLOAT * matrix if learns else 0) + states
+
+
+BLOCKS = 3
+"""Blocks of logits that are alive together in the backward pass: logits, their gradient, and that in the products'
+precision or on its way to the projection."""
+
+
+def _teachers(recipe: Recipe, autocast: torch.dtype | None, parameters: int) -> int:
+    teacher = recipe.teacher
+    if teacher is None:
+        return 0
+    total = 0
+    for frozen in filter(None, (teacher, teacher.contrast)):
+        if frozen.path is not None:
+            with torch.device("meta"):
+                total += numbers_of(new_shapes(read_config(Path(frozen.path))))
+        elif frozen.recipe is not None:
+            total += parameters
+    return total * (autocast or torch.float32).itemsize
+
+
+def _engine(recipe: Recipe, config: Any, device: Device, autocast: torch.dtype | None, parameters: int) -> int:
+    """Count the engine's additional memory: its share of a GPU, or its copy of the weights and its cache."""
+    if not recipe.rollouts.draws:
+        return 0
+    if device.kind == "cuda" and _is_vllm(recipe, device):
+        return int(recipe.engine.memory_share * device.memory)
+    dtype = engine_dtype(recipe.engine, autocast or torch.float32)
+    longest = recipe.rollouts.max_tokens
+    blocks = recipe.engine.max_sequences * (longest // CACHE_BLOCK + 1)
+    return parameters * dtype.itemsize + cache_bytes(config.get_text_config(), blocks, dtype)
+
+
+def _is_vllm(recipe: Recipe, device: Device) -> bool:
+    name = recipe.engine.name
+    return name == "vllm" or (name == "auto" and (has_vllm() or device.kind == "cuda"))
+
+
+def _sleeps(recipe: Recipe, device: Device) -> bool:
+    """Return whether the engine gives its memory to the learner; it does not if it draws the next round then."""
+    if recipe.schedule is None or recipe.schedule.staleness or recipe.placement.placed:
+        return False
+    if device.kind == "cuda":
+        return recipe.engine.sleep is not False
+    return recipe.engine.sleep is True and not _is_vllm(recipe, device)  # vLLM can on a GPU alone

@@ -1,0 +1,24 @@
+"""Files next to a reward model's weights that describe how it is used."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from models.base.errors import UserError
+
+
+def read_beside(file: Path, kind: Any, of: str) -> Any:
+    """Read a JSON file as a value of the type `kind`; None if the file does not exist.
+
+    Raises:
+        UserError: the file is not valid; `of`: the subject that the error message names.
+    """
+    if not file.is_file():
+        return None
+    try:
+        return TypeAdapter(kind).validate_json(file.read_bytes())
+    except ValueError as error:
+        raise UserError(f"{file}: says nothing of {of} ({str(error).splitlines()[0]})") from None

@@ -1,0 +1,76 @@
+"""Reading of the training pairs of a reward model: preferences of the data, encoded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from sys import intern
+
+import numpy as np
+
+from models.datasets.row_table import RowTable, Texts, open_rows
+from models.datasets.schema import SOUND, Kind, Row, available
+from models.reward_models.bare_texts import bare_prompts
+from models.reward_models.fit import Pair, PairRows
+from models.reward_models.gap import GapRows, GapSettings
+from models.text.encoding import Codec
+from models.text.prompt_form import in_context
+from models.text.token_rows import TokenRows, few, rows_in_memory
+
+
+def read_pairs(
+    data: Path, codec: Codec, split: str, longest: int, parallel: bool = False, gap: GapSettings | None = None
+) -> tuple[Sequence[Pair], list[str]]:
+    """Return the encoded preference pairs of a split that fit into `longest` tokens, and the kind of flaw of each.
+
+    The pairs of a large split are read on access. Both are empty if the split has no pairs.
+
+    Args:
+        longest: maximum number of tokens of a prompt and the longer of its completions.
+        parallel: use the sound demonstrations of the split instead of its preferences, each against its own prompt.
+        gap: use each pair twice, after either of its completions; the flaws are then repeated, too.
+    """
+    kind: Kind = "demonstrations" if parallel else "preferences"
+    if split not in available(data).get(kind, ()):
+        return [], []
+    table = open_rows(data, kind, split)  # type: ignore[arg-type]
+    if parallel:
+        return _parallel(table, codec, longest), []
+    if gap is not None:
+        return _gaps(table, codec, longest, gap)
+    prompts = codec.rows_of_prompts(table.column("prompt"), table.systems())
+    chosen, rejected = (codec.rows_of_completions(table.column(name)) for name in ("chosen", "rejected"))
+    fitting = np.flatnonzero(prompts.lengths + np.maximum(chosen.lengths, rejected.lengths) <= longest)
+    flaws = [intern(str(flaw)) for some in table.column("flaw") for flaw in some]
+    pairs = PairRows(*(rows.take(fitting) for rows in (prompts, chosen, rejected)))
+    return pairs.held(), [flaws[row] for row in fitting.tolist()]
+
+
+def _parallel(table: RowTable, codec: Codec, longest: int) -> Sequence[Pair]:
+    """Return pairs with sound demonstrations as the better text and their prompts as the worse, both without a
+    prompt."""
+    made, original = (codec.rows_of_completions(table.column(name)) for name in ("completion", "prompt"))
+    sound = np.array([flaw in ("", SOUND) for some in table.column("flaw") for flaw in some])
+    fitting = np.flatnonzero(sound & (1 + np.maximum(made.lengths, original.lengths) <= longest))
+    before = rows_in_memory([bare_prompts(len(fitting), codec.end)])
+    return PairRows(before, made.take(fitting), original.take(fitting)).held()
+
+
+def _gaps(table: RowTable, codec: Codec, longest: int, gap: GapSettings) -> tuple[Sequence[Pair], list[str]]:
+    """Return preferences after either of their completions, and the kind of flaw of each."""
+
+    def behind(column: str) -> TokenRows:
+        def context(row: Row) -> str:
+            return in_context(gap.context, str(row["prompt"]), str(row[column]), "")
+
+        return codec.rows_of_prompts(Texts(table, (context,)), table.systems())
+
+    contexts = [behind(column) for column in ("rejected", "chosen")]
+    answers = [codec.rows_of_completions(table.column(name)) for name in ("chosen", "rejected")]
+    most = np.maximum(*(rows.lengths for rows in contexts)) + np.maximum(*(rows.lengths for rows in answers))
+    fitting = np.flatnonzero(most <= longest)
+    flaws = [intern(str(flaw)) for some in table.column("flaw") for flaw in some]
+    pairs = GapRows(*(rows.take(fitting) for rows in (*contexts, *answers)), anchor=gap.anchor)
+    tokens = sum(int(rows.lengths[fitting].sum()) for rows in (*contexts, *answers, *answers))
+    held = list(pairs) if few(len(pairs), tokens) else pairs
+    return held, [flaws[row] for row in fitting.tolist() for _ in range(2)]

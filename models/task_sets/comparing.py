@@ -1,0 +1,99 @@
+"""Solutions to multi-step problems that somebody has to rank under a principle, or to hold against one of their own.
+
+    rank correct PROMPT answer 1 : 7 - 3 = 4 ; #### 4 answer 2 : 7 + 5 = 12 ; 12 - 3 = 9 ; #### 9
+    7 + 5 = 12 ; 12 - 3 = 9 ; 1 4 12 wrong 0 ; 2 12 12 , 9 9 , 9 9 right ; #### 2 1
+
+    rank concise PROMPT answer 1 : 7 + 5 = 12 ; 12 - 3 = 9 ; #### 9 answer 2 : 7 - 3 = 4 ; #### 4
+    1 has 2 ; 2 has 1 ; #### 2 1
+
+    solve PROMPT                                                         7 + 5 = 12 ; 12 - 3 = 9 ; #### 9
+    refer PROMPT reference 7 + 5 = 12 ; #### 12 first 7 + 5 = 12 ; #### 12 second 7 + 5 = 13 ; #### 13
+    first 12 12 , 12 12 right ; second 13 12 wrong 0 ; #### first
+
+Under `correct` the higher score is better, the results before the first that differs from the sound one, under
+`concise` fewer steps are; of equals the one that stands first. Beside a reference the completion is better that keeps
+to it longer, whether or not the reference is right. Results stand side by side up to the first that differs, the
+solution's before the due one: a small model compares two numbers next to each other, and not two texts at a glance.
+What is asked is worded as judges are asked in a training (`models.reward_models.judges.question`). A problem's level is
+that of the solutions. There are no flawed demonstrations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+from typing import Annotated, Literal
+
+from pydantic import Field, NonNegativeFloat
+
+from models.datasets.arithmetic import Problem, work
+from models.datasets.schema import SOUND
+from models.reward_models.judges.question import RANK, REFER, SOLVE, fill, numbered
+from models.task_sets.drawing import Share, Task
+from models.task_sets.judging import BETWEEN, SolutionSettings, beside, held, preferred, results
+
+Kind = Literal["correct", "concise", "solve", "refer"]
+
+
+class ComparingSettings(SolutionSettings):
+    """The section `comparing` of params.yaml."""
+
+    kinds: dict[Kind, NonNegativeFloat] = Field(min_length=1)
+    """Weight of each kind of question: ranking under either principle, own solutions, comparisons beside one."""
+    ranked: Annotated[int, Field(ge=2, le=9)]
+    """Most solutions of a ranking."""
+    mistaken: Share
+    """Share of the references that are drawn as solutions are, and may be wrong."""
+
+    def draw(self, random: Random) -> Task:
+        """A question of any kind, and its answer."""
+        (kind,) = random.choices(list(self.kinds), list(self.kinds.values()))
+        problem = self.solvable(random)
+        if kind == "solve":
+            sound = work(problem)
+            return Task(fill(SOLVE, {"prompt": problem.prompt}), str(sound.answer), problem.level, (sound.text,))
+        if kind == "refer":
+            return self._referred(random, problem)
+        solutions = [self.solution(random, problem) for _ in range(random.randint(2, self.ranked))]
+        question = fill(
+            RANK, {"principles": kind, "prompt": problem.prompt, "completions": numbered(solutions).replace("\n", " ")}
+        )
+        answer, said = ranked(problem, solutions, kind)
+        return Task(question, answer, problem.level, (BETWEEN.join([*said, f"#### {answer}"]),))
+
+    def demonstrate(self, random: Random, task: Task) -> tuple[str, tuple[str, ...]]:
+        """The right answer."""
+        return SOUND, task.steps
+
+    def _referred(self, random: Random, problem: Problem) -> Task:
+        """Two solutions beside a third."""
+        reference = self.solution(random, problem) if random.random() < self.mistaken else work(problem).text
+        both = [self.solution(random, problem) for _ in range(2)]
+        question = fill(REFER, {"prompt": problem.prompt, "reference": reference, "first": both[0], "second": both[1]})
+        answer, said = referred(reference, both)
+        return Task(question, answer, problem.level, (BETWEEN.join([*said, f"#### {answer}"]),))
+
+
+def ranked(
+    problem: Problem, solutions: Sequence[str], principle: Literal["correct", "concise"]
+) -> tuple[str, list[str]]:
+    """The numbers of the solutions from the best on, and what is said before."""
+    if principle == "concise":
+        steps = [len(solution.split(BETWEEN)) - 1 for solution in solutions]
+        order = sorted(range(len(solutions)), key=lambda place: steps[place])
+        said = [f"{number} has {count}" for number, count in enumerate(steps, 1)]
+    else:
+        judged = [held(problem, solution) for solution in solutions]
+        order = sorted(range(len(solutions)), key=lambda place: -judged[place][0])
+        said = [line.text for line in work(problem).lines]
+        said += [f"{number} {compared}" for number, (_, compared) in enumerate(judged, 1)]
+    return " ".join(str(place + 1) for place in order), said
+
+
+def referred(reference: str, both: Sequence[str]) -> tuple[str, list[str]]:
+    """Which of two keeps to a reference longer, and what is said before."""
+    mine, other = (beside(results(reference), results(text)) for text in both)
+    return preferred(mine, other)
+
+
+SETTINGS = ComparingSettings

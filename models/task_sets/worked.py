@@ -1,0 +1,41 @@
+"""What task sets of multi-step arithmetic share: problems as the built-in data set has them."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+
+from models.datasets.arithmetic import OPERATIONS, Operation, Problem
+from models.task_sets.drawing import TaskSettings
+
+
+class WorkedSettings(TaskSettings):
+    """What problems are drawn from."""
+
+    start: tuple[int, int]
+    """Smallest and largest number that a problem starts with."""
+    operand: tuple[int, int]
+    """Smallest and largest number that is added or taken away."""
+    levels: list[Annotated[int, Field(ge=1, le=6)]]
+    """Numbers of operations that there are."""
+
+    @model_validator(mode="after")
+    def _problems_exist(self) -> Self:
+        for name in ("start", "operand"):
+            low, high = getattr(self, name)
+            if not 0 < low <= high:
+                raise ValueError(f"{name}: {low} to {high} is no range of numbers above zero")
+        if not self.levels:
+            raise ValueError("levels: there is none")
+        return self
+
+    def problem(self, random: Random) -> Problem:
+        """A problem of any of the levels."""
+        start, level = random.randint(*self.start), random.choice(self.levels)
+        return Problem(start, tuple(self._operation(random) for _ in range(level)))
+
+    def _operation(self, random: Random) -> Operation:
+        name = random.choice(OPERATIONS)
+        return Operation(name, 2 if name == "double" else random.randint(*self.operand))

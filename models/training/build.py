@@ -1,0 +1,159 @@
+"""Construction of a training's learner: the policy with its optimiser, the reference and the companions of a recipe.
+
+If several ranks learn, each builds the same models and then keeps its parts of them (`models.learner.sharding`).
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import torch
+from torch import nn
+
+from models.base.ranks import ALONE, Ranks
+from models.learner.compiled_layers import compile_layers, should_compile
+from models.learner.distribution import Distribution
+from models.learner.offloaded import Offloaded
+from models.learner.optimiser import build_optimiser
+from models.learner.sharding import shard
+from models.method.learner import Learner
+from models.method.method import companions_of, reference_is_read_alone
+from models.method.schedule import ScheduleSettings
+from models.method.slots import Advantage, Reference, Reward, Rollouts
+from models.method.teacher_roles import Role
+from models.policies.build import PolicySettings, load_causal_model, with_adapter
+from models.policies.rounded import round_once
+from models.policies.served_teacher import open_served
+from models.policies.teacher import TeacherSettings, open_frozen
+from models.policies.update_sparsity import learn_only, masks_of
+from models.recipes.teachers import KEYS
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+
+class LearnerSettings(Protocol):
+    """Settings that a learner is built from, in addition to the policy's weights."""
+
+    @property
+    def seed(self) -> int: ...
+    @property
+    def policy(self) -> PolicySettings: ...
+    @property
+    def rollouts(self) -> Rollouts: ...
+    @property
+    def rewards(self) -> Sequence[Reward]: ...
+    @property
+    def advantage(self) -> Advantage: ...
+    @property
+    def reference(self) -> Reference: ...
+
+
+def build_learner(
+    policy: PreTrainedModel,
+    recipe: LearnerSettings,
+    settings: ScheduleSettings,
+    autocast_for: Callable[[nn.Module], torch.dtype | None],
+    ranks: Ranks = ALONE,
+    frozen: Mapping[Role, Path] | None = None,
+) -> Learner:
+    """Build the policy with its optimiser, and the reference and the companions that the recipe needs.
+
+    Args:
+        policy: the weights that the training begins with; the same on every rank.
+        recipe: the settings.
+        settings: of the optimiser.
+        autocast_for: the autocast dtype for the policy as it learns, None for plain float32.
+        ranks: those that learn together.
+        frozen: folders on this machine of the models that the recipe names; a companion may begin as one.
+    """
+    judge = (frozen or {}).get("judge")
+
+    def open_judge() -> nn.Module:
+        assert judge is not None, "only asked for where there is one"
+        return nn.Module.to(load_causal_model(judge, torch.float32), next(policy.parameters()).device)
+
+    reference: PreTrainedModel | None = None
+    adapter_off: Any = None
+    torch.manual_seed(recipe.seed)  # heads of companions begin at random
+    companions = companions_of((*recipe.rewards, recipe.advantage), policy, None if judge is None else open_judge)
+    if recipe.reference.kept and (recipe.reference.moves or recipe.policy.lora is None):
+        # before there is an adapter: a reference that moves holds whole weights, the adapter merged in
+        reference = copy.deepcopy(policy).requires_grad_(False)
+    if recipe.policy.lora is not None:
+        policy = with_adapter(policy, recipe.policy.lora, recipe.seed)
+    if recipe.reference.kept and reference is None:
+        adapter_off = policy.disable_adapter
+    masks = {} if recipe.policy.subnetwork is None else masks_of(policy, recipe.policy.subnetwork)
+    autocast = autocast_for(policy)
+    if (
+        reference is not None
+        and autocast is not None
+        and ranks.count == 1  # parts of one layer are put together in one dtype
+        and reference_is_read_alone(recipe.reference, recipe.rollouts)
+    ):
+        round_once(reference, autocast)
+    optimiser = build_optimiser(policy, settings.optimiser)
+    shard(policy, ranks, optimiser)
+    learn_only(policy, masks)
+    if should_compile(settings.compile, policy, settings.token_budget):
+        compile_layers(policy)
+    if reference is not None:
+        shard(reference, ranks)
+    for companion in companions.values():
+        shard(companion.model, ranks, companion.optimiser)
+    offloaded = None
+    if reference is not None and recipe.reference.offload:
+        offloaded = Offloaded(reference, next(policy.parameters()).device)
+    drawn = recipe.rollouts.sampling
+    distribution = Distribution(temperature=drawn.temperature or 1.0, top_p=drawn.top_p, top_k=drawn.top_k)
+    return Learner(
+        policy,
+        optimiser,
+        reference,
+        adapter_off,
+        autocast,
+        distribution,
+        mask_top_p=recipe.rollouts.mask_top_p,
+        companions=companions,
+        reference_moves=recipe.reference.moves,
+        offloaded=offloaded,
+    )
+
+
+def open_teachers(
+    learner: Learner,
+    tokenizer: PreTrainedTokenizerBase,
+    folders: Mapping[Role, Path],
+    served: TeacherSettings | None = None,
+    *,
+    trust_remote_code: bool = False,
+) -> None:
+    """Give the learner the frozen models that its recipe learns from, in the precision that it learns in.
+
+    Args:
+        learner: of the policy that is distilled.
+        tokenizer: the policy's.
+        folders: of models on this machine; that of a judge, which the learner does not read, is skipped.
+        served: the recipe's teacher, which may be at an address.
+        trust_remote_code: see `models.policies.build.PolicySettings`.
+
+    Raises:
+        UserError: one of `folders` holds no model, or one with another vocabulary than the policy; the server does not
+            answer as it should.
+    """
+    dtype = learner.autocast or torch.float32
+    learner.teachers = {
+        role: open_frozen(folder, tokenizer, KEYS[role], dtype=dtype, trust_remote_code=trust_remote_code)
+        for role, folder in folders.items()
+        if role != "judge"
+    }
+    for teacher in learner.teachers.values():
+        shard(teacher, learner.ranks)
+    if served is not None and served.address is not None:
+        learner.served_teacher = open_served(
+            served.address, served.model, lambda text: tokenizer(text, add_special_tokens=False)["input_ids"]
+        )

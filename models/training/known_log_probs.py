@@ -1,0 +1,55 @@
+"""Log-probs of the data's answers under a reference that never moves: computed once, before the loop begins."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from models.learner.packing import Sequences
+from models.learner.reference_cache import cached_reference_log_probs
+from models.method.learner import Learner
+from models.method.problem_rows import Problems
+from models.method.rollout import Problem
+from models.method.slots import Reference, Rollouts
+
+
+def with_reference(
+    problems: Sequence[Problem],
+    learner: Learner,
+    rollouts: Rollouts,
+    reference: Reference,
+    token_budget: int,
+    folder: Path,
+) -> Sequence[Problem]:
+    """Return `problems` whose known answers carry the log-probs of a reference that never moves, from the disk if they
+    were computed before. They are unchanged if there is not such a reference, if completions are drawn, or if the
+    problems are too many to be held: for those the loop reads the reference round by round.
+
+    Args:
+        problems: with the answers in the data.
+        learner: has the reference.
+        rollouts: the source of completions.
+        reference: whether it is kept, and moves.
+        token_budget: tokens of one packed row.
+        folder: where log-probs are kept (`models.learner.reference_cache`).
+    """
+    if rollouts.draws or reference.moves or not reference.kept or isinstance(problems, Problems):
+        return problems
+    flat = [(problem, known) for problem in problems for known in problem.known]
+    sequences = Sequences([problem.tokens for problem, _ in flat], [known.completion for _, known in flat])
+    with learner.as_reference() as model:
+        assert model is not None, "the recipe has a reference"
+        rows = cached_reference_log_probs(
+            folder,
+            model,
+            sequences,
+            distribution=learner.distribution,
+            autocast=learner.autocast,
+            token_budget=token_budget,
+        )
+    values = iter(rows)
+    return [
+        replace(problem, known=tuple(replace(answer, reference_log_probs=next(values)) for answer in problem.known))
+        for problem in problems
+    ]

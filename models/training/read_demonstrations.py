@@ -1,0 +1,160 @@
+"""The demonstrations that a policy is fitted to before it learns by reward: the rows and the hints before them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+
+from models.agents.play.demonstrations import in_turns
+from models.answers.exact import is_right
+from models.datasets.row_table import BATCH_ROWS, Names, Row, RowTable, Texts, open_rows
+from models.datasets.schema import SYSTEM, available
+from models.learner.packing import Sequences
+from models.learner.supervised import SupervisedSettings
+from models.method.attempt import Attempt
+from models.method.feedback import Feedback
+from models.method.rollout import Problem
+from models.method.slots import Reward
+from models.text.bridge import Role
+from models.text.encoding import Codec
+
+
+def demonstrations(
+    data: Path,
+    codec: Codec,
+    split: str,
+    longest: int,
+    settings: SupervisedSettings | None = None,
+    role: Role | None = None,
+    verifier: Reward | None = None,
+    adviser: Feedback | None = None,
+) -> Sequences:
+    """Return encoded demonstrations of a split that fit into `longest` tokens, each of a large split read when it is
+    drawn; empty if the data set has none.
+
+    Args:
+        settings: which are left out, and which hint replaces a prompt; None: none.
+        role: the environment's role in a chat template: they have several turns; None: each is one turn.
+        verifier: decides which are right; None: their stated answers are checked.
+        adviser: writes the feedback on a wrong one, if the hint is feedback.
+    """
+    if split not in available(data).get("demonstrations", ()):
+        return Sequences([], [])
+    table = open_rows(data, "demonstrations", split)  # type: ignore[arg-type]
+    settings = settings or SupervisedSettings()
+
+    verified = None if verifier is None or not settings.judges else _verified(data, split, table, verifier)
+
+    def right(row: Row) -> bool:
+        if verified is not None:
+            return str(row["id"]) in verified
+        return is_right(str(row["completion"]), str(row["answer"]), finished=True)
+
+    def shown(column: str) -> Callable[[Row], str | None]:
+        return lambda row: str(row[column]) if not settings.only_right or right(row) else None
+
+    asked, said = [shown("prompt")], [shown("completion")]
+    if settings.context:
+        hint_of = _told(table, settings, right, adviser)
+        asked.append(lambda row: _context(row, settings, hint) if (hint := hint_of(row)) is not None else None)
+        said.append(lambda row: str(row["completion"]) if hint_of(row) is not None else None)
+    systems = Texts(table, tuple(map(_system_where, asked))) if table.has_systems else None
+    prompts = codec.rows_of_prompts(Texts(table, tuple(asked)), systems)
+    if role is not None:
+        texts = (text for some in Texts(table, tuple(said)) for text in some)
+        return in_turns(codec, role, zip(prompts, texts, strict=True), longest, settings.counts)
+    completions = codec.rows_of_completions(Texts(table, tuple(said)))
+    fitting = np.flatnonzero(prompts.lengths + completions.lengths <= longest)
+    return Sequences(prompts.take(fitting).held(), completions.take(fitting).held())
+
+
+def _system_where(asked: Callable[[Row], str | None]) -> Callable[[Row], str | None]:
+    """Return the system message of the rows that have a text by `asked`."""
+    return lambda row: str(row[SYSTEM]) if asked(row) is not None else None
+
+
+def _verified(data: Path, split: str, table: RowTable, verifier: Reward) -> set[str]:
+    """Return ids of the demonstrations that a verifier accepts, each as an attempt at the problem that it names."""
+    known: tuple[Names, RowTable] | None = None
+    if split in available(data).get("problems", ()):
+        problems = open_rows(data, "problems", split)  # type: ignore[arg-type]
+        known = Names(problems.column("id")), problems
+    right: set[str] = set()
+    for batch in table.batches():
+        rows = batch.to_pylist()
+        places = known[0].rows([str(row["prompt_id"]) for row in rows]) if known else [[]] * len(rows)
+        asked = iter(known[1].rows([place for some in places for place in some[:1]])) if known else iter(())
+        attempts = [
+            Attempt(_problem(row, next(asked) if some else {}), str(row["completion"]), finished=True)
+            for row, some in zip(rows, places, strict=True)
+        ]
+        right |= {str(row["id"]) for row, sound in zip(rows, verifier.right(attempts), strict=True) if sound}
+    return right
+
+
+def _problem(row: Row, problem: Row) -> Problem:
+    """Build the problem of a demonstration, with the tests of its problem if there is one."""
+    tests, entry_point = (str(problem.get(name) or "") for name in ("tests", "entry_point"))
+    return Problem(
+        str(row["prompt_id"]),
+        str(row["prompt"]),
+        str(row["answer"]),
+        tests=tests,
+        entry_point=entry_point,
+        system=str(row.get(SYSTEM, "")),
+    )
+
+
+def _told(
+    table: RowTable, settings: SupervisedSettings, right: Callable[[Row], bool], adviser: Feedback | None
+) -> Callable[[Row], str | None]:
+    """Return a function from a demonstration to the hint for its second copy; None: it is not repeated."""
+    if settings.tells == "another":
+        another = _another(table)
+        return lambda row: another(row) if not settings.only_right or right(row) else None
+    if settings.tells != "feedback":
+        column = "answer" if settings.tells == "answer" else "completion"
+        return lambda row: str(row[column]) if right(row) else None
+    assert adviser is not None, "the recipe check makes sure that there is an adviser"
+    rows_of = _rows_by_prompt(table)
+
+    @lru_cache(maxsize=BATCH_ROWS)
+    def of_prompt(prompt_id: str) -> str | None:
+        tried = next((row for row in rows_of(prompt_id) if not right(row)), None)
+        if tried is None:
+            return None
+        attempt = Attempt(_problem(tried, {}), str(tried["completion"]), finished=True)
+        return f"{attempt.text} {adviser([attempt])[0].text}".strip()
+
+    return lambda row: of_prompt(str(row["prompt_id"])) if right(row) else None
+
+
+def _rows_by_prompt(table: RowTable) -> Callable[[str], list[Row]]:
+    """Return a function from a prompt to its demonstrations, in the data's order."""
+    names = Names(table.column("prompt_id"))
+    return lambda prompt_id: table.rows(names.rows([prompt_id])[0])
+
+
+def _another(table: RowTable) -> Callable[[Row], str | None]:
+    """Return a function from a demonstration to the next one of the same prompt, and from the last to the first; None
+    if there is not another."""
+    rows_of = _rows_by_prompt(table)
+
+    @lru_cache(maxsize=BATCH_ROWS)
+    def of_prompt(prompt_id: str) -> dict[str, str]:
+        return {str(row["id"]): str(row["completion"]) for row in rows_of(prompt_id)}
+
+    def another(row: Row) -> str | None:
+        every = of_prompt(str(row["prompt_id"]))
+        place = list(every).index(str(row["id"]))
+        return list(every.values())[(place + 1) % len(every)] if len(every) > 1 else None
+
+    return another
+
+
+def _context(row: Row, settings: SupervisedSettings, hint: str) -> str:
+    """Fill in the template with the prompt and the hint: its answer, its solution, or a flawed one with feedback."""
+    return (settings.context or "").replace("{prompt}", str(row["prompt"])).replace("{told}", hint)

@@ -1,0 +1,187 @@
+"""The prompts of a run: rows of the clean data, encoded, with the answers in the data if they are read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from models.base.errors import UserError
+from models.base.sections import Sections, of
+from models.datasets.row_table import Names, RowTable, open_rows
+from models.datasets.schema import Kind, available
+from models.method.learner import Learner
+from models.method.problem_rows import (
+    ProblemRows,
+    Problems,
+    grouped,
+    prompt_lengths,
+    taken,
+)
+from models.method.rollout import Origin, Problem
+from models.method.schedule import ScheduleSettings
+from models.method.slots import Reference, Rollouts
+from models.policies.aspects import InUse
+from models.text.encoding import Codec
+from models.training import known_log_probs
+from models.training.added_tokens import added_tokens
+
+ANSWERS: dict[str, dict[str, Origin]] = {
+    "demonstrations": {"completion": "demonstration"},
+    "preferences": {"chosen": "chosen", "rejected": "rejected"},
+}
+"""Columns of a kind that hold answers, and the origin of such an answer in the loop."""
+
+
+class LengthSections(Sections):
+    """Limits on the length of prompts and completions."""
+
+    data_name: str = of("data.name")
+    data_template: str | None = of("data.template")
+    policy: InUse = of("used_policy")
+    longest_prompt: int = of("validation.max_tokens")
+    longest_drawn: int = of("rollouts.max_tokens")
+    longest_measured: int | None = of("evaluation.max_tokens")
+
+
+class PromptSections(LengthSections):
+    """The prompts that the loop reads, and the known answers and log-probs before it begins."""
+
+    rollouts: Rollouts
+    reference: Reference
+    schedule: ScheduleSettings | None
+
+
+def read_prompts(data: Path, codec: Codec, recipe: PromptSections) -> Sequence[Problem]:
+    """Return the training prompts that the recipe's source reads; of a large split each is read when it is drawn.
+
+    Demonstrations of one prompt are grouped; every preference is a prompt of its own.
+
+    Raises:
+        UserError: the data set has none, or none that fits the policy.
+    """
+    kind: Kind = recipe.rollouts.reads
+    problems = _problems(data, codec, "train", recipe) if kind == "problems" else _answered(kind, data, codec, recipe)
+    return with_room(problems.held(), codec, recipe)
+
+
+def _answered(kind: Kind, data: Path, codec: Codec, recipe: PromptSections) -> Problems:
+    """Return prompts with the answers in the data."""
+    if "train" not in available(data).get(kind, ()):
+        raise UserError(f"the data set {recipe.data_name} has no training {kind}, which rollouts reads")
+    table = open_rows(data, kind, "train")
+    prompts = codec.rows_of_prompts(table.column("prompt"), table.systems())
+    answers = {
+        column: (origin, codec.rows_of_completions(table.column(column))) for column, origin in ANSWERS[kind].items()
+    }
+    most = recipe.rollouts.max_tokens
+    longest = np.max([tokens.lengths for _, tokens in answers.values()], axis=0)
+    asked = prompts.lengths
+    fitting = np.flatnonzero((asked > 0) & (longest <= most) & (asked + most <= longest_sequence(recipe, most)))
+    if not len(fitting):
+        raise UserError(
+            f"no training row of {recipe.data_name}'s {kind} has an answer within rollouts.max_tokens ({most}) and a "
+            "prompt that leaves room for it"
+        )
+    key = "prompt_id" if kind == "demonstrations" else "id"
+    return Problems(ProblemRows(table, key, prompts, answers, _truths(data)), *grouped(table, key, fitting))
+
+
+def with_room(problems: Sequence[Problem], codec: Codec, recipe: PromptSections) -> Sequence[Problem]:
+    """Return those of `problems` for which the policy has room with all that the recipe's source adds to them.
+
+    Raises:
+        UserError: there are none.
+    """
+    room = recipe.policy.room
+    if room is None:
+        return problems
+    needed = prompt_lengths(problems) + recipe.rollouts.max_tokens + added_tokens(recipe.rollouts, codec, problems)
+    if not (needed <= room).any():
+        raise UserError(
+            f"policy.size.positions is {room}, but every sequence of rollouts {recipe.rollouts.name} needs more: "
+            f"prompt, rollouts.max_tokens ({recipe.rollouts.max_tokens}) and what it adds are {needed.min()} at least"
+        )
+    return taken(problems, np.flatnonzero(needed <= room))
+
+
+def longest_in_training(problems: Sequence[Problem], codec: Codec, recipe: PromptSections) -> int:
+    """Return the tokens of the longest sequence that the recipe's source draws, including its own longer prompts."""
+    if recipe.policy.room is not None:
+        return longest_sequence(recipe)
+    return longest_sequence(recipe) + int(added_tokens(recipe.rollouts, codec, problems).max())
+
+
+def _truths(data: Path) -> tuple[Names, RowTable] | None:
+    """Return the training problems, which hold the final answers, by id."""
+    if "train" not in available(data).get("problems", ()):
+        return None
+    table = open_rows(data, "problems", "train")
+    return Names(table.column("id")), table
+
+
+def with_reference(
+    problems: Sequence[Problem], learner: Learner, recipe: PromptSections, folder: Path
+) -> Sequence[Problem]:
+    """Return `problems` whose known answers carry the log-probs of a reference that never moves, from the disk if they
+    were computed before. They are unchanged if the recipe has no such reference or draws its completions, or if they
+    are too many to be held.
+
+    Args:
+        folder: where log-probs are kept.
+    """
+    budget = recipe.schedule.token_budget if recipe.schedule else 16384
+    return known_log_probs.with_reference(problems, learner, recipe.rollouts, recipe.reference, budget, folder)
+
+
+def read_problems(
+    data: Path, codec: Codec, split: str, recipe: LengthSections, limit: int | None = None, hardest: int | None = None
+) -> list[Problem]:
+    """Return encoded problems of a split that leave room for a completion; `limit` takes them evenly spaced, of those
+    of level `hardest` at most.
+
+    The training problems depend only on the rollouts; those of the other splits also leave room for the evaluation's
+    completions.
+
+    Raises:
+        UserError: the split has no problems, or none that fits the policy, or none that is easy enough.
+    """
+    problems = _problems(data, codec, split, recipe)
+    if hardest is not None:
+        problems = problems.take(np.flatnonzero(problems.levels <= hardest))
+        if not len(problems):
+            raise UserError(f"the data set {recipe.data_name} has no {split} problems of level {hardest} or below")
+    if limit is None or limit >= len(problems):
+        return list(problems)
+    return list(problems.take(np.arange(limit) * len(problems) // limit))
+
+
+def _problems(data: Path, codec: Codec, split: str, recipe: LengthSections) -> Problems:
+    if split not in available(data).get("problems", ()):
+        raise UserError(f"the data set {recipe.data_name} has no {split} problems to answer")
+    table = open_rows(data, "problems", split)  # type: ignore[arg-type]
+    prompts = codec.rows_of_prompts(table.column("prompt"), table.systems())
+    completion = recipe.longest_drawn if split == "train" else longest_completion(recipe)
+    room = longest_sequence(recipe, completion) - completion
+    fitting = np.flatnonzero((prompts.lengths > 0) & (prompts.lengths <= room))
+    if not len(fitting):
+        raise UserError(f"no {split} prompt of {recipe.data_name} leaves room for {completion} tokens of completion")
+    return Problems(ProblemRows(table, "id", prompts, {}), fitting)
+
+
+def longest_completion(recipe: LengthSections) -> int:
+    """Return the tokens that a completion may have, in rollouts or evaluations."""
+    return max(recipe.longest_drawn, recipe.longest_measured or 0)
+
+
+def longest_sequence(recipe: LengthSections, completion: int | None = None) -> int:
+    """Return the tokens of the longest prompt and completion together.
+
+    Args:
+        recipe: bounds the prompts.
+        completion: tokens that the completion may have; None: the most in rollouts or evaluations.
+    """
+    if recipe.policy.room is not None:
+        return recipe.policy.room
+    return recipe.longest_prompt + (longest_completion(recipe) if completion is None else completion)

@@ -1,0 +1,71 @@
+"""Difficulty of prompts for the current policy: they are tried and scored, and nothing is trained on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from models.base.errors import UserError
+from models.base.seeds import seed_of
+from models.method.curriculum import CurriculumSettings
+from models.method.curriculum import note as note_seen
+from models.method.method import Slots
+from models.method.problem_rows import ids_of, places_of, taken
+from models.method.prompts import prompts_of_round
+from models.method.rollout import Problem
+from models.method.tally import Tally
+from models.method.world import World
+from models.training.meter import Meter
+from models.training.score import Scoring
+
+
+class Tries:
+    """Tries prompts with the rollouts and rewards of a run, and writes the results into the run's tally."""
+
+    def __init__(self, slots: Slots, score: Scoring, settings: CurriculumSettings, meter: Meter) -> None:
+        self._slots, self._score, self._settings, self._meter = slots, score, settings, meter
+
+    def _shares(self, world: World, problems: Sequence[Problem], purpose: str) -> dict[str, float]:
+        """Return the mean reward of the tries of each prompt, by its id, in [0, 1]; a round's prompts at once."""
+        apart = Tally()
+        count = self._slots.rollouts.prompts
+        for first in range(0, len(problems), count):
+            trying = replace(world, seed=seed_of(world.seed, purpose, first))
+            made = self._slots.rollouts(trying, problems[first : first + count], 0)
+            self._meter.generated(made)
+            scored = self._score(world, made)
+            note_seen(apart, scored, self._settings)
+            self._meter.lap("score")
+            world.learner.tally.completions += len(made)
+        return {name: total / weight for name, (total, weight) in apart.seen.items()}
+
+    def passing(self, world: World, problems: Sequence[Problem]) -> list[Problem]:
+        """Return the prompts that the filter leaves: those of the tally, or else tried now and written there.
+
+        Raises:
+            UserError: none is left.
+        """
+        tally, settings = world.learner.tally, self._settings
+        if tally.kept is None:
+            count = min(settings.tried, len(problems))
+            tried = prompts_of_round(problems, count, 0, world.seed)
+            shares = self._shares(world, tried, "filter")
+            kept = {name for name, share in shares.items() if settings.low <= share <= settings.high}
+            tally.kept = list(ids_of(taken(problems, places_of(problems, kept))))
+        if not tally.kept:
+            raise UserError(
+                f"schedule.curriculum: none of the prompts that were tried is solved by a share from {settings.low:g} "
+                f"to {settings.high:g} of its tries; widen low and high or raise tried"
+            )
+        return list(taken(problems, places_of(problems, set(tally.kept))))
+
+    def order_block(self, world: World, problems: Sequence[Problem], number: int, rounds: int) -> None:
+        """Try the prompts of a block and write them into the tally, the easiest first, if a block of rounds begins."""
+        every, count = self._settings.every, self._slots.rollouts.prompts
+        if number % every:
+            return
+        block = range(number, min(number + every, rounds))
+        coming = [problem for at in block for problem in prompts_of_round(problems, count, at, world.seed)]
+        once = list({problem.id: problem for problem in coming}.values())
+        shares = self._shares(world, once, f"block {number}")
+        world.learner.tally.order = sorted((problem.id for problem in coming), key=lambda name: -shares[name])

@@ -1,0 +1,19 @@
+"""What the tests of agent programs share: a policy, and an engine that remembers what it is asked."""
+
+from pathlib import Path
+
+import pytest
+from tiny_episodes import ENDING, Listening
+from tiny_loops import save_start
+
+from models.engines.engine import EngineSettings
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_start(tmp_path_factory.mktemp("policy"))
+
+
+@pytest.fixture
+def engine(start: Path) -> Listening:
+    return Listening(start, EngineSettings(precision="float32"), end=ENDING.ends)

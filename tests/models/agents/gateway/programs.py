@@ -1,0 +1,46 @@
+"""Agent programs that are run, and what is trained on of what they asked."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tiny_episodes import ENDING, Listening
+from tiny_loops import PROBLEMS
+from tiny_worlds import make_world
+
+from models.method.rollout import Rollout, parts_of
+from models.parts.rollouts.program import Program
+
+AGENT = Path(__file__).with_name("agent_program.py")
+
+
+def program(mode: str, **settings: Any) -> Program:
+    return Program(
+        **{
+            "prompts": 2, "group_size": 2, "max_tokens": 48, "call_tokens": 6,
+            "command": (sys.executable, "-S", str(AGENT), mode), "seconds": 30.0, **settings,
+        }
+    )  # fmt: skip
+
+
+def draw(engine: Listening, source: Program, number: int = 0) -> list[Rollout]:
+    return source(make_world(engine, codec=ENDING), PROBLEMS[: source.prompts], number)
+
+
+def trained(rollout: Rollout) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Prompt and drawn ids of each call that the policy is trained on."""
+    flags = rollout.trained or (True,) * len(rollout.completion)
+    whole = rollout.completion
+    return [
+        ((*rollout.problem.tokens, *whole[: turn.start]), whole[turn.start : turn.stop])
+        for turn in rollout.turns
+        if all(flags[turn.start : turn.stop])
+    ]
+
+
+def assert_all_calls_are_trained_on_once(engine: Listening, made: Sequence[Rollout]) -> None:
+    made = parts_of(made)
+    drawn = sorted((tuple(ask.prompt), generated.tokens) for ask, generated in engine.asked)
+    assert drawn == sorted(call for rollout in made for call in trained(rollout))
+    assert sum(map(len, (tokens for _, tokens in drawn))) == sum(rollout.trained_tokens for rollout in made)

@@ -1,0 +1,51 @@
+"""What a program may give as its result: whatever it is, it is an outcome or ends the program's own episode."""
+
+import sys
+from typing import Any
+
+import pytest
+from tiny_episodes import ENDING, Listening
+from tiny_loops import PROBLEMS
+
+from models.agents.gateway.agents import AgentPrograms
+from models.agents.gateway.runners import Outcome, ProgramFailed, outcome_of
+from models.engines.engine import Sampling
+from models.method.episode_limits import EpisodeLimits
+
+LONG = 10**5000
+"""Python writes no number of so many digits."""
+
+
+class Unwritten:
+    """An object whose text cannot be had."""
+
+    def __repr__(self) -> str:
+        raise RuntimeError("no text")
+
+
+def test_a_reward_that_training_cannot_hold_is_none() -> None:
+    rewards: list[Any] = [10**400, -(10**400), LONG, float("inf"), float("nan"), 1e39, "1", True, None]
+    for reward in rewards:
+        with pytest.raises(ProgramFailed, match=r"^its reward: .* is not a finite number$"):
+            outcome_of({"reward": reward})
+
+
+def test_a_result_that_cannot_be_written_is_none() -> None:
+    results: list[Any] = [LONG, [LONG], Unwritten(), *({key: Unwritten()} for key in ("reward", "answer", "solved"))]
+    for result in [*results, {"answer": LONG}]:
+        with pytest.raises(ProgramFailed, match=r"^its result (cannot be read|is a int)"):
+            outcome_of(result)
+
+
+def test_rewards_are_numbers_of_any_kind() -> None:
+    assert [outcome_of({"reward": reward}) for reward in (0, -3, 0.5)] == [Outcome(0.0), Outcome(-3.0), Outcome(0.5)]
+    assert outcome_of({}) == Outcome() and outcome_of({"answer": 7}).answer == "7"
+
+
+@pytest.mark.parametrize("huge", ["1e999", "1" + "0" * 400, "1" + "0" * 5000, "NaN"])
+def test_a_program_whose_reward_is_no_number_ends_its_own_episode(engine: Listening, huge: str) -> None:
+    code = f"""import json; print('{{"reward": %s}}' % ({huge!r} if json.loads(input())["id"] == "p1" else 1))"""
+    programs = AgentPrograms(command=(sys.executable, "-S", "-c", code), side_by_side=2, tells_answer=False)
+    limits = EpisodeLimits(turns=4, turn_tokens=None, seconds=60, at_last_turn="kept", when_stuck="masked")
+    made = programs.drive(engine, ENDING, limits, PROBLEMS[:2], Sampling(max_tokens=8, samples=2), 0)
+    assert [[episode.cut for episode in group] for group in made] == [["", ""], ["error", "error"]]

@@ -1,0 +1,140 @@
+"""What must be true of every strategy: bounded calls that are counted, and turns that hang on their own ask alone."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tiny_episodes import ENDING, Chatter, episodes
+from tiny_loops import PROBLEMS, save_start
+
+from models.agents.strategies.plain import Plain
+from models.agents.strategy import Consulted, Strategic, Strategy
+from models.engines.engine import Ask, Drawing, EngineSettings, Generated, Sampling, asks_of
+from models.engines.transformers_engine import TransformersEngine
+from models.evaluation.evaluate import evaluate
+from models.method.registry import parts
+from models.recipes.methods import strategies
+from models.recipes.strategy import read_strategy
+
+ROOM = 64
+SETTINGS: dict[str, list[str]] = {
+    "best_of_steps": ["values=START", "candidates=3"],
+    "criticise_improve": ["rounds=2", "critique=7 ;", "improve=8 ;"],
+    "masked_actions": ["actions=['3 + 4', '7', '5']", "ways=[{name: '5', prompt: '3', only: '7|5'}, {name: '9'}]"],
+    "prompt_graph": ["questions=[{name: a, ask: '3'}, {name: b, ask: '5', after: [a]}]"],
+    "society": ["members=['', '3', '4']", "structure=monarchy", "others='{answers} ;'"],
+    "vote": ["drafts=3"],
+}
+"""Questions in words that the tiny policy knows."""
+STRATEGIES = sorted(parts("strategy"))
+
+
+class Counting(TransformersEngine):
+    """Counts what it is asked."""
+
+    calls = read = written = 0
+
+    def each(self, asks: Sequence[Ask], drawing: Drawing) -> list[Generated]:
+        made = super().each(asks, drawing)
+        self.calls += len(asks)
+        self.read += sum(len(ask.prompt) for ask in asks)
+        self.written += sum(len(generated.tokens) for generated in made)
+        assert all(len(ask.prompt) + ask.max_tokens <= ROOM for ask in asks)
+        return made
+
+    def score(self, prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]]) -> list[list[float]]:
+        self.calls += len(prompts)
+        self.read += sum(map(len, prompts)) + sum(map(len, completions))
+        return super().score(prompts, completions)
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_start(tmp_path_factory.mktemp("policy"))
+
+
+@pytest.fixture
+def engine(start: Path) -> Counting:
+    return Counting(start, EngineSettings(precision="float32"), end=ENDING.ends)
+
+
+def strategy_of(name: str, start: Path) -> Strategy:
+    settings = [setting.replace("START", str(start)) for setting in SETTINGS.get(name, [])]
+    return read_strategy(name, [f"strategy.{setting}" for setting in settings])[0]
+
+
+def measured(engine: Any, **options: Any) -> Any:
+    played = episodes(Chatter(lasts=2), max_tokens=40).episodes
+    sampling = Sampling(max_tokens=40, samples=2, log_probs=False)
+    records = evaluate(engine, ENDING, PROBLEMS[:4], sampling, 3, None, episodes=played, **options)
+    return [(record.greedy.text, record.greedy.turns, [sample.text for sample in record.samples]) for record in records]
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_an_evaluation_in_episodes_takes_at_most_the_calls_that_the_strategy_says_and_counts_them(
+    engine: Counting, start: Path, name: str
+) -> None:
+    strategy = strategy_of(name, start)
+    strategic = Strategic(engine, ENDING, strategy, ROOM)
+    measured(strategic)
+    spent = strategic.policy.spent
+    assert 0 < spent.turns < spent.calls or name == "plain"
+    assert spent.calls <= strategy.most_calls * spent.turns
+    assert (spent.calls, spent.read, spent.written) == (engine.calls, engine.read, engine.written)
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_a_turn_hangs_on_its_own_history_and_seed_and_not_on_its_neighbours(
+    engine: Counting, start: Path, name: str
+) -> None:
+    asks = asks_of([problem.tokens for problem in PROBLEMS], Sampling(max_tokens=6, samples=2), 5)
+
+    def made(chosen: Sequence[Ask]) -> list[tuple[int, ...]]:
+        drawing = Drawing(log_probs=False)
+        return [turn.tokens for turn in Strategic(engine, ENDING, strategy_of(name, start), ROOM).each(chosen, drawing)]
+
+    together = made(asks)
+    assert [made([ask])[0] for ask in asks] == together == made(asks[::-1])[::-1]
+    assert len(set(together)) > 1
+
+
+def test_without_a_strategy_and_with_the_plain_one_a_policy_answers_the_same_bit_for_bit(engine: Counting) -> None:
+    strategic = Strategic(engine, ENDING, Plain(), ROOM)
+    assert measured(strategic) == measured(engine)
+    assert strategic.policy.spent.calls == strategic.policy.spent.turns
+
+
+def test_a_strategy_that_asks_more_often_than_it_says_is_stopped(engine: Counting) -> None:
+    class Greedy(Plain):
+        def turns(self, policy: Consulted, asks: Sequence[Ask], drawing: Drawing) -> list[Generated]:
+            policy.draft(asks, drawing)
+            return policy.draft(asks, drawing)
+
+    asks = asks_of([PROBLEMS[0].tokens], Sampling(max_tokens=4), 1)
+    with pytest.raises(RuntimeError, match="more often than it declares"):
+        Strategic(engine, ENDING, Greedy(), ROOM).each(asks, Drawing(log_probs=False))
+
+
+def test_nothing_that_a_strategy_says_can_be_trained_on(engine: Counting) -> None:
+    asks = asks_of([PROBLEMS[0].tokens], Sampling(max_tokens=4), 1)
+    with pytest.raises(ValueError, match="no log-probs"):
+        Strategic(engine, ENDING, Plain(), ROOM).each(asks, Drawing())
+
+
+def test_every_paper_of_inference_alone_is_listed_with_its_strategy() -> None:
+    listed = {method.name: method for method in strategies()}
+    papers = {"criticise_improve": "(48)", "society": "(22)", "prompt_graph": "(138)", "masked_actions": "(321)"}
+    papers |= {"best_of_steps": "(355)", "cross_play": "(361)"}
+    for name, number in papers.items():
+        assert listed[name].paper.endswith(number) and listed[name].family == "agents"
+    assert set(listed) == set(STRATEGIES) - {"plain"}
+
+
+def test_a_cut_turn_is_criticised_by_nobody(engine: Counting, start: Path) -> None:
+    ask = replace(asks_of([PROBLEMS[0].tokens], Sampling(max_tokens=1), 4)[0])
+    strategic = Strategic(engine, ENDING, strategy_of("criticise_improve", start), ROOM)
+    (turn,) = strategic.each([ask], Drawing(log_probs=False))
+    assert len(turn.tokens) == 1
+    assert strategic.policy.spent.calls == (1 if not turn.finished else strategic.policy.spent.calls)

@@ -1,0 +1,97 @@
+"""The mask admits listed actions only: over every mask of a small action space, and by the policy's own chances."""
+
+from collections import Counter
+from itertools import combinations
+
+import pytest
+import torch
+from tiny_strategies import DRAWN, GREEDY, Scripted, ask_of, turns_of
+
+from models.agents.strategies.masked_actions import MaskedActions, Way, chosen_action
+from models.base.errors import UserError
+from models.engines.engine import Drawing
+
+CHANCES = {"north": 0.05, "east": 0.2, "south": 0.45, "west": 0.1, "wait": 0.15, "anything else": 0.05}
+LISTED = [action for action in CHANCES if action != "anything else"]
+MASKS = [mask for size in range(1, 6) for mask in combinations(LISTED, size)]
+
+
+def policy(way: str = "") -> Scripted:
+    return Scripted(
+        lambda text, seed: "anything else", lambda text, said: CHANCES.get(said, 0.9 if said == way else 0.1)
+    )
+
+
+@pytest.mark.parametrize("drawing", [GREEDY, DRAWN, Drawing(temperature=50.0, log_probs=False)], ids=str)
+def test_over_every_mask_and_many_seeds_no_turn_is_another_than_one_of_the_listed(drawing: Drawing) -> None:
+    assert len(MASKS) == 31
+    for mask in MASKS:
+        turns, _ = turns_of(MaskedActions(), policy(), [ask_of("Q", seed, actions=mask) for seed in range(20)], drawing)
+        assert set(turns) <= set(mask)
+
+
+def test_the_greedy_turn_is_the_likeliest_of_those_that_are_admitted() -> None:
+    for mask in MASKS:
+        (turn,), _ = turns_of(MaskedActions(), policy(), [ask_of("Q", actions=mask)])
+        assert turn == max(mask, key=lambda action: CHANCES[action])
+
+
+@pytest.mark.parametrize("temperature", [1.0, 2.0])
+def test_an_action_is_drawn_by_its_share_of_the_admitted_probability(temperature: float) -> None:
+    """Exactly: which part of [0, 1) leads to which action."""
+    for mask in MASKS:
+        weights = torch.tensor([CHANCES[action] for action in mask], dtype=torch.float64) ** (1 / temperature)
+        borders = (weights / weights.sum()).cumsum(0)
+        for place, border in enumerate(borders.tolist()):
+            logs = torch.tensor([CHANCES[action] for action in mask], dtype=torch.float64).log()
+            assert chosen_action(logs, temperature, border - 1e-9) == place
+            if place + 1 < len(mask):
+                assert chosen_action(logs, temperature, border + 1e-9) == place + 1
+
+
+def test_drawn_over_seeds_actions_are_as_frequent_as_their_chances() -> None:
+    mask = ("north", "south", "wait")
+    turns, _ = turns_of(MaskedActions(), policy(), [ask_of("Q", seed, actions=mask) for seed in range(4000)], DRAWN)
+    counts, total = Counter(turns), sum(CHANCES[action] for action in mask)
+    for action in mask:
+        share = CHANCES[action] / total
+        assert abs(counts[action] / 4000 - share) < 4 * (share * (1 - share) / 4000) ** 0.5
+
+
+def test_the_way_that_the_policy_names_decides_prompt_and_mask_of_the_step() -> None:
+    ways = (Way(name="move", prompt="go", only="north|east"), Way(name="rest", prompt="stay", only="wa.*"))
+    for way, turn in (("move", "east"), ("rest", "wait")):
+        asked = policy(way)
+        turns, _ = turns_of(MaskedActions(ways=ways), asked, [ask_of("Q", actions=LISTED)])
+        assert turns == [turn]
+        prompt = "go" if way == "move" else "stay"
+        assert {text for text, said in asked.scored if said in CHANCES} == {f"Q|\n{prompt}\n"}
+        assert {said for _, said in asked.scored if said in CHANCES} == (
+            {"north", "east"} if way == "move" else {"wait"}
+        )
+
+
+def test_a_way_that_admits_nothing_of_what_is_listed_admits_all_of_it() -> None:
+    asked = policy()
+    turns, _ = turns_of(MaskedActions(ways=(Way(name="a", only="jump"),)), asked, [ask_of("Q", actions=LISTED)])
+    assert turns == ["south"] and {said for _, said in asked.scored} == set(LISTED)
+
+
+def test_steps_of_different_masks_are_masked_apart() -> None:
+    asks = [ask_of("Q", actions=mask) for mask in MASKS]
+    turns, consulted = turns_of(MaskedActions(), policy(), asks)
+    assert all(turn in mask for turn, mask in zip(turns, MASKS, strict=True))
+    assert consulted.spent.calls == sum(map(len, MASKS))
+
+
+def test_where_nothing_is_listed_or_too_much_it_is_refused_in_a_line() -> None:
+    with pytest.raises(UserError, match=r"lists no actions; name them as strategy.actions"):
+        turns_of(MaskedActions(), policy(), [ask_of("Q")])
+    with pytest.raises(UserError, match=r"lists 5 actions, and strategy.most_actions is 4"):
+        turns_of(MaskedActions(most_actions=4), policy(), [ask_of("Q", actions=LISTED)])
+
+
+def test_an_action_longer_than_the_turn_may_be_is_not_taken_while_there_is_another() -> None:
+    """south is the likeliest, and has five letters and an end."""
+    (turn,), _ = turns_of(MaskedActions(), policy(), [ask_of("Q", max_tokens=5, actions=LISTED)])
+    assert turn == "east"

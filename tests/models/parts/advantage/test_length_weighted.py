@@ -1,0 +1,67 @@
+"""What must be true of the length-weighted baseline, each test named as the theorem it checks."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+import torch
+from published_losses import LENGTHS, SIZES, assert_same, clipped_loss, loss_of_parts, random_round
+from tiny_models import scored
+from tiny_worlds import make_world
+
+from models.method.rollout import Scored
+from models.parts.advantage.group_relative import GroupRelative
+from models.parts.advantage.length_weighted import LengthWeighted
+from models.parts.objective.grpo import Grpo
+
+
+def of_lengths(rewards: Sequence[float], sizes: Sequence[int], lengths: Sequence[int]) -> Scored:
+    held = scored(torch.tensor(rewards, dtype=torch.float64), sizes)
+    return replace(
+        held,
+        rollouts=[replace(rollout, completion=(1,) * n) for rollout, n in zip(held.rollouts, lengths, strict=True)],
+    )
+
+
+def test_by_hand() -> None:
+    """Of 3 tokens right and 1 token wrong the baseline is three quarters."""
+    assert LengthWeighted().of_completions(make_world(), of_lengths([1, 0], [2], [3, 1])).tolist() == [0.25, -0.75]
+
+
+def test_of_equal_lengths_it_is_the_mean_of_the_group() -> None:
+    held = of_lengths([1.0, 0.0, 0.3, 2.0, 5.0], [3, 2], [4] * 5)
+    torch.testing.assert_close(
+        LengthWeighted().of_completions(make_world(), held),
+        GroupRelative(scale="none").of_completions(make_world(), held),
+    )
+
+
+def test_loss_and_gradient_are_the_published_ones() -> None:
+    """Written anew from verl's `opo`: sum of length times score over sum of length; its loss is a mean over tokens."""
+    held, log_prob, old = random_round()
+    size, lengths = SIZES[0], torch.tensor(LENGTHS, dtype=torch.float64)
+    baselines = [
+        float((lengths[at : at + size] * held.rewards[at : at + size]).sum() / lengths[at : at + size].sum())
+        for at in range(0, len(LENGTHS), size)
+    ]
+    advantage = held.rewards - torch.tensor(baselines, dtype=torch.float64).repeat_interleave(size)
+    wanted = clipped_loss(advantage[:, None], log_prob, old)
+    assert_same(loss_of_parts(LengthWeighted(), Grpo(kl=0.0), held, log_prob, old, "token"), wanted)
+
+
+@pytest.mark.parametrize("away", [-0.3, -0.01, 0.01, 0.3])
+def test_no_other_baseline_gives_less_variance_where_the_square_of_a_gradient_grows_as_the_length(away: float) -> None:
+    """sum of l (r - b)^2 is the second moment of the gradient, whose mean no baseline changes."""
+    held = of_lengths([1.0, 0.0, 0.0, 0.7, -2.0], [5], [1, 4, 2, 9, 3])
+    lengths = held.lengths.double()
+    best = LengthWeighted().of_completions(make_world(), held)
+    assert float((lengths * best**2).sum()) < float((lengths * (best + away) ** 2).sum())
+
+
+def test_only_tokens_that_are_trained_on_count_as_length() -> None:
+    held = of_lengths([1, 0], [2], [3, 1])
+    half = replace(held.rollouts[0], trained=(True, False, False))
+    assert LengthWeighted().of_completions(make_world(), replace(held, rollouts=[half, held.rollouts[1]])).tolist() == [
+        0.5,
+        -0.5,
+    ]

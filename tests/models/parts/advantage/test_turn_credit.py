@@ -1,0 +1,252 @@
+"""Credit of turns, held against the true gradient of a decision process small enough to go through every episode.
+
+Two turns, two states, two actions; the second state hangs on the first action and on chance. The gradient that an
+estimator gives on average over every pair of episodes is summed up, pair by pair, and compared with the true one.
+"""
+
+import itertools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+import torch
+from tiny_loops import SCHEDULE, new_learner
+from tiny_worlds import make_world
+from torch import Tensor
+
+from models.method.rollout import Problem, Rollout, Scored
+from models.method.signal import Signal
+from models.method.slots import Advantage
+from models.method.turn import Turn
+from models.parts.advantage.anchored import Anchored
+from models.parts.advantage.redistributed import Redistributed, summing_to
+from models.parts.advantage.turn_critic import TurnCritic
+from models.parts.advantage.turn_returns import TurnReturns, over_their_mean
+from models.parts.rewards.episodes.turn_rewards import TurnRewards
+from models.parts.shared.of_turns import earned_by_turn, turns_of
+from models.reward_models.critic.settings import CriticSettings
+
+Gradient = dict[tuple[int, int], float]
+LOGITS = {0: (-0.1, 0.2), 1: (0.2, 0.2)}
+
+
+def chances(state: int) -> list[float]:
+    weights = [math.exp(logit) for logit in LOGITS[state]]
+    return [weight / sum(weights) for weight in weights]
+
+
+@dataclass(frozen=True)
+class Path:
+    """One episode of the process, with its probability."""
+
+    steps: tuple[tuple[int, int, float], ...]
+    """State, action and reward of each turn."""
+    chance: float
+
+    def rollout(self) -> Rollout:
+        """Turns of one token each, a token of the environment between them."""
+        turns = tuple(
+            Turn(2 * number, 2 * number + 1, reward, str(state)) for number, (state, _, reward) in enumerate(self.steps)
+        )
+        (_, first, _), (state, second, _) = self.steps
+        ids, trained = (4 + first, 6 + state, 8 + second), (True, False, True)
+        return Rollout(Problem("p", "", tokens=(3,)), 0, ids, torch.zeros(3), "", True, trained=trained, turns=turns)
+
+
+PATHS = [
+    Path(
+        ((0, first, 0.3 * (first == 1)), (state, second, float(second == state))),
+        chances(0)[first] * (0.8 if state == first else 0.2) * chances(state)[second],
+    )
+    for first, state, second in itertools.product((0, 1), repeat=3)
+]
+
+
+def score_of(state: int, action: int) -> Gradient:
+    return {(state, other): (other == action) - chances(state)[other] for other in (0, 1)}
+
+
+def summed(terms: list[tuple[float, Gradient]]) -> Gradient:
+    total: Gradient = {(state, action): 0.0 for state in (0, 1) for action in (0, 1)}
+    for weight, gradient in terms:
+        for key, value in gradient.items():
+            total[key] += weight * value
+    return total
+
+
+TRUE = summed(
+    [
+        (path.chance * sum(reward for *_, reward in path.steps), score_of(state, action))
+        for path in PATHS
+        for state, action, _ in path.steps
+    ]
+)
+
+
+def scored_pair(pair: tuple[Path, ...]) -> Scored:
+    rollouts = [path.rollout() for path in pair]
+    tokens = [
+        torch.tensor([path.steps[0][2], 0.0, path.steps[1][2]], dtype=torch.float64) for path in pair
+    ]  # in float64, for the theorem
+    said = TurnRewards().tokens(make_world(), rollouts)
+    assert all(torch.equal(row.float(), other) for row, other in zip(tokens, said, strict=True))
+    return Scored(rollouts, torch.stack([row.sum() for row in tokens]), {}, {}, tokens)
+
+
+def expected(advantage: Callable[[Scored], list[Tensor]]) -> Gradient:
+    """Mean over every pair of episodes of sum over their turns of advantage * grad log pi, by episode."""
+    terms = []
+    for pair in itertools.product(PATHS, repeat=2):
+        chance = math.prod(path.chance for path in pair)
+        for path, row in zip(pair, advantage(scored_pair(pair)), strict=True):
+            for number, (state, action, _) in enumerate(path.steps):
+                terms.append((chance / len(pair) * float(row[2 * number]), score_of(state, action)))
+    return summed(terms)
+
+
+def of_part(part: Advantage) -> Callable[[Scored], list[Tensor]]:
+    return lambda scored: list(part(make_world(), scored).tokens)
+
+
+def gap(estimate: Gradient) -> float:
+    return max(abs(estimate[key] - TRUE[key]) for key in TRUE)
+
+
+def test_the_true_gradient_is_that_of_finite_differences() -> None:
+    def value(logits: dict[int, tuple[float, float]]) -> float:
+        def chance(state: int, action: int) -> float:
+            weights = [math.exp(logit) for logit in logits[state]]
+            return weights[action] / sum(weights)
+
+        total = 0.0
+        for first, state, second in itertools.product((0, 1), repeat=3):
+            moved = 0.8 if state == first else 0.2
+            total += chance(0, first) * moved * chance(state, second) * (0.3 * (first == 1) + (second == state))
+        return total
+
+    for state, action in TRUE:
+        sides = []
+        for step in (1e-5, -1e-5):
+            moved = {s: tuple(x + step * ((s, a) == (state, action)) for a, x in enumerate(LOGITS[s])) for s in LOGITS}
+            sides.append(value(moved))  # type: ignore[arg-type]
+        assert (sides[0] - sides[1]) / 2e-5 == pytest.approx(TRUE[state, action], abs=1e-9)
+    assert max(map(abs, TRUE.values())) > 0.13
+
+
+@pytest.mark.parametrize("part", [TurnReturns(), Anchored()], ids=lambda part: part.name)
+def test_returns_of_turns_and_anchored_returns_give_the_true_gradient_on_average(part: Advantage) -> None:
+    assert gap(expected(of_part(part))) <= 1e-12
+
+
+def test_a_critic_of_turns_gives_it_whatever_it_says_where_lambda_is_one() -> None:
+    from models.parts.advantage.gae import generalised_advantages
+    from models.parts.shared.of_turns import at_tokens
+
+    def advantage(scored: Scored) -> list[Tensor]:
+        said = [torch.tensor([0.7 + len(turn.state), -1.3]).double() for r in scored.rollouts for turn in r.turns[:1]]
+        turns = generalised_advantages(earned_by_turn(scored), said, 1.0, 1.0)
+        return at_tokens(turns, scored.rollouts)
+
+    assert gap(expected(advantage)) <= 1e-12
+
+
+def test_gigpos_form_is_biased_and_changes_the_direction() -> None:
+    estimate = expected(of_part(Anchored(form="gigpo", scale="none")))
+    inner = sum(estimate[key] * TRUE[key] for key in TRUE)
+    norms = [math.sqrt(sum(value**2 for value in gradient.values())) for gradient in (estimate, TRUE)]
+    # taking itself into its mean shrinks the episode's part by (G - 1) / G and the turn's by less: no factor mends it
+    best = {key: value * inner / norms[0] ** 2 for key, value in estimate.items()}
+    assert gap(estimate) > 0.02 and gap(best) > 0.005 and inner / (norms[0] * norms[1]) < 0.999
+
+
+def test_zero_for_a_turn_alone_in_its_state_would_be_biased() -> None:
+    def advantage(scored: Scored) -> list[Tensor]:
+        rows = of_part(Anchored())(scored)
+        states = [[turn.state for turn in rollout.turns] for rollout in scored.rollouts]
+        for number, (row, mine) in enumerate(zip(rows, states, strict=True)):
+            for place, state in enumerate(mine):
+                if state not in states[1 - number]:
+                    row[2 * place] = 0.0
+        return rows
+
+    assert gap(expected(advantage)) > 0.03
+
+
+def test_gigpo_by_hand() -> None:
+    """Two episodes with the first state in common: R 1.3 and 0, G of the first turns 1.3 and 0, of the second alone."""
+    scored = scored_pair((PATHS[7], PATHS[1]))
+    plain = of_part(Anchored(form="gigpo", scale="none", omega=0.5))(scored)
+    assert [path.steps for path in (PATHS[7], PATHS[1])] == [((0, 1, 0.3), (1, 1, 1.0)), ((0, 0, 0.0), (0, 1, 0.0))]
+    # state 0 holds G 1.3, 0 and 0: mean 1.3 / 3; state 1 holds 1.0 alone
+    assert plain[0].tolist() == pytest.approx([0.65 + 0.5 * (1.3 - 1.3 / 3), 0.0, 0.65])
+    assert plain[1].tolist() == pytest.approx([-0.65 - 0.5 * 1.3 / 3, 0.0, -0.65 - 0.5 * 1.3 / 3])
+    scaled = of_part(Anchored(form="gigpo", omega=0.0))(scored)
+    assert scaled[0].tolist() == pytest.approx([1.0, 0.0, 1.0], abs=1e-3)
+
+
+def test_returns_of_turns_by_hand_with_a_turn_that_nobody_else_has() -> None:
+    long, short = PATHS[7].rollout(), PATHS[4].rollout()
+    short = replace(short, turns=short.turns[:1], completion=(4,), trained=None)
+    scored = Scored([long, short], torch.tensor([1.3, 0.3]), {}, {}, [torch.tensor([0.3, 0, 1.0]), torch.tensor([0.3])])
+    [first, other] = TurnReturns(gamma=0.5)(make_world(), scored).tokens
+    assert first.tolist() == pytest.approx([0.8 - 0.3, 0.0, 1.0]) and other.tolist() == pytest.approx([0.3 - 0.8])
+
+
+def test_what_is_not_given_by_token_belongs_to_the_last_turn() -> None:
+    rollout = PATHS[7].rollout()
+    scored = Scored([rollout], torch.tensor([2.0]), {}, {}, [torch.tensor([0.3, 0.0, 0.5])])
+    assert earned_by_turn(scored)[0].tolist() == pytest.approx([0.3, 1.7])
+
+
+@pytest.mark.parametrize(("by", "field"), [("declared", "duration"), ("measured", "seconds")])
+def test_equal_durations_change_nothing_and_unequal_ones_weigh_the_turns(by: Any, field: str) -> None:
+    scored = scored_pair((PATHS[7], PATHS[2]))
+    plain = of_part(TurnReturns())(scored)
+    for seconds, weights in (
+        ((2.0,) * 4, (1.0,) * 4),
+        ((0.0,) * 4, (1.0,) * 4),
+        ((1.0, 3.0, 1.0, 3.0), (0.5, 1.5) * 2),
+    ):
+        left = iter(seconds)
+        timed = [
+            replace(r, turns=tuple(t._replace(**{field: next(left)}) for t in r.turns))  # type: ignore[arg-type]
+            for r in scored.rollouts
+        ]
+        weighed = of_part(TurnReturns(durations=by))(replace(scored, rollouts=timed))
+        rows = [row[::2] for row in plain]
+        assert torch.cat([row[::2] for row in weighed]).tolist() == pytest.approx(
+            (torch.cat(rows) * torch.tensor(weights)).tolist()
+        )
+    assert torch.cat(over_their_mean([torch.tensor([1.0]), torch.tensor([3.0])])).tolist() == [0.5, 1.5]
+
+
+def test_shares_add_up_to_the_outcome_whatever_the_estimator_says() -> None:
+    assert summing_to(torch.tensor([0.5, 0.25]), torch.tensor(1.0)).tolist() == [0.625, 0.375]
+    learner, part = new_learner(SCHEDULE), Redistributed(critic=CriticSettings())
+    companion = part.accompany(learner.policy)
+    learner.companions[part.companion] = companion
+    world = make_world(learner=learner)
+    scored = scored_pair((PATHS[7], PATHS[2]))
+    signal = part(world, scored)
+    whole = [float(row[0]) for row in signal.tokens]  # of the first turn the shares to come are all of the outcome
+    rewards = scored.rewards.tolist()
+    assert whole == pytest.approx([rewards[0] - rewards[1], rewards[1] - rewards[0]], abs=1e-6)
+    errors = [part.learn(world, scored, signal, 0)["squared_error"] for _ in range(30)]
+    assert errors[-1] < 0.05 * errors[0]
+
+
+def test_a_critic_of_turns_learns_what_is_to_come_from_the_first_token_of_each_turn() -> None:
+    """The fixed point of temporal differences: with lambda 0 a turn's target is its reward and the next value."""
+    learner = new_learner(SCHEDULE)
+    part = TurnCritic(critic=CriticSettings(epochs=4), gae_lambda=0.0, whiten=False)
+    learner.companions[part.companion] = part.accompany(learner.policy)
+    world, scored = make_world(learner=learner), scored_pair((PATHS[7], PATHS[7]))
+    for number in range(60):
+        signal = part(world, scored)
+        seen = part.learn(world, scored, signal, number)
+    assert isinstance(signal, Signal) and signal.returns is not None and seen["error"] < 0.1
+    values: Any = part._values(world, scored)
+    assert [float(values[0][0]), float(values[0][2])] == pytest.approx([1.3, 1.0], abs=0.15)
+    assert len(turns_of(scored.rollouts[0])) == 2

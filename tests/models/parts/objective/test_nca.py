@@ -1,0 +1,33 @@
+"""What must be true of noise contrastive alignment of pairs, each test named as the theorem it checks."""
+
+import math
+
+import pytest
+import torch
+from enumerable_pairs import batch_of_pairs
+from tiny_batches import numbers
+
+from models.parts.objective.nca import Nca
+
+PAIR = torch.tensor([[0, 1]])
+
+
+def gradient_at(better: float, worse: float) -> tuple[float, list[float]]:
+    log_prob = numbers(better, worse)[None].requires_grad_()
+    loss, _ = Nca(beta=1.0)(log_prob, batch_of_pairs(PAIR, reference=numbers(0.0, 0.0)))
+    return loss.item(), torch.autograd.grad(loss.sum(), log_prob)[0][0].tolist()
+
+
+def test_a_pair_by_hand() -> None:
+    loss, _ = gradient_at(math.log(3), -math.log(3))  # sigmoids of 3/4 and 1/4
+    assert loss == pytest.approx(-math.log(0.75) - 0.5 * math.log(0.25) - 0.5 * math.log(0.75))
+
+
+def test_the_better_answer_is_content_at_the_log_of_two_whatever_the_worse_one_is() -> None:
+    """As likely again as the reference has it; DPO would push on."""
+    for worse in (-5.0, 0.0, 3.0):
+        assert gradient_at(math.log(2), worse)[1][0] == pytest.approx(0.0, abs=1e-15)
+
+
+def test_the_worse_answer_falls_without_end() -> None:
+    assert all(gradient_at(0.0, worse)[1][1] > 0 for worse in (-5.0, 0.0, 5.0))

@@ -1,0 +1,27 @@
+"""Milestones: reached by the environment's words, once each, at the turn after which they were."""
+
+import pytest
+import torch
+from tiny_worlds import make_world
+
+from models.method.rollout import Problem, Rollout
+from models.method.turn import Turn
+from models.parts.rewards.episodes.milestones import Milestones
+
+
+def test_each_milestone_counts_once_at_its_turn_and_never_for_what_the_policy_says() -> None:
+    turns = (
+        Turn(0, 2, said="loaded", heard="error: nothing"),
+        Turn(3, 5, said="go", heard="loaded data"),
+        Turn(6, 7, said="go", heard="loaded again, built model"),
+    )
+    rollout = Rollout(Problem("p", ""), 0, (5,) * 7, None, "loaded", True, turns=turns)
+    row = Milestones(patterns=("^loaded", "built"), each=0.5).tokens(make_world(), [rollout])[0]
+    assert row.tolist() == [0, 0, 0, 0, 0.5, 0, 0.5]
+    plain = Rollout(Problem("p", ""), 0, (5, 6), None, "loaded", True)
+    assert not torch.cat(Milestones(patterns=("loaded",)).tokens(make_world(), [plain])).any()
+
+
+def test_what_is_no_pattern_is_refused_by_name() -> None:
+    with pytest.raises(ValueError, match=r"patterns: '\(' is not a regular expression"):
+        Milestones(patterns=("(",))

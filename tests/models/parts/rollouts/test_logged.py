@@ -1,0 +1,67 @@
+"""Episodes of the data: tokens as when they are played, candidates behind their states."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from tiny_episodes import ENDING, Chatter
+from tiny_loops import PROBLEMS, save_start
+from tiny_models import scored
+from tiny_worlds import CODEC, make_world
+
+from models.agents.play.demonstrations import in_turns
+from models.datasets.schema import TURNS
+from models.engines.engine import EngineSettings
+from models.engines.transformers_engine import TransformersEngine
+from models.method.rollout import KnownAnswer, Problem, Scored
+from models.parts.rollouts.logged import Logged, LoggedCandidates
+from models.parts.select.best_by_value import BestByValue
+
+TEXTS = [f"1 + 2{TURNS}3{TURNS}4 +{TURNS}5{TURNS}#### 7", "#### 3"]
+PROBLEM = Problem(
+    "p0",
+    PROBLEMS[0].prompt,
+    "7",
+    1,
+    PROBLEMS[0].tokens,
+    tuple(KnownAnswer("demonstration", (2,), text) for text in TEXTS),
+)
+SETTINGS = {"environment": Chatter(), "prompts": 1, "turns": 3, "max_tokens": 40}
+
+
+def test_a_logged_episode_has_the_tokens_that_the_warm_start_shows() -> None:
+    made = Logged(**SETTINGS)(make_world(), [PROBLEM], 0)  # type: ignore[arg-type]
+    shown = in_turns(CODEC, "user", [(PROBLEM.tokens, text) for text in TEXTS], 99)
+    whole = [(*rollout.problem.tokens, *rollout.completion) for rollout in made]
+    assert [shown.whole(0), shown.whole(1)] == whole
+    long, short = made
+    assert [turn.said for turn in long.turns] == ["1 + 2", "4 +", "#### 7"]
+    assert [turn.heard for turn in long.turns] == ["3", "5", ""] and long.text == "1 + 2\n4 +\n#### 7"
+    assert long.trained == long.written and short.trained is None and short.turns[0].stop == len(short.completion)
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> TransformersEngine:
+    start: Path = save_start(tmp_path_factory.mktemp("policy"))
+    return TransformersEngine(start, EngineSettings(precision="float32"), end=ENDING.ends)
+
+
+def test_candidates_stand_behind_the_states_of_the_log_and_the_log_carries_no_loss(engine: TransformersEngine) -> None:
+    source = LoggedCandidates(candidates=3, experts=(0.5, 1.5), **SETTINGS)  # type: ignore[arg-type]
+    made = source(make_world(engine, codec=ENDING), [PROBLEM], 0)
+    log, drawn = made[:2], made[2:]
+    states = [(*r.problem.tokens, *r.completion[: turn.start]) for r in log for turn in r.turns]
+    assert all(rollout.trained_tokens == 0 for rollout in log) and len(drawn) == 6 * len(states) == 24
+    for place, state in enumerate(states):
+        mine = drawn[6 * place : 6 * place + 6]
+        assert {rollout.problem.tokens for rollout in mine} == {state} and len({r.group for r in mine}) == 1
+        assert all(rollout.history == len(state) - len(PROBLEM.tokens) for rollout in mine)
+    assert source.largest_group([PROBLEM]) == 6
+
+
+def test_the_best_of_each_group_by_value_is_kept_where_it_is_better_than_the_mean() -> None:
+    values = torch.tensor([0.1, 0.9, 0.2, 0.5, 0.5, 0.7, 0.3])
+    seen: Scored = scored(torch.zeros(7), [3, 2, 2], {"action_value": values})
+    assert BestByValue()(seen).tolist() == [1, 5]
+    assert BestByValue(least_gain=0.3)(seen).tolist() == [1]
+    assert BestByValue(least_gain=0.9)(seen).tolist() == []

@@ -1,0 +1,68 @@
+"""What must be true of samples whose judge is told more, each test named as the theorem it checks."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tiny_loops import END, PROBLEMS, save_start
+from tiny_models import contents
+from tiny_worlds import CODEC, make_world
+
+from models.engines.engine import EngineSettings
+from models.engines.transformers_engine import TransformersEngine
+from models.method.rollout import KnownAnswer, Rollout
+from models.method.world import World
+from models.parts.rollouts.privileged import Privileged, Tells
+from models.parts.rollouts.sample import Sample
+
+SETTINGS: dict[str, Any] = {"prompts": 6, "group_size": 2, "max_tokens": 5}
+CONTEXT = "{prompt} #### {told} ;"
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    start = save_start(tmp_path_factory.mktemp("start") / "policy")
+    return make_world(TransformersEngine(start, EngineSettings(precision="float32"), end=END))
+
+
+def test_the_policy_samples_from_the_plain_prompt_and_the_judge_reads_the_answer(world: World) -> None:
+    part = Privileged(context=CONTEXT, **SETTINGS)
+    rollouts = part(world, PROBLEMS, 3)
+    plain = [replace(rollout, privileged=None) for rollout in rollouts]
+    assert contents(plain) == contents(Sample(**SETTINGS)(world, PROBLEMS, 3))
+    for rollout in rollouts:
+        assert rollout.privileged is not None
+        assert list(rollout.privileged) == CODEC.prompts([f"{rollout.problem.prompt} #### 7 ;"])[0]
+
+
+def test_where_nothing_is_known_a_completion_carries_no_loss(world: World) -> None:
+    rollouts = Privileged(context=CONTEXT, **SETTINGS)(world, [replace(PROBLEMS[0], answer="")], 0)
+    assert all(rollout.privileged is None and rollout.trained_tokens == 0 for rollout in rollouts)
+
+
+def test_a_peer_is_the_first_right_completion_of_the_group_and_never_oneself() -> None:
+    texts = ["#### 5", "1 #### 7", "2 #### 7"]
+    rollouts = [Rollout(PROBLEMS[0], 0, (5, 1), None, text, finished=True) for text in texts]
+    alone = Rollout(PROBLEMS[1], 1, (5, 1), None, "#### 7", finished=True)
+    assert Privileged._peers([*rollouts, alone]) == ["1 #### 7", "2 #### 7", "1 #### 7", None]
+
+
+def test_of_the_demonstrations_only_one_that_is_right_is_told(world: World) -> None:
+    known = tuple(
+        KnownAnswer("demonstration", tuple(ids), text)
+        for ids, text in zip(CODEC.completions(["#### 5", "3 #### 7"]), ["#### 5", "3 #### 7"], strict=True)
+    )
+    part = Privileged(tells="demonstration", context="{prompt} ; {told} ;", **SETTINGS)
+    (rollout, _) = part(world, [replace(PROBLEMS[0], known=known)], 0)
+    assert part.reads == "demonstrations"
+    assert rollout.privileged is not None
+    assert list(rollout.privileged) == CODEC.prompts([f"{PROBLEMS[0].prompt} ; 3 #### 7 ;"])[0]
+
+
+@pytest.mark.parametrize("tells", ["answer", "peer"])
+def test_room_is_made_for_the_longest_context(world: World, tells: Tells) -> None:
+    part = Privileged(tells=tells, context=CONTEXT, **SETTINGS)
+    room = part.extra_tokens(CODEC, PROBLEMS)
+    for rollout in part(world, PROBLEMS, 0):
+        if rollout.privileged is not None:
+            assert len(rollout.privileged) <= len(rollout.problem.tokens) + room[rollout.group]

@@ -1,0 +1,26 @@
+"""A setting that got another name is refused with the new one."""
+
+import re
+
+import pytest
+
+from models.base.errors import UserError
+from models.recipes.load import load_recipe
+
+
+@pytest.mark.parametrize(
+    ("override", "line"),
+    [
+        ("advantage={name: gae, trace: 0.9}", "advantage.trace: is called gae_lambda now"),
+        ("advantage={name: gae, kl: 0.1}", "advantage.kl: is called kl_in_reward now"),
+        ("rewards=[{name: win_rate, by: reward_model}]", "rewards.0.by: is called judge now"),
+    ],
+)
+def test_a_setting_by_its_old_name_is_refused_with_the_new(override: str, line: str) -> None:
+    with pytest.raises(UserError, match=re.escape(line)):
+        load_recipe("arithmetic", [override])
+
+
+def test_the_old_name_means_nothing_to_other_parts() -> None:
+    with pytest.raises(UserError, match=r"objective\.trace: unknown key"):
+        load_recipe("arithmetic", ["objective.trace=0.9"])

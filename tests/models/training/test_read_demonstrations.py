@@ -1,0 +1,122 @@
+"""What must be true of the demonstrations that a warm start learns from, each test named as the theorem it checks."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tiny_worlds import CODEC
+
+from models.datasets.schema import arrow_schema, file_name, write_rows
+from models.learner.supervised import SupervisedSettings
+from models.parts.feedback.verdict import Verdict
+from models.parts.rewards.code.unit_tests import UnitTests
+from models.recipes.load import load_recipe
+from models.sandbox.settings import SandboxSettings
+from models.text.encoding import Codec
+from models.text.tokenizer import TokenizerSettings, train_tokenizer
+from models.training.read_demonstrations import demonstrations
+
+PROMPT = 'def f(x):\n    """One more than x."""\n'
+RIGHT, WRONG = "1 + 2 = 3 ; #### 3", "1 + 2 = 4 ; #### 4"
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    common = {"prompt_id": "p", "prompt": "1 + 2 =", "answer": "3", "level": 1}
+    shown = [(RIGHT, "none"), (WRONG, "slip")]
+    rows = [common | {"id": f"d{n}", "completion": text, "flaw": flaw} for n, (text, flaw) in enumerate(shown)]
+    write_rows(tmp_path / file_name("demonstrations", "train"), rows, arrow_schema("demonstrations"))
+    return tmp_path
+
+
+def shown(data: Path, **settings: Any) -> Any:
+    sequences = demonstrations(data, CODEC, "train", 64, SupervisedSettings(**settings))
+    prompts = CODEC.text([list(ids) for ids in sequences.prompts])
+    return list(zip(prompts, CODEC.text(sequences.completions), strict=True))
+
+
+def test_all_of_them_are_shown_where_nothing_is_said(data: Path) -> None:
+    assert shown(data) == [("1 + 2 =", RIGHT), ("1 + 2 =", WRONG)]
+
+
+def test_only_those_that_state_the_true_answer_are_shown_where_the_recipe_wants_no_others(data: Path) -> None:
+    assert shown(data, only_right=True) == [("1 + 2 =", RIGHT)]
+
+
+def test_where_tests_are_run_only_programs_that_pass_those_of_their_problem_are_right(tmp_path: Path) -> None:
+    """Whatever answer they state; a demonstration whose problem has no tests is not right, as in evaluations."""
+    tests = "def check(candidate):\n    assert candidate(1) == 2\n    assert candidate(4) == 5\n"
+    problem = {"id": "p", "prompt": PROMPT, "answer": "", "level": 1, "tests": tests, "entry_point": "f"}
+    write_rows(tmp_path / file_name("problems", "train"), [problem], arrow_schema("problems"))
+    common = {"prompt": PROMPT, "level": 1, "flaw": "none"}
+    said = [
+        ("p", "    return x + 1\n", ""),
+        ("p", "    return 2\n", ""),
+        ("p", "    return 2  ; #### 7", "7"),
+        ("untested", "    return x + 1\n", ""),
+    ]
+    rows = [
+        common | {"id": f"d{n}", "prompt_id": of, "completion": text, "answer": answer}
+        for n, (of, text, answer) in enumerate(said)
+    ]
+    write_rows(tmp_path / file_name("demonstrations", "train"), rows, arrow_schema("demonstrations"))
+    settings = SupervisedSettings(only_right=True)
+    verifier = UnitTests(sandbox=SandboxSettings(seconds=30, seconds_together=60))
+    codec = Codec(train_tokenizer(["any"], TokenizerSettings(kind="bytes", vocabulary=259)))
+
+    def kept(verifier: Any) -> Any:
+        return codec.text(demonstrations(tmp_path, codec, "train", 200, settings, verifier=verifier).completions)
+
+    assert kept(verifier) == [said[0][1]]
+    assert kept(None) == [said[2][1]]
+
+
+def test_the_warm_starts_verifier_is_that_of_evaluations_where_it_asks_what_is_right() -> None:
+    assert load_recipe("humaneval").shown_verifier is None
+    asking = load_recipe("humaneval", ["warm_start.only_right=true"])
+    assert asking.shown_verifier is asking.verifier is not None
+
+
+@pytest.mark.parametrize(("tells", "hint"), [("answer", "3"), ("demonstration", RIGHT)])
+def test_those_that_are_right_are_shown_once_more_behind_what_a_judge_is_told(
+    data: Path, tells: str, hint: str
+) -> None:
+    sequences = shown(data, context="{prompt} ; {told} ;", tells=tells)
+    assert sequences == [("1 + 2 =", RIGHT), ("1 + 2 =", WRONG), (f"1 + 2 = ; {hint} ;", RIGHT)]
+
+
+def test_those_that_are_right_are_shown_once_more_behind_a_wrong_one_and_what_is_said_of_it(data: Path) -> None:
+    settings = SupervisedSettings(context="{prompt} ; {told} ; {prompt}", tells="feedback")
+    said = Verdict(right="right", wrong="= {answer}")
+    sequences = demonstrations(data, CODEC, "train", 64, settings, adviser=said)
+    prompts = CODEC.text([list(ids) for ids in sequences.prompts])
+    assert prompts == ["1 + 2 =", "1 + 2 =", f"1 + 2 = ; {WRONG} = 3 ; 1 + 2 ="]
+    assert CODEC.text(sequences.completions) == [RIGHT, WRONG, RIGHT]
+
+
+def test_each_is_shown_once_more_behind_the_next_of_its_prompt_where_another_is_told(data: Path) -> None:
+    context = "{prompt} ; {told} ; {prompt}"
+    behind = [f"1 + 2 = ; {before} ; 1 + 2 =" for before in (WRONG, RIGHT)]
+    assert shown(data, context=context, tells="another") == [
+        ("1 + 2 =", RIGHT), ("1 + 2 =", WRONG), (behind[0], RIGHT), (behind[1], WRONG),
+    ]  # fmt: skip
+    assert shown(data, context=context, tells="another", only_right=True) == [("1 + 2 =", RIGHT), (behind[0], RIGHT)]
+
+
+def test_the_only_demonstration_of_a_prompt_stands_behind_no_other(tmp_path: Path) -> None:
+    row = {"id": "d", "prompt_id": "p", "prompt": "1 + 2 =", "answer": "3", "level": 1, "completion": RIGHT, "flaw": ""}
+    write_rows(tmp_path / file_name("demonstrations", "train"), [row], arrow_schema("demonstrations"))
+    settings = SupervisedSettings(context="{prompt} {told}", tells="another")
+    assert len(demonstrations(tmp_path, CODEC, "train", 64, settings)) == 1
+
+
+def test_a_prompt_without_a_wrong_demonstration_is_shown_no_feedback(tmp_path: Path) -> None:
+    row = {"id": "d", "prompt_id": "p", "prompt": "1 + 2 =", "answer": "3", "level": 1, "completion": RIGHT, "flaw": ""}
+    write_rows(tmp_path / file_name("demonstrations", "train"), [row], arrow_schema("demonstrations"))
+    settings = SupervisedSettings(context="{prompt} {told}", tells="feedback")
+    assert len(demonstrations(tmp_path, CODEC, "train", 64, settings, adviser=Verdict())) == 1
+
+
+def test_what_does_not_fit_is_left_out_with_its_context(data: Path) -> None:
+    sequences = demonstrations(data, CODEC, "train", 13, SupervisedSettings(context="{prompt} ; {told} ;"))
+    assert len(sequences) == 2
