@@ -1,6 +1,7 @@
 """Versions of the data in a real git and DVC repository of its own for each test (`made`: already prepared in it)."""
 
 import hashlib
+import json
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
