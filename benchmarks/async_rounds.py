@@ -18,6 +18,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -25,16 +26,16 @@ import torch
 from torch import Tensor
 
 from benchmarks.batches import tail
-from benchmarks.learners import learner_of, schedule
+from benchmarks.learners import schedule
 from benchmarks.materials import SPECIALS, VOCABULARY, llama, save, token_lists, word_tokenizer
 from benchmarks.rows import Row, compare
 from benchmarks.settings import Settings
 from benchmarks.simulated_rounds import Plant, Simulated, simulate
 from models.base.placement import PlacementSettings
+from models.base.ranks import ALONE
 from models.engines.engine import Engine, EngineSettings
 from models.engines.hosted import Order
 from models.method.method import Slots
-from models.method.readings import Readings
 from models.method.rollout import Problem, Rollout
 from models.method.slots import Reward
 from models.method.world import World
@@ -43,8 +44,9 @@ from models.parts.objective.grpo import Grpo
 from models.parts.reference.frozen import NoReference
 from models.parts.rollouts.sample import Sample
 from models.parts.select.everything import Everything
-from models.text.encoding import Codec
-from models.training.loop import Watchers, run_loop
+from models.policies.build import PolicySettings
+from models.training.loop import Watchers
+from models.training.train import Training, TrainingFolders, open_training
 
 SOON, LATE = 0.05, 0.003
 """Chance of the end after a token of each kind."""
@@ -127,7 +129,7 @@ def measure(settings: Settings, name: str) -> list[Row]:
         try:
             for number in range(settings.samples):
                 for rule, made in runs.items():
-                    made.append(_run(fleet, shape, rule, Path(place) / f"{rule} {number}"))
+                    made.append(_run(fleet, start, shape, rule, Path(place) / f"{rule} {number}"))
         finally:
             fleet.close()
     rows = [
@@ -167,11 +169,9 @@ class _Run:
         return statistics.mean(length for group in self.lengths for length in group)
 
 
-def _run(fleet: Engine, shape: Shape, rule: Rule, folder: Path) -> _Run:
+def _run(fleet: Engine, start: Path, shape: Shape, rule: Rule, folder: Path) -> _Run:
     """Run one training, from the beginning."""
     torch.set_num_threads(1)
-    codec = Codec(word_tokenizer())
-    learner = learner_of(two_kinds(64, 2), None)  # type: ignore[arg-type]
     problems = [Problem(str(at), "", tokens=tuple(ids)) for at, ids in enumerate(token_lists(256, 12, seed=1))]
     rewards: list[Reward] = [_Noted()]
     sample = Sample(prompts=shape.prompts, group_size=shape.group, max_tokens=shape.longest)
@@ -184,8 +184,17 @@ def _run(fleet: Engine, shape: Shape, rule: Rule, folder: Path) -> _Run:
         metrics.append(values)
 
     asked = replace(schedule(), rounds=shape.rounds, staleness=rule.age, too_old="drop" if rule.drops else "wait")
-    world = World(codec, fleet, None, 3, learner, Readings(learner, asked.token_budget))
-    run_loop(world, slots, asked, problems, folder, Watchers(metrics=note))
+    training = Training(
+        seed=3,
+        slots=slots,
+        schedule=asked,
+        start=start,
+        problems=problems,
+        folders=TrainingFolders.below(folder),
+        policy=PolicySettings(precision="float32"),
+    )
+    with open_training(training, ALONE, lambda autocast: nullcontext(fleet)) as opened:
+        opened.run(Watchers(metrics=note))
     seen = rewards[0].seen[shape.skipped :]  # type: ignore[attr-defined]
     counted = metrics[shape.skipped :]
     return _Run(

@@ -33,7 +33,7 @@ from models.base.atomic_write import write_file
 ROOT = Path(__file__).resolve().parents[1]
 NAMES = ("tests", "gpu", "main_curve")
 """Names of the steps, in their order."""
-PACKAGES = ("learner", "loop", "engine", "policy", "critic", "reward_model", "reference")
+PACKAGES = ("learner", "training", "method", "engines", "policies", "reward_models", "parts/reference")
 """Packages of models/ whose tests check the device's computations."""
 TINY_TESTS = ("tests/models/learner/test_reduce.py",)
 TINY_RECIPE = ("warm_start.steps=20", "reward_model.fit.epochs=1")
@@ -95,7 +95,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def steps(device: str, tiny: bool, out: Path) -> list[Step]:
     """Return the steps, the most important first."""
-    tests = TINY_TESTS if tiny else ("tests/models/test_device.py", *(f"tests/models/{name}" for name in PACKAGES))
+    tests = TINY_TESTS if tiny else ("tests/models/base/test_device.py", *(f"tests/models/{name}" for name in PACKAGES))
     suite = ["pytest", "--device", device, *tests, "-m", "not slow and not thorough", "-q", "--no-loadscope-reorder",
              "-n", "1" if tiny else str(min(MOST_WORKERS, os.cpu_count() or 1)), "-p", "no:cacheprovider"]  # fmt: skip
     measured = ["benchmarks.gpu", "--device", device, "--out", str(out / "gpu.json")]

@@ -11,6 +11,7 @@ from __future__ import annotations
 import statistics
 import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,13 +22,14 @@ from torch import Tensor
 
 from benchmarks import trl_side
 from benchmarks.alternate import Apart, Beat, Made, Stepper, alternate, fastest
-from benchmarks.learners import learner_of, schedule
-from benchmarks.materials import learner_precision, llama, save, texts, token_lists, word_tokenizer
+from benchmarks.learners import schedule
+from benchmarks.materials import llama, save, texts, token_lists, word_tokenizer
 from benchmarks.rows import Row, compare
 from benchmarks.settings import Settings, has_trl
-from models.engines.engine import EngineSettings
+from models.base.ranks import ALONE
+from models.engines.engine import Engine, EngineSettings
 from models.engines.open_engine import open_engine
-from models.method.readings import Readings
+from models.method.method import Slots
 from models.method.rollout import Problem, Rollout
 from models.method.slots import Reward
 from models.method.world import World
@@ -36,9 +38,10 @@ from models.parts.objective.grpo import Grpo
 from models.parts.reference.frozen import NoReference
 from models.parts.rollouts.sample import Sample
 from models.parts.select.everything import Everything
-from models.policies.build import open_policy
-from models.text.encoding import Codec
-from models.training.loop import Slots, Watchers, run_loop
+from models.text.end_ids import ends_of_folder
+from models.text.tokenizer import load_tokenizer
+from models.training.loop import Watchers
+from models.training.train import Training, TrainingFolders, open_training
 
 SHORT = dict.fromkeys(
     ("grpo_32", "grpo_256", "grpo_900"),
@@ -156,29 +159,29 @@ def our_side(
             report["rounds"].append(metrics)
             beat()
 
-        policy, tokenizer = open_policy(folder)
-        codec = Codec(tokenizer)
+        tokenizer = load_tokenizer(folder)
         problems = [
             Problem(str(number), text, tokens=tuple(ids))
             for number, (ids, text) in enumerate(zip(prompts, write(tokenizer, prompts), strict=True))
         ]
-        learner = learner_of(policy, learner_precision(policy))
-        report["autocast"] = str(learner.autocast)
-        engine = open_engine(
-            folder,
-            settings,
-            longest=shape.prompt + shape.completion,
-            end=codec.end,
-            seed=0,
-            dtype=learner.autocast or torch.float32,
-        )
         source: Any = Sample(prompts=shape.prompts, group_size=shape.group, max_tokens=shape.completion)
-        slots = Slots(source, [EvenShare()], [Everything()], GroupRelative(), Grpo(kl=0.0), NoReference())
-        try:
-            world = World(codec, engine, None, 0, learner, Readings(learner, schedule().token_budget))
-            run_loop(world, slots, schedule(), problems, folder.parent / "checkpoints", Watchers(metrics=ended))
-        finally:
-            engine.close()
+
+        def engine(autocast: torch.dtype | None) -> AbstractContextManager[Engine]:
+            report["autocast"] = str(autocast)
+            ends, longest = ends_of_folder(folder), shape.prompt + shape.completion
+            dtype = autocast or torch.float32
+            return closing(open_engine(folder, settings, longest=longest, end=ends, seed=0, dtype=dtype))
+
+        training = Training(
+            seed=0,
+            slots=Slots(source, [EvenShare()], [Everything()], GroupRelative(), Grpo(kl=0.0), NoReference()),
+            schedule=schedule(),
+            start=folder,
+            problems=problems,
+            folders=TrainingFolders.below(folder.parent),
+        )
+        with open_training(training, ALONE, engine) as opened:
+            opened.run(Watchers(metrics=ended))
 
     return run
 

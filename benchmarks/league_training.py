@@ -21,7 +21,7 @@ import torch
 from torch import nn
 
 from benchmarks.league_records import Point
-from benchmarks.recipe_loop import Loop, open_loop
+from benchmarks.recipe_loop import open_loop
 from benchmarks.warm_starts import TASK, Work
 from models.answers.exact import by_answer
 from models.base.errors import UserError
@@ -47,6 +47,7 @@ from models.recipes.teachers import frozen_models, recipe_of
 from models.text.encoding import Codec
 from models.training.loop import Watchers
 from models.training.read_problems import PromptSections, read_problems
+from models.training.train import OpenTraining
 
 WARM_START = "warm_start.steps=450"
 COMMON = (
@@ -153,13 +154,13 @@ def train(
     """
     start = work.start(recipe)
     with open_loop(work, recipe, start, rewards_of(recipe), frozen_folders(work, recipe)) as loop:
-        return _measured_training(work, loop, points, tell, keep)
+        return _measured_training(work, recipe, loop, points, tell, keep)
 
 
 def _measured_training(
-    work: Work, loop: Loop, points: int, tell: Callable[[str], None], keep: Path | None
+    work: Work, recipe: Any, loop: OpenTraining, points: int, tell: Callable[[str], None], keep: Path | None
 ) -> LeagueTraining:
-    recipe, codec, learner, start = loop.recipe, loop.codec, loop.learner, loop.start
+    codec, learner, start = loop.codec, loop.learner, loop.training.start
     held_out = read_problems(work.data, codec, "validation", PromptSections(recipe), PROBLEMS)
     judge = TransformersEngine(start, EngineSettings(), end=codec.end)  # takes the weights of one point after the other
     rounds: list[dict[str, float]] = []
@@ -178,7 +179,7 @@ def _measured_training(
             outside += time.perf_counter() - began
 
     began = time.perf_counter()
-    loop.run(work.folder / "none", Watchers(metrics=watch))
+    loop.run(Watchers(metrics=watch))
     seconds = time.perf_counter() - began - outside
     if curve[-1].round < len(rounds):  # further draws spent the budget before the last round
         curve.append(measure_learner(judge, learner, codec, held_out, recipe, len(rounds), start))

@@ -37,7 +37,7 @@ from benchmarks.curve_records import EVERY, Curve, HeldOut, Round, beside, read,
 from benchmarks.given_base import base_folder
 from benchmarks.machine import describe
 from benchmarks.pair_reward_model import fit_to_pairs
-from benchmarks.recipe_loop import Loop, codec_of, open_loop
+from benchmarks.recipe_loop import codec_of, open_loop
 from benchmarks.right_share import RightShare
 from benchmarks.settings import not_negative
 from benchmarks.warm_starts import Work
@@ -47,6 +47,7 @@ from models.recipes.load import load_recipe
 from models.reward_models.read_pairs import read_pairs
 from models.training.loop import Watchers
 from models.training.read_problems import PromptSections, read_problems
+from models.training.train import OpenTraining
 
 RESULTS = Path(__file__).parent / "results"
 RECIPE = "arithmetic_long"
@@ -164,15 +165,18 @@ def train(
             )
             clock.ended("reward_model")
         watching = [] if recipe.verifier is None else [RightShare(rule_of(recipe))]
-        with open_loop(work, recipe, start, [*recipe.rewards, *watching], reward_model=rewarded) as loop:
+        rewards = [*recipe.rewards, *watching]
+        with open_loop(
+            work, recipe, start, rewards, reward_model=rewarded, folder=Path(own), alarm=recipe.alarm
+        ) as loop:
             curve.precision = str(loop.learner.autocast or torch.float32).removeprefix("torch.")
             problems = read_problems(data, loop.codec, "validation", PromptSections(recipe), recipe.evaluation.problems)
             clock.ended("opening")
-            curve.before = _printed("before", held_out(recipe, loop.engine, loop.codec, problems))
+            curve.before = _printed("before", held_out(recipe, loop.world.engine, loop.codec, problems))
             clock.ended("evaluation")
-            _run(loop, curve, file, Path(own) / "checkpoints", ends)
+            _run(loop, curve, file, ends)
             clock.ended("rounds")
-            curve.after = _printed("after", held_out(recipe, loop.engine, loop.codec, problems))
+            curve.after = _printed("after", held_out(recipe, loop.world.engine, loop.codec, problems))
             clock.ended("evaluation")
 
 
@@ -202,9 +206,9 @@ def _printed(name: str, measured: HeldOut) -> HeldOut:
     return measured
 
 
-def _run(loop: Loop, curve: Curve, file: Path, checkpoints: Path, ends: float) -> None:
+def _run(loop: OpenTraining, curve: Curve, file: Path, ends: float) -> None:
     """Run the rounds, until the last or until the budget has ended."""
-    total, every = loop.recipe.schedule.rounds, 1 if loop.recipe.policy.base is not None else EVERY
+    total, every = loop.training.schedule.rounds, 1 if loop.training.policy.base is not None else EVERY
 
     def watch(number: int, metrics: dict[str, float]) -> None:
         curve.rounds.append(made := Round.of(number, metrics))
@@ -218,11 +222,12 @@ def _run(loop: Loop, curve: Curve, file: Path, checkpoints: Path, ends: float) -
             raise OutOfMinutes
 
     try:
-        collapse = loop.run(checkpoints, Watchers(metrics=watch, proceed=proceed), loop.recipe.alarm)
+        collapse = loop.run(Watchers(metrics=watch, proceed=proceed))
         if collapse is not None and collapse.kept is not None:
             curve.stopped = str(collapse)
-            assert loop.engine is not None, "a recipe whose curve is drawn draws its completions"
-            loop.engine.load(merged_weights(loop.learner.policy), collapse.kept)  # it still has those that collapsed
+            assert loop.world.engine is not None, "a recipe whose curve is drawn draws its completions"
+            # The engine still has the weights that collapsed.
+            loop.world.engine.load(merged_weights(loop.learner.policy), collapse.kept)
     except OutOfMinutes:
         curve.stopped = f"the minutes ended after round {len(curve.rounds)} of {total}"
 

@@ -2,65 +2,28 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from contextlib import AbstractContextManager, closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from benchmarks.warm_starts import Work
-from models.base.device import on_device
+from models.base.ranks import ALONE
 from models.engines.engine import Engine
 from models.engines.open_engine import open_engine
-from models.method.alarm import AlarmSettings, Collapse
-from models.method.learner import Learner
-from models.method.method import Slots
-from models.method.readings import Readings
-from models.method.rollout import Problem
+from models.method.alarm import AlarmSettings
 from models.method.slots import Reward
 from models.method.teacher_roles import Role
-from models.method.world import World
-from models.policies.build import load_causal_model
-from models.reward_models.judges.open_judge import opened_judge
-from models.reward_models.scorer import open_scorer
 from models.text.encoding import Codec
 from models.text.end_ids import ends_of_folder
 from models.text.prompt_form import PromptForm
 from models.text.tokenizer import load_tokenizer
-from models.training.build import build_learner, open_teachers
-from models.training.loop import Watchers, run_loop
-from models.training.read_problems import PromptSections, longest_in_training, read_prompts, with_reference
-
-
-@dataclass(frozen=True)
-class Loop:
-    """A training that is ready to run."""
-
-    recipe: Any
-    start: Path
-    """The warm start's model folder."""
-    codec: Codec
-    learner: Learner
-    engine: Engine | None
-    """Engine; None: the recipe draws no completions."""
-    problems: Sequence[Problem]
-    slots: Slots
-    scorer: Any
-    """Scorer of the reward model; None: there is none."""
-    frozen: Mapping[Role, Path]
-
-    def run(self, checkpoints: Path, watchers: Watchers, alarm: AlarmSettings | None = None) -> Collapse | None:
-        """Train the learner's policy in place, round after round; see `models.training.loop.run_loop`."""
-        recipe = self.recipe
-        unread = Readings(self.learner, recipe.schedule.token_budget)
-        with opened_judge(recipe.judge, self.frozen.get("judge"), self.start, recipe.seed) as judge:
-            world = World(
-                self.codec, self.engine, self.scorer, recipe.seed, self.learner, unread, recipe.truncated, self.start,
-                judge,
-            )  # fmt: skip
-            return run_loop(world, self.slots, recipe.schedule, self.problems, checkpoints, watchers, alarm)
+from models.training.read_problems import PromptSections, longest_in_training, read_prompts
+from models.training.train import OpenTraining, Training, TrainingFolders, open_training
 
 
 def codec_of(recipe: Any, folder: Path) -> Codec:
@@ -77,8 +40,10 @@ def open_loop(
     rewards: Sequence[Reward],
     frozen: Mapping[Role, Path] | None = None,
     reward_model: Path | None = None,
-) -> Iterator[Loop]:
-    """Open the parts that a recipe's rounds need; its engine is closed at the end.
+    folder: Path | None = None,
+    alarm: AlarmSettings | None = None,
+) -> Iterator[OpenTraining]:
+    """Open the models that a recipe's rounds need; they are closed at the end.
 
     Args:
         work: the data, and the measured precisions.
@@ -87,29 +52,37 @@ def open_loop(
         rewards: instead of the recipe's own.
         frozen: folders of the models that it learns from, by role.
         reward_model: folder of a fitted one, which rewards may read.
+        folder: folder of the checkpoints; None: an empty one that is deleted.
+        alarm: what ends the rounds early; None: nothing does.
 
     Raises:
         UserError: the data have no prompts that fit, or a folder holds no model.
     """
-    codec, asked, frozen = codec_of(recipe, start), PromptSections(recipe), frozen or {}
-    policy = on_device(load_causal_model(start, torch.float32))
+    codec, asked = codec_of(recipe, start), PromptSections(recipe)
     problems = read_prompts(work.data, codec, asked)
-    learner = build_learner(policy, recipe, recipe.schedule, lambda model: work.autocast(recipe, model), frozen=frozen)
-    open_teachers(learner, codec.tokenizer, frozen, trust_remote_code=recipe.policy.trust_remote_code)
-    problems = with_reference(problems, learner, asked, work.folder)
-    scorer = None
-    if reward_model is not None:
-        budget = recipe.reward_model.fit.token_budget
-        scorer = open_scorer(
-            reward_model, codec, token_budget=budget, autocast_for=lambda model: work.autocast(recipe, model)
+
+    def engine(autocast: torch.dtype | None) -> AbstractContextManager[Engine]:
+        longest, dtype = longest_in_training(problems, codec, asked), autocast or torch.float32
+        return closing(
+            open_engine(start, recipe.engine, longest=longest, end=codec.ends, seed=recipe.seed, dtype=dtype)
         )
-    slots = replace(recipe.slots, rewards=tuple(rewards))
-    engine = None
-    if recipe.rollouts.draws:
-        longest, dtype = longest_in_training(problems, codec, asked), learner.autocast or torch.float32
-        engine = open_engine(start, recipe.engine, longest=longest, end=codec.ends, seed=recipe.seed, dtype=dtype)
-    try:
-        yield Loop(recipe, start, codec, learner, engine, problems, slots, scorer, frozen)
-    finally:
-        if engine is not None:
-            engine.close()
+
+    with tempfile.TemporaryDirectory() as deleted:
+        place = folder or Path(deleted)
+        folders = replace(
+            TrainingFolders.below(place), precisions=work.folder / "precision", reference_log_probs=work.folder
+        )
+        training = Training.of(
+            recipe,
+            start,
+            problems,
+            place,
+            folders=folders,
+            slots=replace(recipe.slots, rewards=tuple(rewards)),
+            alarm=alarm,
+            teachers=frozen or {},
+            served=None,
+            reward_model=reward_model,
+        )
+        with open_training(training, ALONE, engine) as opened:
+            yield opened

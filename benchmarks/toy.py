@@ -9,6 +9,7 @@ they can be compared in pairs.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,11 +18,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from models.base.ranks import ALONE
 from models.datasets.make_arithmetic import ArithmeticSettings, write
 from models.datasets.params import checked, read_section
 from models.datasets.prepare import prepare
 from models.datasets.settings import DataSettings
-from models.engines.engine import EngineSettings, Sampling
+from models.engines.engine import Engine, EngineSettings, Sampling
 from models.engines.transformers_engine import TransformersEngine
 from models.evaluation.evaluate import evaluate
 from models.evaluation.metrics import prompt_values
@@ -30,10 +32,8 @@ from models.learner.optimiser import OptimiserSettings
 from models.learner.supervised import SupervisedSettings, fit_supervised
 from models.method.alarm import Collapse
 from models.method.learner import Learner
-from models.method.readings import Readings
 from models.method.slots import Reward
-from models.method.world import World
-from models.policies.build import SizeSettings, load_causal_model, new_policy
+from models.policies.build import SizeSettings, new_policy
 from models.policies.fitted_tokenizer import fitted_tokenizer
 from models.policies.folder import save_model_folder
 from models.policies.weights import merged_weights
@@ -42,10 +42,11 @@ from models.recipes.schema import Recipe
 from models.reward_models.scorer import Scorer
 from models.text.encoding import Codec
 from models.text.tokenizer import TokenizerSettings, load_tokenizer
-from models.training.loop import Watchers, run_loop
+from models.training.loop import Watchers
 from models.training.read_demonstrations import demonstrations
-from models.training.read_problems import PromptSections, read_problems, read_prompts, with_reference
-from tasks.compute.open_learner import ScorerSections, build_learner, reward_scorer
+from models.training.read_problems import PromptSections, read_problems, read_prompts
+from models.training.train import Training, open_training
+from tasks.compute.open_engine import ScorerSections, reward_scorer
 from tasks.registered.reward_model import RewardModelFiles
 
 PARAMS = Path(__file__).resolve().parents[1] / "params.yaml"
@@ -151,30 +152,31 @@ def train(
         watch: called after every round with the learner.
     """
     recipe = recipe_of(arm, seed, rounds)
-    assert recipe.schedule is not None
     start = toy.start(seed)
     codec = Codec(load_tokenizer(start))
-    policy = load_causal_model(start, torch.float32)
-    asked = PromptSections(recipe)
-    problems = read_prompts(toy.data, codec, asked)
-    learner = build_learner(policy, recipe, recipe.schedule, toy.folder, None)
-    problems = with_reference(problems, learner, asked, toy.folder)
-    engine = TransformersEngine(start, EngineSettings(), end=codec.end) if recipe.rollouts.draws else None
-    scorer = None if reward_model is None else open_reward_model(toy, recipe, reward_model)
-    rewards = arm.rewards or tuple(reward for reward in recipe.rewards if scorer or not reward.needs_reward_model)
-    chosen = replace(recipe.slots, rewards=rewards)
-    before = {name: value.detach().clone() for name, value in policy.state_dict().items()}
-    trained = ArmResult(recipe, learner, codec, before)
-
-    def keep(number: int, metrics: dict[str, float]) -> None:
-        trained.rounds.append(metrics)
-        watch(number, learner)
-
-    world = World(codec, engine, scorer, seed, learner, Readings(learner, recipe.schedule.token_budget))
-    with TemporaryDirectory() as checkpoints:
-        trained.collapse = run_loop(
-            world, chosen, recipe.schedule, problems, Path(checkpoints), Watchers(metrics=keep), recipe.alarm
+    rewards = tuple(reward for reward in recipe.rewards if reward_model or not reward.needs_reward_model)
+    with TemporaryDirectory() as folder:
+        training = Training.of(
+            recipe,
+            start,
+            read_prompts(toy.data, codec, PromptSections(recipe)),
+            Path(folder),
+            slots=replace(recipe.slots, rewards=arm.rewards or rewards),
+            reward_model=reward_model,
         )
+
+        def engine(autocast: torch.dtype | None) -> AbstractContextManager[Engine]:
+            return closing(TransformersEngine(start, EngineSettings(), end=codec.end))
+
+        with open_training(training, ALONE, engine) as opened:
+            before = {name: value.detach().clone() for name, value in opened.learner.policy.state_dict().items()}
+            trained = ArmResult(recipe, opened.learner, opened.codec, before)
+
+            def keep(number: int, metrics: dict[str, float]) -> None:
+                trained.rounds.append(metrics)
+                watch(number, opened.learner)
+
+            trained.collapse = opened.run(Watchers(metrics=keep))
     return trained
 
 

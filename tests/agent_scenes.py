@@ -24,6 +24,7 @@ from models.datasets.schema import TURNS
 from models.engines.engine import Ask, Drawing, EngineSettings, Generated
 from models.engines.transformers_engine import TransformersEngine
 from models.learner.optimiser import OptimiserSettings
+from models.learner.precision import autocast_rule
 from models.learner.supervised import SupervisedSettings, fit_supervised
 from models.method.rollout import KnownAnswer, Problem
 from models.policies.build import SizeSettings, load_causal_model, new_policy
@@ -34,8 +35,8 @@ from models.task_sets.drawing import TaskSettings, make_rows
 from models.task_sets.make_tasks import settings_type
 from models.text.encoding import Codec
 from models.text.tokenizer import TokenizerSettings, load_tokenizer, train_tokenizer
+from models.training.build import build_learner
 from models.training.loop import Watchers, run_loop
-from tasks.compute.open_learner import build_learner
 
 ROOT = Path(__file__).resolve().parents[1]
 SIZE = SizeSettings(hidden=64, layers=2, heads=2, key_value_heads=1, feed_forward=128, positions=512)
@@ -133,7 +134,8 @@ def main(name: str, start: Path, checkpoints: Path, calls: int) -> None:
     recipe: Any = load_recipe(file, [*smoke_overrides(load_recipe(file)), "policy.base=null", "policy.lora=null"])
     codec = Codec(load_tokenizer(start))
     settings = replace(recipe.schedule, rounds=4, checkpoint_every=1, token_budget=4096)
-    learner = build_learner(load_causal_model(start, torch.float32), recipe, settings, checkpoints, None)
+    autocast = autocast_rule(recipe.policy.precision, checkpoints)
+    learner = build_learner(load_causal_model(start, torch.float32), recipe, settings, autocast)
     engine = Dying(start, EngineSettings(precision="float32"), end=codec.ends)
     engine.calls, engine.dies = calls, calls > 0
     world = make_world(engine, None, recipe.seed, learner, 4096, recipe.truncated, codec, start=start)

@@ -15,16 +15,18 @@ import torch
 
 ROOT = Path(__file__).resolve().parents[1]
 TESTS = ROOT / "tests" / "models"
-WITHOUT_MODELS = {"datasets", "formulas", "labels", "plan", "recipe", "sandbox", "text"}
-"""Whose tests put nothing on a device."""
-PLACES = sorted({place.parent.name for place in TESTS.glob("*/test_*.py")} - WITHOUT_MODELS)
-ALONE = sorted(place.name for place in TESTS.glob("test_*.py"))
+WITHOUT_MODELS = {"answers", "datasets", "parts/labels", "parts/shared", "recipes", "sandbox", "task_sets", "text"}
+"""Folders whose tests put nothing on a device."""
+FOLDERS = {place.parent.relative_to(TESTS) for place in TESTS.rglob("test_*.py")}
+OUTERMOST = {folder for folder in FOLDERS if not FOLDERS & set(folder.parents)}
+PLACES = sorted({str(folder) for folder in OUTERMOST} - WITHOUT_MODELS)
+"""Folders with tests, without those inside another one of them."""
 
 
 @pytest.mark.thorough
 @pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler, which builds the stand-in")
 @pytest.mark.skipif(torch.version.cuda is not None, reason="torch is built for CUDA: --device cuda is the test there")
-@pytest.mark.parametrize("place", [*PLACES, *ALONE])
+@pytest.mark.parametrize("place", PLACES)
 def test_what_is_right_on_a_processor_is_right_on_another_device(place: str) -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
     path = os.pathsep.join([str(Path(sys.executable).parent), environment["PATH"]])  # where ninja may be

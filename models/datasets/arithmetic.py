@@ -1,17 +1,17 @@
-"""Multi-step integer problems, their worked solutions, and the three ways in which a solution goes wrong.
+"""Multi-step integer problems, their worked solutions, and the three kinds of flaw in a solution.
 
     prompt      Start with 7 . Add 5 . Take away 3 . Double it .
     solution    7 + 5 = 12 ; 12 - 3 = 9 ; 9 * 2 = 18 ; #### 18
 
-Every token stands between single spaces and a negative number is one token, so that a tokenizer of whole words gives
-the text back unchanged. The level of a problem is its number of operations. A flawed solution has one kind of flaw:
+Tokens are separated by single spaces and a negative number is one token, so that a word-level tokenizer reproduces the
+text unchanged. The level of a problem is its number of operations. A flawed solution has one kind of flaw:
 
-    operand_skipped   one operation is left out, the working goes on without it
-    sign_lost         every result below zero is written without its sign, the working goes on from what is written
-    slip              one result is off by 1, 2 or 3, the working goes on from it
+    operand_skipped   one operation is left out, and the working continues without it
+    sign_lost         every result below zero is written without its sign, and the working continues from that value
+    slip              one result is off by 1, 2 or 3, and the working continues from it
 
-A flawed working ends in another answer than the sound one, always: a skipped operation must change the value; the
-other two carry a difference that no later operation can close (adding keeps it, doubling doubles it).
+A flawed working always ends in a different answer from the sound one: a skipped operation must change the value; the
+other two introduce a difference that no later operation can remove (adding keeps it, doubling doubles it).
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ class Operation:
     operand: int
 
     def apply(self, value: int) -> int:
-        """The value after the step."""
+        """Return the value after the step."""
         if self.name == "add":
             return value + self.operand
         return value - self.operand if self.name == "take_away" else value * self.operand
 
     @property
     def words(self) -> str:
-        """The step as the prompt says it."""
+        """The step in the words of the prompt."""
         if self.name == "double":
             return "Double it ."
         return f"{'Add' if self.name == 'add' else 'Take away'} {self.operand} ."
 
     @property
     def symbol(self) -> str:
-        """The step's operator as the working writes it."""
+        """The operator symbol of the step in a working."""
         return {"add": "+", "take_away": "-", "double": "*"}[self.name]
 
 
@@ -77,7 +77,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of a working: `left operation = result`, where the result need not be right."""
+    """One line of a working: `left operation = result`, where the result may be wrong."""
 
     left: int
     operation: Operation
@@ -85,7 +85,7 @@ class Line:
 
     @property
     def text(self) -> str:
-        """The line as it is written, such as `12 - 3 = 9`."""
+        """The written line, such as `12 - 3 = 9`."""
         return f"{self.left} {self.operation.symbol} {self.operation.operand} = {self.result}"
 
 
@@ -97,26 +97,26 @@ class Working:
 
     @property
     def values(self) -> tuple[int, ...]:
-        """The results that are written, in order."""
+        """The written results, in order."""
         return tuple(line.result for line in self.lines)
 
     @property
     def answer(self) -> int:
-        """The final result that is written."""
+        """The last written result."""
         return self.lines[-1].result
 
     @property
     def text(self) -> str:
-        """The working as a completion, the answer behind `####`."""
+        """The working as a completion, with the answer after `####`."""
         return " ; ".join([*(line.text for line in self.lines), f"#### {self.answer}"])
 
     def within(self, lowest: int, highest: int) -> bool:
-        """Whether every written result lies in the range, both ends included."""
+        """Return whether every written result is in the range, both ends included."""
         return all(lowest <= value <= highest for value in self.values)
 
 
 def work(problem: Problem, write: Callable[[int, int], int] = lambda position, result: result) -> Working:
-    """Works the problem line by line; `write(position, result)` says what is written for a result."""
+    """Work the problem line by line; `write(position, result)` returns the value that is written for a result."""
     lines = []
     value = problem.start
     for position, operation in enumerate(problem.operations):
@@ -127,7 +127,7 @@ def work(problem: Problem, write: Callable[[int, int], int] = lambda position, r
 
 
 def operand_skipped(problem: Problem) -> Iterator[Working]:
-    """Every working that leaves out one operation which would have changed the value. None at level 1."""
+    """Yield every working that leaves out one operation that would have changed the value; nothing at level 1."""
     if problem.level < 2:
         return
     value = problem.start
@@ -139,13 +139,13 @@ def operand_skipped(problem: Problem) -> Iterator[Working]:
 
 
 def sign_lost(problem: Problem) -> Iterator[Working]:
-    """The one working that writes no minus sign before a result. None where no result is below zero."""
+    """Yield the one working without minus signs before results; nothing if no result is below zero."""
     if min(work(problem).values) < 0:
         yield work(problem, lambda position, result: abs(result))
 
 
 def slip(problem: Problem) -> Iterator[Working]:
-    """Every working with one result off by 1, 2 or 3, but for the one (-1 written as 1) that is a lost sign."""
+    """Yield every working with one result off by 1, 2 or 3, except the one that is a lost sign (-1 written as 1)."""
     lost = tuple(sign_lost(problem))
     for wrong, error in product(range(problem.level), SLIPS):
         working = work(problem, partial(_off_by, wrong, error))
@@ -159,7 +159,7 @@ def _off_by(wrong: int, error: int, position: int, result: int) -> int:
 
 @lru_cache(maxsize=65536)
 def flawed(problem: Problem, flaw: Flaw, lowest: int, highest: int) -> tuple[Working, ...]:
-    """Every distinct working of the problem with that flaw and all results in the range; empty where there is none."""
+    """Return the distinct workings of the problem with that flaw and all results in the range; may be empty."""
     kinds = {"operand_skipped": operand_skipped, "sign_lost": sign_lost, "slip": slip}
-    # Leaving out either of two equal neighbours gives the same working: it counts once.
+    # Leaving out either of two equal adjacent operations gives the same working, which counts once.
     return tuple(working for working in dict.fromkeys(kinds[flaw](problem)) if working.within(lowest, highest))

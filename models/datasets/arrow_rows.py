@@ -1,7 +1,7 @@
-"""Rows of a Parquet file, of which a value is made Python's only where it is asked for.
+"""Rows of a Parquet file whose values are converted to Python objects only on access.
 
-A table may have columns that nobody reads, and values that Python cannot hold: a date without end, bytes that are no
-text. Such a value is `Unreadable`, and refused where somebody reads it, by its row and column.
+A table may have columns that are never read, and values that Python cannot represent: dates out of range, bytes that
+are not text. Such a value becomes `Unreadable`. If it is read, it is refused with its row and column.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from typing import Any
 import pyarrow as pa
 
 FAILS = (ArithmeticError, LookupError, TypeError, ValueError, pa.ArrowException)
-"""What is raised for a value that Python cannot hold: dates out of range, unknown time zones, text that is none."""
+"""Errors for values that Python cannot represent: dates out of range, unknown time zones, invalid text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """What stands in a row for a value that cannot be read."""
+    """Placeholder in a row for a value that cannot be read."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class ArrowRows:
-    """The rows of a batch."""
+    """The rows of a record batch."""
 
     batch: pa.RecordBatch
 
@@ -35,7 +35,7 @@ class ArrowRows:
 
 
 class _Columns(dict[str, list[Any]]):
-    """Column -> its values, made when the first of them is asked for."""
+    """Column -> its values, converted when the first of them is accessed."""
 
     def __init__(self, arrays: Mapping[str, pa.Array]) -> None:
         super().__init__()
@@ -62,7 +62,7 @@ class _ArrowRow(Mapping[str, Any]):
         return len(self._columns.arrays)
 
     def __reduce__(self) -> tuple[type[dict[str, Any]], tuple[dict[str, Any]]]:
-        """To another process it goes alone, without its batch."""
+        """Pickle the row alone, without its batch."""
         own = {name: _values(array.slice(self._at, 1))[0] for name, array in self._columns.arrays.items()}
         return dict, (own,)
 

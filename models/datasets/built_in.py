@@ -1,4 +1,4 @@
-"""Data sets that need no path: the stages of the project's own dvc.yaml make them."""
+"""Built-in data sets, which need no path: the stages of the project's own dvc.yaml make them."""
 
 TASK_SETS = (
     "assertions",
@@ -48,8 +48,8 @@ TASK_SETS = (
     "unseen_pairs",
     "unseen_topics",
 )
-"""Those for environments, made by `models.task_sets.make_tasks`; each has a file in `models/task_sets`."""
+"""Data sets for environments, made by `models.task_sets.make_tasks`; each has a file in `models/task_sets`."""
 EXTRA_SETS = ("textworld",)
-"""Those that stages of their own make, in a file of stages apart, as they need the packages of an extra."""
+"""Data sets with their own stages in a separate stage file, because they need the packages of an extra."""
 BUILT_IN = ("arithmetic", *TASK_SETS)
-"""All of them."""
+"""All built-in data sets."""

@@ -1,6 +1,6 @@
-"""The data files that the paths of a recipe name, and the split that a file's name states.
+"""The data files that the paths of a recipe name, and the split that a file name states.
 
-A split is stated by a word of the file's name or by a folder: `train-00000-of-00001.parquet`, `gsm8k_test.jsonl`,
+A split is stated by a word of the file name or by a folder: `train-00000-of-00001.parquet`, `gsm8k_test.jsonl`,
 `dev.csv`, `data/validation-0.parquet`, `test/part-0.jsonl`.
 """
 
@@ -17,9 +17,9 @@ from models.datasets.text_files import require_data_file
 
 SUFFIXES = (".jsonl", ".json", ".csv", ".parquet")
 HUB_METADATA = ("dataset_dict.json", "dataset_info.json", "dataset_infos.json", "state.json")
-"""Files of a downloaded data set that hold no rows."""
+"""Files of a downloaded data set that contain no rows."""
 PLAIN_FOLDERS = ("data", "default")
-"""Folders of a downloaded data set that are searched for files, besides those that are named by a split."""
+"""Folders of a downloaded data set that are searched for files, in addition to folders named after a split."""
 SHARD_NUMBER = re.compile(r"[-_.]?\d+[-_]of[-_]\d+$")
 
 NamedSplit = Literal["train", "validation", "test"]
@@ -38,46 +38,46 @@ SPLIT_WORDS: dict[str, NamedSplit] = {
     "heldout": "test",
     "holdout": "test",
 }
-"""Words of a file's or folder's name that state a split; `trainset`, `test_split` and the like count too."""
+"""Words of a file or folder name that state a split; `trainset`, `test_split` and the like count too."""
 
 
 @dataclass(frozen=True)
 class DataFile:
-    """A file of a known kind."""
+    """A file of a known type."""
 
     path: Path
     name: str
-    """Its path relative to the folder that was named, with `/`. A folder that is named by a split is part of it."""
+    """Path relative to the given folder, with `/`. It includes the given folder if that is named after a split."""
 
     @property
     def split(self) -> NamedSplit | None:
-        """The split that its name states; None where it states none, or two."""
+        """The split that the name states; None if it states none, or more than one."""
         place = PurePosixPath(self.name)
         stated = _splits_in(place.stem).union(*(_splits_in(folder, whole=True) for folder in place.parts[:-1]))
         return stated.pop() if len(stated) == 1 else None
 
     @property
     def content(self) -> tuple[str, ...]:
-        """Its name without the kind of file, the number of a shard and plain folders: equal for two formats of the same
-        rows, and for the shards of one file."""
+        """The name without suffix, shard number and plain folders: equal for two formats of the same rows, and for the
+        shards of one file."""
         *folders, name = PurePosixPath(self.name).parts
         stem = SHARD_NUMBER.sub("", PurePosixPath(name).stem)
         return (*(folder for folder in folders if folder not in PLAIN_FOLDERS), stem)
 
     def is_shard_beside(self, other: DataFile) -> bool:
-        """Whether this and another file of the same content are shards of it."""
+        """Return whether this and another file of the same content are shards of it."""
         numbered = all(SHARD_NUMBER.search(PurePosixPath(file.name).stem) for file in (self, other))
         return numbered and self.path.suffix.lower() == other.path.suffix.lower()
 
 
 def data_files(paths: Iterable[Path], key: str = "data.path") -> list[DataFile]:
-    """Find the data files that paths name: files as they are, folders by their files of a known kind, sorted by name.
+    """Find the data files of the given paths: files as given, and the files of a known type in folders, sorted by name.
 
-    Of a folder's subfolders those are searched that are named by a split or `data`, as downloaded data sets have them.
+    Subfolders are searched if they are named after a split or are one of `PLAIN_FOLDERS`, as in downloaded data sets.
 
     Raises:
-        UserError: a path does not exist, a folder has no data file, a file is of an unknown kind, is named twice, or
-            two files hold the same rows by their names.
+        UserError: a path does not exist, a folder has no data file, a file is of an unknown type, is named twice, or
+            two files hold the same rows according to their names.
     """
     files: list[DataFile] = []
     for path in paths:
@@ -105,7 +105,7 @@ def data_files(paths: Iterable[Path], key: str = "data.path") -> list[DataFile]:
 
 
 def files_of(paths: Iterable[Path], key: str = "data.path") -> list[Path]:
-    """The paths of the files that `data_files` finds; raises as it does."""
+    """Return the paths of the files that `data_files` finds; raises the same errors."""
     return [file.path for file in data_files(paths, key)]
 
 
@@ -131,11 +131,11 @@ def _refuse_repeated(files: Sequence[DataFile], key: str) -> None:
 
 
 def _splits_in(name: str, *, whole: bool = False) -> set[NamedSplit]:
-    """The splits that a name states.
+    """Return the splits that a name states.
 
     Args:
-        name: of a file, without its ending, or of a folder.
-        whole: whether the name must be one word that states a split, as a folder's must.
+        name: name of a file, without its suffix, or of a folder.
+        whole: whether the name must be a single word that states a split, as for a folder.
     """
     words = re.findall("[a-z]+", name.casefold())
     words = [word.removesuffix("set").removesuffix("split") if word not in SPLIT_WORDS else word for word in words]

@@ -1,6 +1,6 @@
-"""The shapes of raw data that are understood, each turned into problems, demonstrations and preferences.
+"""The known shapes of raw data, and their conversion into problems, demonstrations and preferences.
 
-    gsm8k           question, answer = worked solution whose last line is `#### 72`; calculator notes <<48/2=24>> go
+    gsm8k           question, answer = worked solution whose last line is `#### 72`; notes <<48/2=24>> are removed
     hh              chosen, rejected = whole dialogues; the prompt is what both share, up to the last `\\n\\nAssistant:`
     humaneval       prompt, canonical_solution, test, entry_point
     problems        prompt, answer
@@ -8,10 +8,10 @@
     preferences     prompt, chosen, rejected
                     (in these three a prompt or an answer may be messages, see `messages.py`; a column `system` holds a
                     system message)
-    kinds           a folder with a file for each of the last three, a column `split` where the split is given
+    kinds           a folder with a file for each of the last three, with a column `split` if the split is given
 
-The settings' `columns` say which column of the user's file stands for which field. A row that lacks a value gets "",
-which the validation of the data finds and reports row by row; a column that no row has is an error here.
+The setting `columns` maps each field to a column of the user's file. A missing value becomes "", which the validation
+of the data finds and reports row by row; a column that no row has is an error here.
 """
 
 from __future__ import annotations
@@ -35,59 +35,60 @@ HUMAN, ASSISTANT = "\n\nHuman:", "\n\nAssistant:"
 WHOLE_NUMBER = re.compile("[0-9]+")
 HIGHEST_LEVEL = 1_000_000
 HELD_OUT: Literal["test"] = "test"
-"""What data call rows that are held out and no more; see models.datasets.prepare.divide_held_out."""
+"""Split of rows that are held out without a choice of validation or gate; see
+models.datasets.splits.divide_held_out."""
 
 Fields = Mapping[str, str]
 Converted = dict[Kind, dict[str, str]]
 
 
 GivenSplit = Split | Literal["test"] | None
-"""What data say of a row's split: `test` is held out, and the prompt's hash divides it between validation and gate;
-None: the prompt's hash decides."""
+"""The split that the data give for a row: `test` is held out, and the prompt's hash divides it between validation and
+gate; None: the prompt's hash decides."""
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What a raw row says, without ids: a row of each kind that its format gives, all of one prompt."""
+    """Content of a raw row, without ids: one row of each kind that its format gives, all with the same prompt."""
 
     split: GivenSplit
     rows: Mapping[Kind, Row]
     recognised: bool
-    """Whether it has the shape of its format; data in which no row has it are refused."""
+    """Whether the row has the shape of its format; data in which no row has it are refused."""
     unread: frozenset[str] = frozenset()
-    """Keys of its messages that nothing reads."""
+    """Keys of its messages that are not read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A shape of raw rows. `columns` maps its fields to the column names that they have unless the user says more."""
+    """A shape of raw rows. `columns` maps its fields to their default column names."""
 
     columns: Mapping[str, str]
     convert: Callable[[Fields], Converted]
     kinds: tuple[Kind, ...]
-    """What a row becomes: the keys of what `convert` gives."""
+    """Kinds that a row becomes: the keys of the result of `convert`."""
     optional: frozenset[str] = field(default_factory=frozenset)
     recognised: Callable[[Fields], bool] = lambda fields: True
-    """Whether a row has the shape at all; data in which no row has it is refused."""
+    """Whether a row has the shape at all; data in which no row has it are refused."""
     shape: str = ""
-    """What `recognised` looks for, in words."""
+    """Description of the shape that `recognised` checks for."""
 
 
 def strip_calculator_notes(text: str) -> str:
-    """The text without the notes `<<48/2=24>>` that GSM8K puts behind a calculation."""
+    """Return the text without the notes `<<48/2=24>>` that GSM8K puts after a calculation."""
     return CALCULATOR_NOTE.sub("", text)
 
 
 def final_answer(solution: str) -> str:
-    """What stands behind the last `####`, thousands' commas removed; "" where there is no `####`."""
+    """Return the text after the last `####`, without the commas between thousands; "" if there is no `####`."""
     _, mark, answer = solution.rpartition(FINAL_ANSWER)
     return answer.strip().replace(",", "") if mark else ""
 
 
 def split_dialogues(chosen: str, rejected: str) -> tuple[str, str, str]:
-    """The prompt that two dialogues share, and the rest of each.
+    """Return the prompt that two dialogues share, and the rest of each.
 
-    The prompt is everything up to and including the last `\\n\\nAssistant:` of the common beginning; "" where the
+    The prompt is everything up to and including the last `\\n\\nAssistant:` of the common beginning; "" if the
     common beginning has none. White space around the two answers is removed.
     """
     common = chosen[: bisect_left(range(min(len(chosen), len(rejected))), True, key=_differ(chosen, rejected))]
@@ -97,7 +98,7 @@ def split_dialogues(chosen: str, rejected: str) -> tuple[str, str, str]:
 
 
 def _differ(text: str, other: str) -> Callable[[int], bool]:
-    """Whether two texts differ up to a place, it included."""
+    """Return a function that returns whether two texts differ up to and including a place."""
     return lambda place: text[: place + 1] != other[: place + 1]
 
 
@@ -185,20 +186,20 @@ FORMATS: dict[str, Format] = {
     ),
 }
 SPLIT_IF_NAMED = "split"
-"""A column `split` is taken for the row's split only where the settings name it or the format is `kinds`."""
+"""A column `split` is used as the row's split only if the settings name it or the format is `kinds`."""
 
 
 def columns_of(name: str, mapping: Mapping[str, str], first: RawRow, present: AbstractSet[str]) -> dict[str, str]:
-    """Field -> column, for the format of that name; optional fields whose column no row has are left out.
+    """Return field -> column for a format; optional fields whose column no row has are left out.
 
     Args:
-        name: of the format.
-        mapping: field -> column as the settings have it.
+        name: name of the format.
+        mapping: field -> column, from the settings.
         first: the first row, which shows whether prompts are messages.
         present: columns that any row has.
 
     Raises:
-        UserError: the mapping names an unknown field, or a column that no row has.
+        UserError: the mapping names an unknown field, or no row has a column that is named or required.
     """
     shape = FORMATS[name]
     for given in mapping:
@@ -227,13 +228,13 @@ def convert_row(name: str, columns: Mapping[str, str], raw: RawRow, ignored: Abs
     """Convert a row of a format.
 
     Args:
-        name: of the format.
-        columns: those of `columns_of`, with `split` only where it counts.
+        name: name of the format.
+        columns: result of `columns_of`, with `split` only if that column is used.
         raw: the row.
         ignored: columns, and keys of messages, that are left out on purpose.
 
     Raises:
-        UserError: a value is not text, a level not a whole number, a split unknown; or text would be lost (see
+        UserError: a value is not text, a level is not a whole number, a split is unknown, or text would be lost (see
             `models.datasets.messages.read_fields`).
     """
     shape = FORMATS[name]
@@ -252,7 +253,7 @@ def convert_row(name: str, columns: Mapping[str, str], raw: RawRow, ignored: Abs
 
 
 def unrecognised(name: str, file: Path) -> UserError:
-    """What is said of data of which no row has its format's shape."""
+    """Return the error for data in which no row has the shape of its format."""
     return UserError(f"{file}: no row is of the format {name}, which is {FORMATS[name].shape}")
 
 

@@ -1,4 +1,4 @@
-"""An inspection of data files: their shape, splits by file, columns that nothing reads, and the first row as read."""
+"""Inspection of data files: their shape, splits by file, columns that are not read, and the first row as read."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class InspectedFile:
     path: Path
     rows: int
     split: str
-    """The split that its name gives its rows; "" where a column or the shares decide."""
+    """The split that the file name gives its rows; "" if a column or the shares decide."""
 
 
 @dataclass
@@ -36,18 +36,18 @@ class Inspection:
     columns: dict[str, str] = field(default_factory=dict)
     """Field -> column that is read for it."""
     unread: set[str] = field(default_factory=set)
-    """Columns, and keys of messages, that nothing reads."""
+    """Columns, and keys of messages, that are not read."""
     passed_over: list[Path] = field(default_factory=list)
-    """Files and folders of the named folders that are not read."""
+    """Files and folders in the given folders that are not read."""
     first: dict[Kind, Row] = field(default_factory=dict)
-    """The first row of each kind, as it is read."""
+    """First row of each kind, as read."""
     refused: int = 0
-    """Rows that a preparation would refuse."""
+    """Number of rows that a preparation would refuse."""
     reason: str = ""
-    """Why the first of them is refused, with its place."""
+    """Reason for the first refusal, with the place of the row."""
 
     def text(self) -> str:
-        """The inspection for a terminal."""
+        """Return the inspection as text for a terminal."""
         lines = [f"shape: {self.format} -> {', '.join(self.first) or 'no rows'}", "files:"]
         names = [str(file.path) for file in self.files]
         width = max(map(len, names), default=0)
@@ -67,7 +67,7 @@ class Inspection:
 
 
 def inspect(settings: DataSettings) -> Inspection:
-    """Inspect the files of a data set as a preparation would read them; nothing is written.
+    """Inspect the files of a data set in the way that a preparation reads them; nothing is written.
 
     Args:
         settings: the `data:` section.
@@ -102,7 +102,7 @@ def inspect(settings: DataSettings) -> Inspection:
 
 
 def _passed_over(settings: DataSettings, read: set[Path]) -> list[Path]:
-    """The entries of the named folders that are not read, hidden ones left out."""
+    """Return the entries of the given folders that are not read, without hidden ones."""
     within = read.union(*(file.parents for file in read))
     folders = [path for path in (*(settings.path or ()), *(settings.test_path or ())) if path.is_dir()]
     entries = (entry for folder in folders for entry in sorted(folder.iterdir()) if not entry.name.startswith("."))
@@ -120,14 +120,14 @@ def _keep_first(made: Inspection, source: Source, record: Record) -> None:
 
 
 def recognised_format(paths: Sequence[Path], columns: Mapping[str, str]) -> FormatName:
-    """Recognise the shape of files from their names and their first rows.
+    """Recognise the shape of files from their names and the first rows of the first file.
 
     Args:
-        paths: as `data.path` names them.
-        columns: field -> column, where they have other names.
+        paths: the paths, as in `data.path`.
+        columns: field -> column, for columns with other names.
 
     Raises:
-        UserError: the shape is none that is known.
+        UserError: the shape is not a known one.
     """
     files = [file.path for file in data_files(paths)]
     if all(any(is_of_kind(file, kind) for kind in KINDS) for file in files) and not columns:

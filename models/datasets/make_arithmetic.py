@@ -1,14 +1,15 @@
-"""Makes the built-in data set `arithmetic` from its settings and a seed: problems, demonstrations, preferences.
+"""Generator of the built-in data set `arithmetic` from its settings and a seed: problems, demonstrations, preferences.
 
-The distinct problems of a level are drawn once and then cut into validation and train. The gate's problems are drawn
-apart, among those of which a hash of the text says that they are the gate's. So no two splits share a prompt, and
-another `gate_seed` makes a gate split that nothing was ever trained on, and leaves the others as they are.
-Demonstrations go round the problems of their split, each time with a fresh draw of the flaw; preferences draw the flaw
-first and then a problem of the split in which it can occur, so that their shares are those of the settings.
+The distinct problems of a level are drawn once and then divided into validation and train. The gate's problems are
+drawn separately, from the problems that a hash of their text reserves for the gate. Therefore no two splits share a
+prompt, and another `gate_seed` makes a gate split that nothing was ever trained on, and leaves the other splits
+unchanged. Demonstrations cycle through the problems of their split, with a new draw of the flaw each time; preferences
+draw the flaw first and then a problem of the split in which it can occur, so that their shares are those of the
+settings.
 
     python -m models.datasets.make_arithmetic params.yaml data/raw/arithmetic
 
-writes one Parquet file a kind, with the split of every row in a column; `models.datasets.prepare` takes it from there.
+writes one Parquet file for each kind, with the split of every row in a column; `models.datasets.prepare` reads them.
 """
 
 from __future__ import annotations
@@ -34,10 +35,10 @@ Count = Annotated[int, Field(ge=0)]
 Range = tuple[int, int]
 
 GATE_PART = 0.4
-"""Part of all problems that is kept for the gate."""
+"""Fraction of all problems that is reserved for the gate."""
 
 TRIES = 100
-"""Draws for each problem that is asked for before a level counts as exhausted."""
+"""Draws for each requested problem before a level counts as exhausted."""
 
 
 class _Section(BaseModel):
@@ -45,42 +46,42 @@ class _Section(BaseModel):
 
 
 class ProblemCounts(_Section):
-    """Problems of each split: how many of level 1, of level 2, and so on."""
+    """Number of problems of each split: of level 1, of level 2, and so on."""
 
     train: tuple[Count, ...]
     validation: tuple[Count, ...]
     gate: tuple[Count, ...]
 
     def of(self, split: Split, level: int) -> int:
-        """How many problems of a level the split gets."""
+        """Return the number of problems of a level in the split."""
         counts: tuple[int, ...] = getattr(self, split)
         return counts[level - 1] if level <= len(counts) else 0
 
     @property
     def levels(self) -> range:
-        """Every level that any split has."""
+        """All levels up to the highest one of any split."""
         return range(1, 1 + max(len(self.train), len(self.validation), len(self.gate)))
 
 
 class RowCounts(_Section):
-    """Rows of each split; the gate has problems alone."""
+    """Number of rows of each split; the gate has only problems."""
 
     train: Count = 0
     validation: Count = 0
 
     def of(self, split: Split) -> int:
-        """How many rows the split gets."""
+        """Return the number of rows of the split."""
         count: int = 0 if split == "gate" else getattr(self, split)
         return count
 
 
 class DemonstrationFlaws(_Section):
-    """How often demonstrations are flawed. The three are looked at in this order, and the first that hits is taken."""
+    """Shares of flawed demonstrations. The three are tried in this order, and the first that hits is used."""
 
     sign_lost: Share
-    """Share of the demonstrations in which a result lies below zero."""
+    """Share of the demonstrations in which a result is below zero."""
     operand_skipped: Share
-    """Share of the others that have two operations or more."""
+    """Share of the other demonstrations that have two operations or more."""
     slip: Share
     """Share of the rest."""
 
@@ -108,19 +109,19 @@ class Flaws(_Section):
 
 
 class ArithmeticSettings(_Section):
-    """All that the data set is made of; the section `arithmetic` of params.yaml."""
+    """Settings of the data set: the section `arithmetic` of params.yaml."""
 
     seed: int
     gate_seed: int = 0
-    """Seed of the gate's problems alone."""
+    """Seed of the gate's problems only."""
     start: Range
     """Smallest and largest start value."""
     operand: Range
-    """Smallest and largest number that is added or taken away."""
+    """Smallest and largest number that is added or subtracted."""
     value: Range
     """Smallest and largest result, in sound and in flawed workings."""
     negative_share: Share | None
-    """Share of the problems of a level that pass below zero, as far as the level has them; null leaves it to chance."""
+    """Share of the problems of a level with a result below zero, as far as the level has them; null: left to chance."""
     problems: ProblemCounts
     demonstrations: RowCounts
     preferences: RowCounts
@@ -136,7 +137,7 @@ class ArithmeticSettings(_Section):
 
 
 def draw_problem(random: Random, level: int, settings: ArithmeticSettings) -> Problem:
-    """A problem of that level, every operation equally likely among add, take away and double; results unchecked."""
+    """Draw a problem of that level, with add, take away and double equally likely; results are not checked."""
     operations = []
     for _ in range(level):
         name = random.choice(OPERATIONS)
@@ -146,22 +147,22 @@ def draw_problem(random: Random, level: int, settings: ArithmeticSettings) -> Pr
 
 
 def is_of_gate(problem: Problem) -> bool:
-    """Whether only the gate may use this problem: said by its text alone, whatever the seeds."""
+    """Return whether the problem is reserved for the gate; this depends on its text alone and not on the seeds."""
     digest = hashlib.sha256(problem.prompt.encode()).digest()
     return int.from_bytes(digest[:8], "big") / 2**64 < GATE_PART
 
 
 def draw_level(level: int, count: int, settings: ArithmeticSettings, of_gate: bool = False) -> list[Problem]:
-    """So many distinct problems of a level with all results in range, in random order, the gate's or the others.
+    """Draw `count` distinct problems of a level with all results in range, in random order, of the gate or the others.
 
     Raises:
-        UserError: the level does not have so many.
+        UserError: the level does not have that many.
     """
     random = Random(f"{settings.seed}/{f'gate/{settings.gate_seed}' if of_gate else 'problems'}/{level}")
     share = settings.negative_share
     below, others = round(count * (share or 0.0)), count - round(count * (share or 0.0))
     negatives = 0
-    below_zero: dict[Problem, bool] = {}  # whether it passes below zero, in the order of the draws
+    below_zero: dict[Problem, bool] = {}  # whether a result is below zero, in the order of the draws
     for _ in range(count * TRIES):
         problem = draw_problem(random, level, settings)
         working = work(problem)
@@ -176,7 +177,7 @@ def draw_level(level: int, count: int, settings: ArithmeticSettings, of_gate: bo
     else:
         negative = [problem for problem, is_below in below_zero.items() if is_below]
         positive = [problem for problem, is_below in below_zero.items() if not is_below]
-        taken = min(len(negative), max(below, count - len(positive)))  # where one side is short, the other makes up
+        taken = min(len(negative), max(below, count - len(positive)))  # if one side has too few, the other adds
         problems = negative[:taken] + positive[: count - taken]
     if len(problems) < count:
         raise UserError(
@@ -188,7 +189,7 @@ def draw_level(level: int, count: int, settings: ArithmeticSettings, of_gate: bo
 
 
 def draw_problems(settings: ArithmeticSettings) -> dict[Split, list[Problem]]:
-    """The problems of every split; no problem is in two of them."""
+    """Draw the problems of every split; no problem is in two splits."""
     splits: dict[Split, list[Problem]] = {"gate": [], "validation": [], "train": []}
     for level in settings.problems.levels:
         validation, train = (settings.problems.of(split, level) for split in ("validation", "train"))
@@ -202,7 +203,7 @@ def draw_problems(settings: ArithmeticSettings) -> dict[Split, list[Problem]]:
 
 
 def draw_flaw(random: Random, problem: Problem, shares: DemonstrationFlaws, value: Range) -> tuple[str, str]:
-    """A demonstration of the problem: its kind of flaw (or `none`) and the working as text."""
+    """Draw a demonstration of the problem: its kind of flaw (or `none`) and the working as text."""
     for flaw in ("sign_lost", "operand_skipped", "slip"):
         workings = flawed(problem, flaw, *value)
         if workings and random.random() < getattr(shares, flaw):
@@ -211,7 +212,7 @@ def draw_flaw(random: Random, problem: Problem, shares: DemonstrationFlaws, valu
 
 
 def demonstrations(problems: list[Problem], count: int, split: Split, settings: ArithmeticSettings) -> list[Row]:
-    """So many demonstrations, the problems taken in turn; `answer` is the problem's, whatever the working says."""
+    """Draw `count` demonstrations of the problems in turn; `answer` is the problem's, whatever the working states."""
     random = Random(f"{settings.seed}/demonstrations/{split}")
     rows: list[Row] = []
     for index in range(count):
@@ -225,17 +226,17 @@ def demonstrations(problems: list[Problem], count: int, split: Split, settings: 
 
 
 def preferences(problems: list[Problem], count: int, split: Split, settings: ArithmeticSettings) -> list[Row]:
-    """So many pairs of a sound and a flawed solution, no two alike.
+    """Draw `count` pairs of a sound and a flawed solution, all distinct.
 
     Raises:
-        UserError: the problems of the split do not have so many different flawed solutions.
+        UserError: the problems of the split do not have that many different flawed solutions.
     """
     random = Random(f"{settings.seed}/preferences/{split}")
     weights = [getattr(settings.flaws.preferences, flaw) for flaw in FLAWS]
     pairs: dict[Flaw, list[tuple[Problem, str]]] = {flaw: [] for flaw in FLAWS}
     for flaw, problem in ((flaw, problem) for flaw in FLAWS for problem in problems):
         workings = flawed(problem, flaw, *settings.value)
-        # A few of each problem, not all: a slip has many workings, and every problem should have its turn.
+        # Use a few workings of each problem, not all: a slip has many, and every problem should be used.
         pairs[flaw] += [(problem, working.text) for working in random.sample(workings, min(len(workings), 4))]
     for flaw in FLAWS:
         random.shuffle(pairs[flaw])
@@ -255,7 +256,7 @@ def preferences(problems: list[Problem], count: int, split: Split, settings: Ari
 
 
 def make(settings: ArithmeticSettings) -> dict[Kind, dict[Split, list[Row]]]:
-    """The whole data set: rows of every kind and split, without ids. The same settings give the same rows."""
+    """Make the whole data set: rows of every kind and split, without ids. The same settings give the same rows."""
     problems = draw_problems(settings)
     made: dict[Kind, dict[Split, list[Row]]] = {"problems": {}, "demonstrations": {}, "preferences": {}}
     for split, of_split in problems.items():
@@ -272,7 +273,7 @@ def make(settings: ArithmeticSettings) -> dict[Kind, dict[Split, list[Row]]]:
 
 
 def write(settings: ArithmeticSettings, folder: Path) -> None:
-    """Writes `problems.parquet`, `demonstrations.parquet`, `preferences.parquet`, each with a column `split`."""
+    """Write `problems.parquet`, `demonstrations.parquet`, `preferences.parquet`, each with a column `split`."""
     made = make(settings)
     with replace_folder(folder) as partial:
         for kind, splits in made.items():
@@ -288,7 +289,7 @@ _RAW: dict[Kind, tuple[str, ...]] = {
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The stage `make` of dvc.yaml."""
+    """Run the stage `make` of dvc.yaml."""
     parser = argparse.ArgumentParser(prog="python -m models.datasets.make_arithmetic", description=__doc__)
     parser.add_argument("params", type=Path, help="YAML file with the section `arithmetic`")
     parser.add_argument("folder", type=Path, help="folder to write")

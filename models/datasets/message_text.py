@@ -1,7 +1,7 @@
-"""Messages that a table holds as text: JSON, or Python's own writing of lists and dictionaries.
+"""Messages that a table stores as text: JSON, or the Python representation of lists and dictionaries.
 
-A text is read as messages only where all of it is a list of messages (`role` and `content`, or `from` and `value`) or
-one such message. Any other text stays a text, whatever it begins with. A text that begins like messages and breaks off
+A text is parsed as messages only if all of it is a list of messages (`role` and `content`, or `from` and `value`) or
+one such message. Any other text stays a text, whatever it begins with. A text that begins like messages and is cut off
 is refused: training on it would show the answer in the prompt.
 """
 
@@ -17,13 +17,13 @@ from models.base.errors import UserError
 from models.base.strict_json import JsonError, parse_json
 
 BEGINS = re.compile(r"""(array\()?\s*(\[?)\s*\{\s*(["'])(role|content|from|value)\3\s*:\s*["'\[N]""")
-"""How a list of messages begins, or one message alone."""
+"""Beginning of a list of messages, or of a single message."""
 LIST = 2
-"""The group that holds the bracket of a list."""
+"""Number of the group that matches the bracket of a list."""
 PARTS = ("text", "input_text", "output_text", "image", "image_url", "audio", "video")
-"""Types of a message's parts."""
+"""Types of the parts of a message."""
 LONGEST_PYTHON = 1 << 20
-"""Characters of a text that Python's own reader is given."""
+"""Largest number of characters of a text that is passed to the Python parser."""
 KNOWN_ROLES = ("system", "developer", "user", "assistant", "tool", "function", "human", "gpt")
 """Roles of a single message; a list may have any."""
 STARTS = ("[", "{", '"', "array(")
@@ -31,19 +31,20 @@ UNREAD = object()
 
 
 def may_be_messages(value: Any) -> bool:
-    """Whether a value needs a closer look: it is not text, or is text that begins like a list."""
+    """Return whether a value may be messages: it is not text, or is text that begins like a list."""
     return not isinstance(value, str) or value[:1].isspace() or value.startswith(STARTS)
 
 
 def parsed_messages(text: str, where: str) -> Any:
-    """The value of a text that is messages; the text itself where it is anything else.
+    """Parse a text that consists of messages; any other text is returned unchanged.
 
     Args:
-        text: of one cell.
-        where: file, row and column, for the message.
+        text: text of one cell.
+        where: file, row and column, for the error message.
 
     Raises:
-        UserError: it begins like messages, and is neither JSON nor a Python literal.
+        UserError: the text begins like messages and is neither JSON nor a Python literal, or it is the parts of a
+            message without a role.
     """
     whole = text.strip()
     if not whole.startswith(STARTS):
@@ -62,7 +63,7 @@ def parsed_messages(text: str, where: str) -> Any:
                 f"{where} begins like messages and cannot be read as JSON ({error.reason}) or as a Python literal; "
                 "write the messages as JSON"
             ) from None
-    if isinstance(value, str):  # written as JSON twice
+    if isinstance(value, str):  # encoded as JSON twice
         return text if not BEGINS.match(value.strip()) else parsed_messages(value, where)
     if isinstance(value, list) and value and all(_is_part(part) for part in value):
         raise UserError(f"{where} holds the parts of a message and not whose it is; write the text alone, or a message")
@@ -86,11 +87,11 @@ def _is_part(part: Any) -> bool:
 
 
 def _python(text: str) -> Any:
-    """The value of a Python literal; UNREAD where it is none. Nothing is executed."""
+    """Return the value of a Python literal; UNREAD if the text is not one. Nothing is executed."""
     if len(text) > LONGEST_PYTHON:
         return UNREAD
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of an escape that Python does not know
+        warnings.simplefilter("ignore")  # warnings about escapes that Python does not know
         try:
             tree = ast.parse(text, mode="eval")
             if any(_has_repeated_key(node) for node in ast.walk(tree)):
@@ -106,7 +107,7 @@ def _has_repeated_key(node: ast.AST) -> bool:
 
 
 def _is_followed_by_text(text: str) -> bool:
-    """Whether a text begins with whole messages, and more text follows."""
+    """Return whether a text begins with complete messages and is followed by more text."""
     end = max(text.rfind("]"), text.rfind("}")) + 1
     if not text[end:].strip():
         return False

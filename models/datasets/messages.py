@@ -1,15 +1,16 @@
-"""Prompts and answers that are written as messages, read as the texts that they hold.
+"""Prompts and answers that are written as messages, and the texts that are read from them.
 
     messages   [{"role": "user", "content": "2 + 3 ?"}, {"role": "assistant", "content": "5"}]
     prompt     [{"role": "user", ...}]            completion, chosen, rejected   [{"role": "assistant", ...}]
 
-Messages are lists (TRL), `from` and `value` instead of `role` and `content` (ShareGPT), or the text of either
-(`models/datasets/message_text.py`). A prompt is one message of the user; a system message before it stands above it, a
-blank line between, and its text is kept apart too (`FieldTexts.system`). An answer is one message of the assistant.
-Where `chosen` and `rejected` begin with the prompt, it is taken from there. A conversation of several turns is refused.
+Messages are lists (TRL), lists with `from` and `value` instead of `role` and `content` (ShareGPT), or the text of
+either (`models/datasets/message_text.py`). A prompt is one message of the user. A system message before it is put above
+it, separated by a blank line, and its text is also stored separately (`FieldTexts.system`). An answer is one message of
+the assistant. If `chosen` and `rejected` begin with the prompt, it is read from there. A conversation of several turns
+is refused.
 
-All columns of a row must ask the same question: the messages before an answer, those of a column `messages`, and the
-prompt. A system message in one of them belongs to the prompt.
+All columns of a row must contain the same question: the messages before an answer, those of a column `messages`, and
+the prompt. A system message in one of them belongs to the prompt.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ from models.datasets.message_text import may_be_messages, parsed_messages
 from models.datasets.raw import RawRow
 
 CONVERSATIONS = ("messages", "conversations", "conversation")
-"""Columns of a whole conversation: the prompt and, where the assistant speaks last, the completion."""
+"""Columns of a whole conversation: the prompt and, if the last message is the assistant's, the completion."""
 WITNESS = "messages"
-"""The field of such a column next to a prompt column: both must ask the same question."""
+"""Field of such a column next to a prompt column: both must contain the same question."""
 SYSTEM = "system"
-"""The field of a system message in a column of its own."""
+"""Field of a system message in a separate column."""
 ANSWERS = ("completion", "chosen", "rejected")
 MAY_HOLD_MESSAGES = ("prompt", *ANSWERS, WITNESS, "answer")
 
@@ -40,7 +41,7 @@ TEXT_KEYS = frozenset({
 TEXT_COLUMNS = TEXT_KEYS | {"system", "system_prompt", "system_message"}
 """Columns that a chat template may write into the prompt or the answer."""
 ROLES = {"human": "user", "gpt": "assistant", "chatgpt": "assistant", "model": "assistant", "bot": "assistant"}
-"""Names of roles in ShareGPT's form that have another name here."""
+"""Role names of the ShareGPT form that have another name here."""
 TEXT_PARTS = ("text", "input_text", "output_text")
 
 Message = dict[str, Any]
@@ -53,16 +54,16 @@ class FieldTexts:
     texts: dict[str, str]
     """Field -> text."""
     system: str = ""
-    """The system message that the prompt begins with, a blank line behind it; empty where it has none."""
+    """System message at the beginning of the prompt, where a blank line follows it; empty if there is none."""
     unread: set[str] = field(default_factory=set)
-    """Keys of messages that nothing reads, such as `messages[].weight`."""
+    """Keys of messages that are not read, such as `messages[].weight`."""
 
 
 def conversation_in(raw: RawRow, column: str) -> list[Message] | None:
-    """Read the messages that a column holds; None where it holds none.
+    """Read the messages of a column; None if it has none.
 
     Raises:
-        UserError: a text begins like messages and cannot be read as such.
+        UserError: a text begins like messages and cannot be parsed.
     """
     value: Any = raw.values.get(column)
     if isinstance(value, str):
@@ -76,7 +77,7 @@ def conversation_in(raw: RawRow, column: str) -> list[Message] | None:
 
 
 def _turns(value: Mapping[str, Any]) -> list[Any]:
-    """The messages of a mapping: one message, or a list for each key."""
+    """Return the messages of a mapping, which is one message or has a list for each key."""
     roles, contents = value.get("role"), value.get("content")
     if isinstance(roles, list) and isinstance(contents, list) and len(roles) == len(contents):
         return [{"role": role, "content": content} for role, content in zip(roles, contents, strict=True)]
@@ -95,10 +96,10 @@ def _message(turn: Any) -> Message | None:
 
 
 def columns_of_messages(columns: Mapping[str, str], first: RawRow, present: AbstractSet[str]) -> dict[str, str]:
-    """A format's `columns`, field -> column, with the columns of messages that the rows have.
+    """Return the `columns` of a format, field -> column, with the columns of messages that the rows have.
 
     Args:
-        columns: of the format.
+        columns: field -> column of the format.
         first: the first row.
         present: columns that any row has.
     """
@@ -122,7 +123,7 @@ def columns_of_messages(columns: Mapping[str, str], first: RawRow, present: Abst
 
 
 def read_fields(raw: RawRow, columns: Mapping[str, str], ignored: AbstractSet[str] = frozenset()) -> FieldTexts:
-    """Read the text of each field of a row; messages become the texts that they hold.
+    """Read the text of each field of a row; messages become the texts that they contain.
 
     Args:
         raw: the row.
@@ -130,7 +131,7 @@ def read_fields(raw: RawRow, columns: Mapping[str, str], ignored: AbstractSet[st
         ignored: columns, and keys of messages, that are left out on purpose.
 
     Raises:
-        UserError: a value is not text, or messages without a readable prompt or answer; columns ask different
+        UserError: a value is not text; messages have no readable prompt or answer; columns contain different
             questions; a column or key holds text that would be lost.
     """
     if not TEXT_COLUMNS.isdisjoint(raw.values):
@@ -176,10 +177,10 @@ def read_fields(raw: RawRow, columns: Mapping[str, str], ignored: AbstractSet[st
 def _agreed(
     raw: RawRow, columns: Mapping[str, str], held: Mapping[str, Sequence[Message]], prompt: str
 ) -> tuple[str, str]:
-    """The prompt on which all columns of a row agree, with the system message that any of them has; and this message.
+    """Return the prompt on which all columns of a row agree, with the system message of any of them; and this message.
 
     Raises:
-        UserError: two columns ask different questions, or have different system messages.
+        UserError: two columns contain different questions, or different system messages.
     """
     question, systems, begins = prompt, {}, ""
     if "prompt" in held:
@@ -222,7 +223,7 @@ def _refuse_lost(
     read: Collection[str] = (),
     where: str = "",
 ) -> None:
-    """Raises a UserError where one of some names holds text that is neither read nor ignored."""
+    """Raise a UserError if one of the names holds text that is neither read nor ignored."""
     for name in values:
         if name in names and name not in ignored and name not in read and not _is_empty(values[name]):
             cure = f"write it into the text as the chat template does, or leave it out with data.ignore=[{name}]"
@@ -238,7 +239,7 @@ def _is_empty(value: Any) -> bool:
 
 
 def _asked(messages: Sequence[Message]) -> Sequence[Message]:
-    """The messages before the assistant's last word."""
+    """Return the messages without a final message of the assistant."""
     return messages[:-1] if messages[-1]["role"] == "assistant" else messages
 
 
@@ -254,7 +255,7 @@ def _prompt(raw: RawRow, column: str, messages: Sequence[Message]) -> str:
 
 
 def _with_system(system: str, question: str) -> str:
-    """The text of a prompt with its system message, as `models.text.prompt_form` takes it apart."""
+    """Return the text of a prompt with its system message, in the form that `models.text.prompt_form` splits."""
     return f"{system}\n\n{question}" if system else question
 
 
@@ -268,10 +269,10 @@ def _answer(raw: RawRow, column: str, messages: Sequence[Message]) -> str:
 
 
 def _content(raw: RawRow, column: str, message: Message) -> str:
-    """The text of a message; parts of type text are joined.
+    """Return the text of a message; parts of type text are joined.
 
     Raises:
-        UserError: a part of it is not text.
+        UserError: a part of the message is not text.
     """
     content = message["content"]
     if isinstance(content, list):

@@ -1,7 +1,7 @@
-"""When two texts count as the same, and when they overlap.
+"""Definitions of equal and of overlapping texts.
 
-Two prompts are the same when they agree after Unicode compatibility folding (NFKC), lower case and collapsed white
-space. Two texts overlap when they share a run of n words, the usual test for held-out prompts that leaked into train.
+Two prompts are the same if they agree after Unicode compatibility folding (NFKC), lower case and collapsed white
+space. Two texts overlap if they share a run of n words, the usual test for held-out prompts that leaked into train.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ NGRAM_WORDS = 8
 
 
 def normalise(text: str) -> str:
-    """The text in NFKC, lower case, every run of white space one space, none at the ends."""
+    """Return the text in NFKC and lower case, with one space for every run of white space and none at the ends."""
     return " ".join(unicodedata.normalize("NFKC", text).lower().split())
 
 
 def ngrams(text: str, n: int = NGRAM_WORDS) -> set[str]:
-    """Every run of n words of the normalised text; a shorter text is one run, an empty text none."""
+    """Return every run of n words of the normalised text; a shorter text is one run, an empty text has none."""
     words = normalise(text).split()
     if not words:
         return set()
@@ -26,10 +26,10 @@ def ngrams(text: str, n: int = NGRAM_WORDS) -> set[str]:
 
 
 def overlapping(train_texts: Sequence[str], held_out_texts: Iterable[str], n: int = NGRAM_WORDS) -> list[int]:
-    """Indices of the train texts that share a run of n words with any held-out text, in ascending order.
+    """Return the indices of the train texts that share a run of n words with any held-out text, ascending.
 
-    A text of fewer than n words overlaps only with one of the very same words. Time and memory grow with the number
-    of words (about a second for 8,000 prompts of 50 words), not with the number of pairs.
+    A text of fewer than n words overlaps only with a text of exactly the same words. Time and memory grow with the
+    number of words (about a second for 8,000 prompts of 50 words), not with the number of pairs.
     """
     held_out: set[str] = set()
     for text in held_out_texts:

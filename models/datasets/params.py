@@ -1,4 +1,4 @@
-"""What the stages of dvc.yaml share: a section of a YAML file, checked against its type, and one-line errors."""
+"""Functions that the stages of dvc.yaml share: a YAML section checked against its type, and one-line errors."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from models.datasets.strict_yaml import YamlError, parse_yaml
 from models.datasets.text_files import not_utf8
 
 ERROR_PREFIX = "data error: "
-"""Begins the one line that a failing stage ends its stderr with; whoever runs the stage finds the message by it."""
+"""Prefix of the one line at the end of a failing stage's stderr; the caller of the stage finds the message by it."""
 
 Section = TypeVar("Section", bound=BaseModel)
 
 
 def read_section(path: Path, section: str) -> Any:
-    """The value under a top-level key of a YAML file.
+    """Return the value of a top-level key of a YAML file.
 
     Raises:
-        UserError: no such file, no valid YAML, or no such key.
+        UserError: the file is missing, is not valid YAML, or has no such key.
     """
     try:
         content = parse_yaml(path.read_text(encoding="utf-8"))
@@ -39,7 +39,7 @@ def read_section(path: Path, section: str) -> Any:
 
 
 def checked(model: type[Section], value: Any, where: str) -> Section:
-    """The value as that model; `where` begins the message of the UserError, which names the first key that is wrong."""
+    """Return the value as an instance of the model, or raise a UserError that names `where` and the first wrong key."""
     try:
         return model.model_validate(value)
     except ValidationError as error:
@@ -50,7 +50,7 @@ def checked(model: type[Section], value: Any, where: str) -> Section:
 
 
 def run_stage(main: Callable[[], int]) -> int:
-    """Runs a stage's entry point: a UserError becomes one line on stderr and exit status 1."""
+    """Run a stage's entry point: a UserError becomes one line on stderr and exit status 1."""
     try:
         return main()
     except UserError as error:

@@ -1,9 +1,9 @@
-"""Decisions that need the whole data: which rows stay, and which ids they get.
+"""Decisions that need the whole data: which rows are kept, and which ids they get.
 
 A prompt is identified by its exact text: two prompts that differ in case, in white space or in a superscript are two
 problems. Prompts that are equal after normalisation are alike: alike prompts belong to one split, whatever kinds of row
-they are in. Where the data give them two splits, the row of the split that is seen earlier is dropped (train before
-validation before gate). The gate has problems only.
+they are in. If the data give them two splits, the rows of the earlier split are dropped (in the order train,
+validation, gate). The gate has problems only.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ Numbers = NDArray[np.int32]
 
 @dataclass(frozen=True)
 class Part:
-    """The rows of one source: what its raw rows say, and which kinds they become."""
+    """The rows of one source: the prompts and splits of its raw rows, and the kinds that they become."""
 
     prompts: NDArray[np.uint64]
-    """Hashes of the prompts' exact text, [rows, 2]."""
+    """Hashes of the exact text of the prompts, [rows, 2]."""
     alike: NDArray[np.uint64]
     """Hashes of the normalised prompts, [rows, 2]."""
     splits: NDArray[np.int8]
-    """Places in SPLITS, [rows]."""
+    """Indices in SPLITS, [rows]."""
     kinds: tuple[Kind, ...]
 
 
 @dataclass(frozen=True)
 class Placed:
-    """What becomes of the rows of one kind in one part, [rows] each."""
+    """Placement of the rows of one kind in one part, [rows] each."""
 
     stays: Flags
     numbers: Numbers
-    """What stands in the id of a row that stays, counted over all parts of the kind."""
+    """Number in the id of a row that stays, counted over all parts of the kind."""
     problems: Numbers
-    """The number of the problem with the same prompt; -1: there is none."""
+    """Number of the problem with the same prompt; -1 if there is none."""
 
 
 @dataclass(frozen=True)
@@ -53,16 +53,17 @@ class Dropped:
 
     rows: int
     alike: int
-    """Those among them whose prompt is held out in another spelling only."""
+    """Rows among them whose prompt is held out only in another spelling."""
 
 
 def place(parts: Sequence[Part], *, derived_problems: bool) -> tuple[list[dict[Kind, Placed]], Dropped]:
-    """Place each part's rows, kind by kind, and count the dropped ones.
+    """Place the rows of each part, kind by kind, and count the dropped ones.
 
     Args:
-        parts: in the order of the data.
-        derived_problems: problems were read off demonstrations or pairs; then a prompt is one problem, however many
-            rows it has. Otherwise every problem of the source is kept, so that validation can report a doubled one.
+        parts: the parts, in the order of the data.
+        derived_problems: whether problems were derived from demonstrations or pairs. If so, a prompt is one problem,
+            however many rows it has. Otherwise every problem of the source is kept, so that validation can report
+            duplicates.
     """
     splits = np.concatenate([part.splits for part in parts])
     prompts = same_prompts(np.concatenate([part.prompts for part in parts]))
@@ -96,14 +97,14 @@ def place(parts: Sequence[Part], *, derived_problems: bool) -> tuple[list[dict[K
 
 
 def _latest(prompts: Numbers, splits: NDArray[np.int8]) -> NDArray[np.int8]:
-    """The split of each row's prompt that is seen last, [rows]."""
+    """Return the last split, in the order of SPLITS, that has each row's prompt, [rows]."""
     latest = np.zeros(int(prompts.max(initial=-1)) + 1, dtype=np.int8)
     np.maximum.at(latest, prompts, splits)
     return latest[prompts]
 
 
 def hashes_of(texts: Iterable[str]) -> NDArray[np.uint64]:
-    """A hash of 128 bits of each text, [texts, 2]: equal where the texts are, and nowhere else."""
+    """Return a 128-bit hash of each text, [texts, 2]; it is equal for equal texts only."""
     digests = bytearray()
     for text in texts:
         digests += hashlib.blake2b(text.encode(), digest_size=16).digest()
@@ -111,10 +112,10 @@ def hashes_of(texts: Iterable[str]) -> NDArray[np.uint64]:
 
 
 def same_prompts(hashes: NDArray[np.uint64]) -> Numbers:
-    """A number for each row, the same for rows of one prompt, [rows, 2] -> [rows]."""
+    """Return a number for each row, the same for rows with the same prompt, [rows, 2] -> [rows]."""
     order = np.argsort(hashes[:, 0])
     ordered = hashes[order]
-    if ((ordered[1:] != ordered[:-1]) == (False, True)).all(1).any():  # the first halves of two hashes are the same
+    if ((ordered[1:] != ordered[:-1]) == (False, True)).all(1).any():  # two hashes have the same first half
         order = np.lexsort((hashes[:, 1], hashes[:, 0]))
         ordered = hashes[order]
     begins = np.ones(len(order), dtype=np.int32)
@@ -125,7 +126,7 @@ def same_prompts(hashes: NDArray[np.uint64]) -> Numbers:
 
 
 def _first_of_each(prompts: Numbers, kept: Flags) -> Flags:
-    """Whether a row is the first of its prompt that is kept, [rows]."""
+    """Return whether each row is the first kept row of its prompt, [rows]."""
     first = np.zeros(len(prompts), dtype=bool)
     places = np.flatnonzero(kept)
     _, firsts = np.unique(prompts[places], return_index=True)

@@ -1,18 +1,19 @@
-"""The one prepare stage: raw files of any known format -> the prepared folder (its form stands in `schema.py`).
+"""The prepare stage: raw files of any known format -> the prepared folder (its form is defined in `schema.py`).
 
-A prompt belongs to one split, whatever kinds of row it is in: its hash with the seed decides, unless the data say it.
-Where they say two, the row of the split that is seen earlier goes (train before validation before gate), and the
-manifest counts it. So no split shares a prompt with another, after normalisation. A prompt is one problem by its exact
+A prompt belongs to one split, whatever kinds of row it is in: its hash with the seed decides, unless the data give a
+split. If they give two, the rows of the earlier split are dropped (in the order train, validation, gate), and the
+manifest counts them. Therefore no two splits share a prompt after normalisation. A prompt is one problem by its exact
 text, and prompts that are equal only after normalisation are problems of one split. Rows that the data or `test_path`
-hold out without saying for what are divided between validation and gate by the prompt's hash. The gate has problems
-alone: demonstrations and preferences of its prompts are left out, and counted.
+hold out without a choice of validation or gate are divided between these two by the prompt's hash. The gate has only
+problems: demonstrations and preferences of its prompts are left out, and counted.
 
     python -m models.datasets.prepare params.yaml SECTION data/prepared/NAME
 
-SECTION is the key of the YAML file that holds the `data:` settings. The folder appears whole or not at all.
+SECTION is the key of the YAML file that holds the `data:` settings. The folder is written completely or not at all.
 
-Data need not fit in memory: two hashes of every row's prompt are held, some fifty bytes, and texts pass through in
-batches (`shards.py`), which lie beside the folder until it is there. A preparation that was killed goes on with them.
+Data need not fit in memory: two hashes of every row's prompt are in memory, about fifty bytes, and texts are processed
+in batches (`shards.py`), which are stored next to the folder until it is complete. A preparation that was killed
+resumes with them.
 """
 
 from __future__ import annotations
@@ -47,16 +48,16 @@ from models.datasets.shards import Shard, has_system, read_kind, shards_of
 from models.datasets.sources import Source, sources_of
 
 ID_MARK: dict[Kind, str] = {"problems": "", "demonstrations": "d", "preferences": "p"}
-"""What stands before the number in a row's id, so that ids are unique in the data set: train-000123, train-d000123."""
+"""Text before the number in a row's id, so that ids are unique in the data set: train-000123, train-d000123."""
 
 Report = Callable[[str, int, int | None], None]
-"""Called with what is done, the rows so far, and how many there are where that is known."""
+"""Called with the current step, the number of rows so far, and the total number if it is known."""
 Counts = dict[Kind, dict[Split, int]]
 
 
 @dataclass(frozen=True)
 class _Numbered:
-    """The shards of one source, and what becomes of their rows."""
+    """The shards of one source, and the placement of their rows."""
 
     shards: Sequence[Shard]
     splits: np.ndarray[tuple[int], np.dtype[np.int8]]
@@ -64,11 +65,11 @@ class _Numbered:
 
 
 def silent(stage: str, rows: int, of: int | None) -> None:
-    """A report to nobody."""
+    """Ignore the progress."""
 
 
 def require_wanted_splits(rows: Counts, settings: DataSettings) -> None:
-    """Raises a UserError where a split that the shares ask for got no row of a kind that the data set has."""
+    """Raise a UserError if a split with a share has no row of a kind in the data set; the gate needs only problems."""
     train = 1.0 if settings.test_path else 1.0 - settings.held_out_share
     shares = {"train": train, "validation": settings.validation_share, "gate": settings.gate_share}
     for kind, splits in rows.items():
@@ -83,10 +84,10 @@ def require_wanted_splits(rows: Counts, settings: DataSettings) -> None:
 
 
 def _read(settings: DataSettings, shards: Path, report: Report) -> tuple[list[_Numbered], list[Source], Dropped]:
-    """Read the rows of all sources as shards and place them; returns both, and how many rows were dropped.
+    """Read all sources as shards and place their rows; return the placed shards, the sources, and the dropped counts.
 
     Raises:
-        UserError: a file, column or row is not as the settings say, or a split that is asked for has no row.
+        UserError: a file, column or row does not fit the settings, or a requested split has no row.
     """
     sources = sources_of(settings)
     rows = 0
@@ -120,7 +121,7 @@ def _read(settings: DataSettings, shards: Path, report: Report) -> tuple[list[_N
 
 
 def _counts(numbered: Sequence[_Numbered]) -> Counts:
-    """Rows of every kind and split."""
+    """Count the rows of every kind and split."""
     counts: Counts = {kind: dict.fromkeys(SPLITS, 0) for kind in KINDS}
     for source in numbered:
         for kind, placed in source.placed.items():
@@ -132,11 +133,11 @@ def _counts(numbered: Sequence[_Numbered]) -> Counts:
 def _rows(
     source: _Numbered, kind: Kind, *, system: bool
 ) -> Iterator[tuple[pa.Table, np.ndarray[tuple[int], np.dtype[np.int8]]]]:
-    """The rows of a kind that stay, with all their columns, and the split of each, [rows]; shard by shard.
+    """Yield the rows of a kind that stay, with all their columns, and the split of each, [rows]; shard by shard.
 
     Args:
-        source: what is read.
-        kind: which rows of it.
+        source: the source with its shards.
+        kind: kind of the rows.
         system: whether the files have a column for system messages.
     """
     placed = source.placed[kind]
@@ -160,21 +161,21 @@ def _rows(
 def _ids(
     splits: np.ndarray[tuple[int], np.dtype[np.int8]], mark: str, numbers: np.ndarray[tuple[int], np.dtype[np.int32]]
 ) -> pa.Array:
-    """train-000123 and the like, [rows]; "" where the number is below zero."""
+    """Return ids such as train-000123, [rows]; "" if the number is below zero."""
     names = pa.array([f"{split}-{mark}" for split in SPLITS]).take(pa.array(splits))
     digits = pc.utf8_lpad(pa.array(numbers).cast(pa.string()), 6, "0")
     return pc.if_else(pa.array(numbers < 0), "", pc.binary_join_element_wise(names, digits, ""))
 
 
 def name_sources(files: Sequence[Path]) -> dict[str, Path]:
-    """A short name for each file: without the folders that all share, so that the place of the data does not count."""
+    """Return a short name for each file, without the common folders, so that the location of the data has no effect."""
     parents = [file.absolute().parent for file in files]
     common = Path(os.path.commonpath(parents))
     return {file.absolute().relative_to(common).as_posix(): file for file in files}
 
 
 def sha256_of(path: Path) -> str:
-    """Hex digest of a file's bytes."""
+    """Return the hex digest of a file's bytes."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -183,13 +184,12 @@ def prepare(settings: DataSettings, folder: Path, report: Report = silent) -> di
     """Write the prepared data set, the manifest last, and return the manifest.
 
     Args:
-        settings: of the data.
-        folder: what is made.
-        report: is told how far it is.
+        settings: settings of the data.
+        folder: folder to write.
+        report: called with the progress.
 
     Raises:
-        UserError: a file, column or row is not as the settings say, a split that is asked for has no row, or the disk
-            is full.
+        UserError: a file, column or row does not fit the settings, a requested split has no row, or the disk is full.
     """
     shards = folder.with_name(f".{folder.name}.shards")
     beside = folder.parent.is_dir()
@@ -198,10 +198,10 @@ def prepare(settings: DataSettings, folder: Path, report: Report = silent) -> di
             _keep_only(shards, settings)
             numbered, sources, dropped = _read(settings, shards / "rows", report)
             manifest = _write(settings, folder, numbered, dropped, sources, report)
-    except Exception:  # after a kill they are of use, after an error of none
+    except Exception:  # the shards are useful after a kill, but not after an error
         shutil.rmtree(shards, ignore_errors=True)
         if not beside:
-            with suppress(OSError):  # somebody else's data lie there by now
+            with suppress(OSError):  # it may contain other data by now
                 folder.parent.rmdir()
         raise
     shutil.rmtree(shards)
@@ -216,7 +216,7 @@ def _write(
     sources: Sequence[Source],
     report: Report,
 ) -> dict[str, Any]:
-    """The prepared folder; returns its manifest."""
+    """Write the prepared folder and return its manifest."""
     counts = {
         file_name(kind, split): count
         for kind, of_splits in _counts(numbered).items()
@@ -263,10 +263,10 @@ def _write(
 
 
 def notes_of(manifest: Mapping[str, Any]) -> list[str]:
-    """Describe what a person must know of a preparation: splits by file name, dropped rows.
+    """Describe the facts about a preparation that a user must know: splits by file name, dropped rows.
 
     Args:
-        manifest: of a prepared data set.
+        manifest: manifest of a prepared data set.
     """
     notes = []
     by_split: dict[str, list[str]] = {}
@@ -285,7 +285,7 @@ def notes_of(manifest: Mapping[str, Any]) -> list[str]:
 
 
 def _keep_only(shards: Path, settings: DataSettings) -> None:
-    """Remove the shards of other settings, files or code than these; git is told to leave them alone."""
+    """Remove the shards of other settings, files or code than these; a .gitignore excludes the shards from git."""
     key = hashlib.sha256(settings.model_dump_json().encode())
     for file in (*files_of(settings.path or ()), *files_of(settings.test_path or (), "data.test_path")):
         there = file.stat()
@@ -300,7 +300,7 @@ def _keep_only(shards: Path, settings: DataSettings) -> None:
 
 
 def printed(every: int = 1_000_000) -> Report:
-    """A report that prints a line whenever so many more rows are done."""
+    """Return a report that prints a line each time `every` more rows are done."""
     shown: dict[str, int] = {}
 
     def report(stage: str, rows: int, of: int | None) -> None:
@@ -312,7 +312,7 @@ def printed(every: int = 1_000_000) -> Report:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """A stage `prepare` of a dvc.yaml."""
+    """Run a stage `prepare` of a dvc.yaml."""
     parser = argparse.ArgumentParser(prog="python -m models.datasets.prepare", description=__doc__)
     parser.add_argument("params", type=Path, help="YAML file with the settings")
     parser.add_argument("section", help="its key that holds them")

@@ -1,6 +1,7 @@
-"""Rows that failed a check: set aside with the reason, counted, and past a share of their file a stop.
+"""Rows that failed a check: set aside with the reason and counted; above a share of their file they stop the flow.
 
-Pure decisions about failures that somebody else found. Of a failing row only its place is held, eight bytes a check.
+Pure decisions about failures that were found elsewhere. Of a failing row only its place is in memory, eight bytes per
+failed check.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class Failed:
     rows: NDArray[np.int64]
     """Their places in the file, from 0, ascending."""
     names: tuple[str, ...]
-    """What the first of them are called."""
+    """Names of the first of them."""
 
 
 @dataclass(frozen=True)
@@ -40,24 +41,24 @@ class FileFailures:
     """All failing rows of a file."""
 
     file: str
-    """Its name."""
+    """Name of the file."""
     size: int
-    """Rows of the file."""
+    """Number of rows of the file."""
     failed: tuple[Failed, ...]
 
     @cached_property
     def rows(self) -> NDArray[np.int64]:
-        """Places of the rows that failed anything, ascending."""
+        """Places of the rows that failed any check, ascending."""
         return np.unique(np.concatenate([np.empty(0, np.int64), *(failed.rows for failed in self.failed)]))
 
 
 def quarantined(failures: FileFailures, frame: pd.DataFrame, start: int) -> Iterator[dict[str, str]]:
-    """Lines of the quarantine, with the keys of COLUMNS: a row that failed three checks stands in it three times.
+    """Yield lines of the quarantine, with the keys of COLUMNS: a row that failed three checks has three lines.
 
     Args:
-        failures: of the file.
+        failures: failures of the file.
         frame: some rows of the file, as they were read.
-        start: the place of the first of them.
+        start: place of the first of them in the file.
     """
     lines = []
     for failed in failures.failed:
@@ -76,7 +77,7 @@ def quarantined(failures: FileFailures, frame: pd.DataFrame, start: int) -> Iter
 
 
 def counts_by_reason(files: Iterable[FileFailures]) -> dict[str, int]:
-    """How often each reason was given, most frequent first, equal ones by name."""
+    """Count the failures for each reason, most frequent first, ties by name."""
     counts: Counter[str] = Counter()
     for file in files:
         for failed in file.failed:
@@ -85,15 +86,15 @@ def counts_by_reason(files: Iterable[FileFailures]) -> dict[str, int]:
 
 
 def why_stop(files: Sequence[FileFailures], share: float) -> list[str]:
-    """A sentence about every file that has too many failing rows: its column, the count and three rows.
+    """Return a sentence about every file that has too many failing rows: its column, the count and three rows.
 
     Args:
-        files: of the data set.
-        share: largest share of failing rows of a file; as many as that pass, one more does not. Compared exactly, as
-            the decimal number that was written.
+        files: files of the data set.
+        share: largest share of failing rows of a file: exactly this share passes, one row more does not. It is compared
+            exactly, as the decimal number that was written.
 
     Returns:
-        The files above the share, the worst hit first, each by its most frequent failure.
+        A sentence for each file above the share, highest share first, with its most frequent failure.
     """
     exact = Fraction(repr(share))
     over = [(len(file.rows), file) for file in files if len(file.rows) > exact * file.size]
@@ -110,12 +111,12 @@ def why_stop(files: Sequence[FileFailures], share: float) -> list[str]:
 
 
 def row_name(name: object, place: int) -> str:
-    """The id of a row, or its place in the file (from 1) where it has none."""
+    """Return the id of a row, or its place in the file (from 1) if it has none."""
     return name if isinstance(name, str) and name.strip() else f"row {place + 1}"
 
 
 def _plain(value: Any) -> Any:
-    """A cell as JSON knows it."""
+    """Return a cell as a value that JSON supports."""
     if pd.api.types.is_scalar(value) and pd.isna(value):
         return None
     return value.item() if hasattr(value, "item") else value

@@ -1,13 +1,13 @@
-"""Rows from a user's files: JSON lines, JSON lists, CSV and Parquet, each row with the place that it came from.
+"""Rows from a user's files: JSON lines, JSON lists, CSV and Parquet, each row with its place in the file.
 
-Files are read in batches of rows, so that no more than a few batches are in memory however long a file is (a .json
-file is one value and is held whole). A batch is cut by whoever reads the file, and its rows are parsed by whoever asks
-for them, in another process too.
+Files are read in batches of rows, so that no more than a few batches are in memory, however long a file is (a .json
+file is one value and is read whole). The reader of a file cuts it into batches. The consumer of a batch parses its
+rows, possibly in another process.
 
-Everything becomes text: a missing or null value "", a whole-numbered float its whole number. What makes a file
-unreadable (broken JSON, a CSV row longer than its header, a column or key that stands twice, corrupt Parquet, text that
-is not UTF-8) is a UserError that names file and line, and so is a value that is neither text nor a finite number.
-Spaces around the name of a column are no part of it. Whether the values are fit for training is not asked here.
+Everything becomes text: a missing or null value "", a whole-numbered float its whole number. An unreadable file (broken
+JSON, a CSV row longer than its header, a duplicate column or key, corrupt Parquet, text that is not UTF-8) is a
+UserError that names file and line, and so is a value that is neither text nor a finite number. Spaces around the name
+of a column are removed. Whether the values are fit for training is not checked here.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from models.datasets.text_files import not_utf8
 
 BATCH_ROWS = 16_384
 BATCH_CHARACTERS = 1 << 24
-"""A batch ends where it has so many rows, or so much text."""
+"""A batch ends when it has this many rows, or this much text."""
 LONGEST_CSV_FIELD = 1 << 30  # characters; Python's own limit of 128 KiB is too short for a document
 
 
 @dataclass(frozen=True, slots=True)
 class RawRow:
-    """One row as it stands in a file. `number` counts from 1: lines of a text file, rows of a Parquet file."""
+    """One row of a file. `number` counts from 1: lines of a text file, rows of a Parquet file."""
 
     file: Path
     number: int
@@ -47,20 +47,20 @@ class RawRow:
 
     @property
     def place(self) -> str:
-        """Where the row stands, for messages."""
+        """The place of the row in the file, for messages."""
         return f"{self.file}, {'row' if self.file.suffix.lower() == '.parquet' else 'line'} {self.number}"
 
     def text(self, column: str) -> str:
-        """The value of a column as text; "" where it is missing or null.
+        """Return the value of a column as text; "" if it is missing or null.
 
         Raises:
-            UserError: the value is neither text nor a finite number, or text that is no valid Unicode or holds a NUL;
-                or it cannot be read.
+            UserError: the value is neither text nor a finite number, is text that is not valid Unicode or contains a
+                NUL, or cannot be read.
         """
         return self.as_text(self.values.get(column), column)
 
     def as_text(self, value: Any, column: str) -> str:
-        """A value that stands in `column`, as text; raises as `text` does."""
+        """Return a value of `column` as text; raises the same errors as `text`."""
         if isinstance(value, str):
             if "\0" in value:
                 raise UserError(f"{self.place}: column '{shortened(column)}' holds a NUL character")
@@ -88,21 +88,21 @@ class RawRow:
 
 @dataclass(frozen=True)
 class Batch:
-    """Neighbouring rows of a file, not parsed yet; or, where the file cannot be read any further, why."""
+    """Consecutive rows of a file, not parsed yet; or the error, if the file cannot be read any further."""
 
     file: Path
     numbers: Sequence[int] = ()
-    """Lines or rows of the file, from 1."""
+    """Line or row numbers in the file, from 1."""
     held: Iterable[Any] = ()
-    """What stands there, in the form of the reader that cut it."""
+    """Content of these rows, in the form of the reader that cut the batch."""
     parse: Callable[[Path, int, Any], RawRow] = RawRow
     broken: UserError | None = None
 
     def rows(self) -> Iterator[RawRow]:
-        """Its rows, in order.
+        """Yield the rows, in order.
 
         Raises:
-            UserError: a row is no row; or the file cannot be read.
+            UserError: a row is malformed, or the file cannot be read.
         """
         if self.broken is not None:
             raise self.broken
@@ -111,15 +111,15 @@ class Batch:
 
 
 Piece = tuple[int, Any, int]
-"""A row as a reader cuts it: its number, what stands there, its characters."""
+"""A row as a reader cuts it: its number, its content, its number of characters."""
 
 
 def read_batches(files: Iterable[Path], limit: int | None = None) -> Iterator[Batch]:
-    """All rows of the files in order, or the first `limit` of them. What is wrong with a file is a batch in its place:
-    the rows before it are another's to parse, and what is wrong with them is said first.
+    """Yield all rows of the files in order, or the first `limit` of them. An error in a file is yielded as a batch in
+    its place: the caller parses the rows before it first, so that their errors are reported first.
 
     Raises:
-        UserError: there is no row at all.
+        UserError: the files have no rows at all.
     """
     files = list(files)
     count = 0
@@ -164,7 +164,7 @@ def _read(file: Path, limit: int | None) -> Iterator[Batch]:
 
 
 def _said(file: Path, pieces: Iterator[Piece]) -> Iterator[Piece]:
-    """The pieces; what goes wrong in reading the file is a UserError."""
+    """Yield the pieces; an error in reading the file becomes a UserError."""
     try:
         yield from pieces
     except UnicodeDecodeError:
@@ -221,7 +221,7 @@ def _json(file: Path, text: str, number: int) -> Any:
 def _json_row(file: Path, number: int, value: Any) -> RawRow:
     if not isinstance(value, dict):
         raise UserError(f"{file}, line {number}: not a JSON object but a {type(value).__name__}")
-    for name in value:  # no generator: every row comes by here
+    for name in value:  # not a generator expression: this runs for every row
         if name != name.strip():
             _names(list(value), f"{file}, line {number}")
             return RawRow(file, number, {name.strip(): content for name, content in value.items()})
@@ -229,10 +229,10 @@ def _json_row(file: Path, number: int, value: Any) -> RawRow:
 
 
 def _names(columns: Sequence[str], place: str) -> list[str]:
-    """The columns of a header without the spaces around them.
+    """Return the columns of a header without the spaces around them.
 
     Raises:
-        UserError: two columns have one name.
+        UserError: two columns have the same name.
     """
     names = [column.strip() for column in columns]
     for name in names:
@@ -293,7 +293,7 @@ def _parquet(file: Path, limit: int | None) -> Iterator[Batch]:
 
 
 def _rows_of(metadata: pq.FileMetaData) -> int:
-    """Rows of a batch of such a file, by how much a row of its widest group holds."""
+    """Return the number of rows per batch of such a file, from the bytes per row of its widest row group."""
     groups = [metadata.row_group(at) for at in range(metadata.num_row_groups)]
     width = max((group.total_byte_size / max(1, group.num_rows) for group in groups), default=1.0)
     return max(1, min(BATCH_ROWS, int(BATCH_CHARACTERS / max(1.0, width))))

@@ -1,8 +1,8 @@
 """Problems that are repeated in a file: equal prompts after normalisation, with the same answer and tests.
 
 The gate's evidence treats problems as independent. Five copies of a problem, as an export may leave them, are not five
-independent observations, so validation sets all but the first aside and reports them. This is a check for copies, not
-an identity: no answer moves from one row to another.
+independent observations, so validation sets all but the first aside and reports them. This is only a check for
+copies: no answer moves from one row to another.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ COLUMNS = ("id", "prompt", "answer", "tests", "entry_point")
 
 
 def problem_hashes(frame: pd.DataFrame) -> Hashes:
-    """A hash of each problem, [rows]."""
+    """Return a hash of each problem, [rows]."""
     columns = [frame[name].fillna("").astype(str) for name in COLUMNS[1:]]
     prompts, *others = columns
     plain = {text: normalise(text) for text in prompts.unique()}
@@ -29,11 +29,10 @@ def problem_hashes(frame: pd.DataFrame) -> Hashes:
 
 
 def first_of_repeated(frames: Callable[[], Iterable[pd.DataFrame]]) -> Mapping[int, str]:
-    """Hash of each problem that stands more than once -> id of the first row that it stands on. Memory is eight bytes
-    a row.
+    """Return hash -> id of its first row, for each problem that occurs more than once. Memory is eight bytes a row.
 
     Args:
-        frames: the rows of a file in pieces, with `COLUMNS`; called again where there are such problems.
+        frames: returns the rows of a file in pieces, with `COLUMNS`; called again if there are such problems.
     """
     several = repeated([problem_hashes(frame) for frame in frames()])
     first: dict[int, str] = {}
@@ -45,7 +44,7 @@ def first_of_repeated(frames: Callable[[], Iterable[pd.DataFrame]]) -> Mapping[i
 
 
 def is_first(frame: pd.DataFrame, first: Mapping[int, str]) -> pd.Series:
-    """Whether no earlier row of the file is the same problem, [rows], with the index of `frame`."""
+    """Return whether no earlier row of the file is the same problem, [rows], with the index of `frame`."""
     if not first:
         return pd.Series(True, index=frame.index)
     ids = frame["id"].fillna("").astype(str)

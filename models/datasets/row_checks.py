@@ -1,24 +1,24 @@
-"""What a suite cannot say of one column alone is computed here first: a true or false, or a number, for each row.
+"""Computed columns for the checks that a suite cannot express on one raw column: a boolean or a number for each row.
 
-Great Expectations then holds these columns, beside the raw ones, against `data/expectations/`:
+Great Expectations then checks these columns, in addition to the raw ones, with `data/expectations/`:
 
     id_is_unique            no other row of the whole data set has this id
     tokens                  tokens of the longest sequence that the row makes
     problem_is_first        no earlier row of the file is the same problem   (problems of the gate)
-    answer_parses           the verifier can read the expected answer         (only where the file has answers)
-    answer_is_accepted      the verifier accepts the expected answer itself    (only where the file has answers)
-    answer_is_short         it is not a whole sentence, where wording counts   (only where the file has answers)
-    completion_answers      the completion states an answer it can read, or   (only where the file has answers)
+    answer_parses           the verifier can read the expected answer         (only if the file has answers)
+    answer_is_accepted      the verifier accepts the expected answer itself    (only if the file has answers)
+    answer_is_short         it is not a whole sentence, if wording counts      (only if the file has answers)
+    completion_answers      the completion states an answer it can read, or   (only if the file has answers)
                             the verifier reads answers that are not marked
     chosen_differs          chosen and rejected are not the same text
-    chosen_is_longer        1 where the chosen text is the longer one, 0 where it is the shorter, one half for a tie
-    prompt_not_held_out     the prompt stands in no split that is held out further (train: validation, gate;
+    chosen_is_longer        1 if the chosen text is the longer one, 0 if it is the shorter, one half for a tie
+    prompt_not_held_out     no split that is held out further has the prompt (train: validation, gate;
                             validation: gate)
-    prompt_shares_no_ngram  nor does any n-gram of it                         (settings.ngram > 0)
-    level_share flaw_share  share of the rows with this row's label among those with one (only where labels are known)
+    prompt_shares_no_ngram  nor any n-gram of it                              (settings.ngram > 0)
+    level_share flaw_share  share of the rows with this row's label among those with one (only if labels are known)
 
-A column that has no meaning for a file is left out, and so are the checks of it. A null in a text column counts as ""
-here: that it is null is for the suite to say. Pure functions of data frames; nothing is changed in place.
+A column that has no meaning for a file is left out, and so are its checks. A null in a text column counts as "" here:
+the suite itself checks for nulls. Pure functions of data frames; nothing is changed in place.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ COMPUTED = {
     "level_share": "level",
     "flaw_share": "flaw",
 }
-"""Every column that `computed_columns` may add, and the column that a person must look at where it fails."""
+"""Every column that `computed_columns` may add, and the column that a user must look at if it fails."""
 
 CountTokens = Callable[[Sequence[str]], list[int]]
 ParseAnswer = Callable[[str], str | None]
@@ -62,37 +62,37 @@ completion must mark the row's answer."""
 
 @dataclass(frozen=True)
 class Neighbours:
-    """What a row is compared with beyond its own file."""
+    """Data outside its own file with which a row is compared."""
 
     repeated_ids: frozenset[str]
-    """Ids that stand on more than one row of the data set."""
+    """Ids that more than one row of the data set has."""
     held_out: Mapping[str, Hashes]
-    """Split -> prompts of the splits that are held out further, of every kind, after `normalise`; ascending."""
+    """Split -> hashes of the prompts of the splits held out further, of every kind, after `normalise`; ascending."""
     held_out_ngrams: Mapping[str, Hashes]
-    """Split -> their n-grams; none where `ngram` is 0."""
+    """Split -> hashes of their n-grams; empty if `ngram` is 0."""
     ngram: int
-    """Words of an n-gram; 0 where only whole prompts are compared."""
+    """Words of an n-gram; 0 if only whole prompts are compared."""
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What a row is compared with in its own file."""
+    """Data of its own file with which a row is compared."""
 
     has_answers: bool
     """Whether any row has an answer."""
     labels: Mapping[str, Mapping[Any, int]]
-    """Column of labels -> label -> rows that have it. Unknown labels ("" and 0) count for nothing."""
+    """Column of labels -> label -> number of rows with it. Unknown labels ("" and 0) are not counted."""
     first_of_repeated: Mapping[int, str] | None = None
-    """See `models.datasets.repeated_problems`; None where a problem may stand as often as it likes."""
+    """See `models.datasets.repeated_problems`; None if problems may be repeated."""
 
 
 def neighbours_of(frames: Iterable[tuple[str, pd.DataFrame]], ngram: int) -> Neighbours:
-    """Collect what rows are compared with. Time is linear in the words of the held-out prompts; a row takes eight bytes
-    for its id, a held-out prompt as many for itself and for each of its n-grams.
+    """Collect the data with which rows are compared. Time is linear in the words of the held-out prompts; a row takes
+    eight bytes for its id, a held-out prompt eight for itself and for each of its n-grams.
 
     Args:
         frames: split ("train", "validation" or "gate") and rows of every file of the data set, in pieces; with the
-            columns `id` and `prompt`. Gone through a second time where ids may be repeated.
+            columns `id` and `prompt`. Iterated a second time if ids may be repeated.
         ngram: words of the n-grams to compare; 0 for whole prompts only.
     """
     ids: list[Hashes] = []
@@ -121,7 +121,7 @@ def neighbours_of(frames: Iterable[tuple[str, pd.DataFrame]], ngram: int) -> Nei
 
 
 def facts_of(frames: Iterable[pd.DataFrame]) -> Facts:
-    """The facts of a file, from its rows in pieces, of which the columns `answer`, `level` and `flaw` are read."""
+    """Collect the facts of a file from its rows in pieces; the columns `answer`, `level` and `flaw` are read."""
     has_answers = False
     labels: dict[str, Counter[Any]] = {}
     for frame in frames:
@@ -143,18 +143,18 @@ def computed_columns(
     count_prompts: CountTokens | None = None,
     check_answers: CheckAnswers | None = None,
 ) -> pd.DataFrame:
-    """The computed columns of some rows of a file, [rows, some of `COMPUTED`], in the order and with the index of
-    `frame`; which columns there are hangs on the file and not on the rows.
+    """Compute the additional columns of some rows of a file, [rows, some of `COMPUTED`], in the order of `frame` and
+    with its index; the set of columns depends on the file and not on the rows.
 
     Args:
         split: "train", "validation" or "gate".
         frame: the rows, with the columns of their kind.
-        neighbours: what `neighbours_of` found in the whole data set.
-        facts: what `facts_of` found in the file.
-        count_tokens: tokens of each text. Called once for each column, with the texts that differ.
-        parse_answer: the answer that a completion states, or None where it states none that can be read.
-        count_prompts: tokens of each prompt with what the recipe writes around it; None: as of any text.
-        check_answers: what the verifier finds of the expected answers; None: it is not asked.
+        neighbours: result of `neighbours_of` for the whole data set.
+        facts: result of `facts_of` for the file.
+        count_tokens: returns the tokens of each text. Called once for each column, with the distinct texts.
+        parse_answer: returns the answer that a completion states, or None if it states none that can be read.
+        count_prompts: returns the tokens of each prompt with the text that the recipe adds; None: as for any text.
+        check_answers: returns the verdicts of the verifier on the expected answers; None: not called.
     """
     columns: dict[str, pd.Series] = {"id_is_unique": ~_texts(frame, "id").isin(neighbours.repeated_ids)}
     columns["tokens"] = _tokens(frame, count_tokens, count_prompts or count_tokens)
@@ -205,11 +205,11 @@ def _tokens(frame: pd.DataFrame, count_tokens: CountTokens, count_prompts: Count
 
 
 def _answers(frame: pd.DataFrame, parse_answer: ParseAnswer) -> dict[str, pd.Series]:
-    """An expected answer may stand alone (`18`) or in its marker (`#### 18`).
+    """Check the expected answers, which may be bare (`18`) or in their marker (`#### 18`).
 
-    Alone it is one that the verifier can read where a completion that ends in it, marked, is read back as that
-    answer and nothing else; a text of several lines is not. A problem with unit tests needs no answer,
-    and its own may be a whole program.
+    The verifier can read a bare answer if a completion that ends in it, with the marker, is read back as exactly that
+    answer; a text of several lines is not. A problem with unit tests needs no answer, and its own may be a whole
+    program.
     """
     answers = _texts(frame, "answer").str.strip()
     fits = {text: parse_answer(text) is not None or parse_answer(f"#### {text}") == text for text in answers.unique()}
@@ -223,13 +223,13 @@ def _answers(frame: pd.DataFrame, parse_answer: ParseAnswer) -> dict[str, pd.Ser
 
 
 def _further(split: str, of: Mapping[str, Sequence[Hashes]]) -> Hashes:
-    """What stands in the splits that are held out further than `split`."""
+    """Return the hashes of the splits that are held out further than `split`."""
     later = [hashes for name in SPLITS[SPLITS.index(split) + 1 :] for hashes in of[name]] if split in SPLITS else []
     return np.unique(np.concatenate([NOTHING, *later]))
 
 
 def _leakage(frame: pd.DataFrame, neighbours: Neighbours, split: str) -> dict[str, pd.Series]:
-    """A prompt that stands in the held-out data whole is reported as that, not for its n-grams too."""
+    """Check the prompts for leakage. A whole prompt in the held-out data is not reported for its n-grams too."""
     codes, texts = pd.factorize(_texts(frame, "prompt"))
     plain = [normalise(text) for text in texts]
     whole = within(hashes_of(plain), neighbours.held_out.get(split, NOTHING)) & np.array([text != "" for text in plain])

@@ -1,8 +1,8 @@
-"""Which rows differ between two versions of a prepared data set: added, removed, changed, moved to another split.
+"""Differences between two versions of a prepared data set: rows added, removed, changed, moved to another split.
 
-Rows are held against each other by their content and not by their ids: those are numbers that the whole data set
-decides, and one row more at the beginning changes all of them. A row that goes while another one with the same prompt
-comes counts as changed. Of each row an id and two hashes are in memory, whatever it holds.
+Rows are compared by their content and not by their ids: ids are numbers that depend on the whole data set, and one more
+row at the beginning changes all of them. A removed row and an added row with the same prompt count as one changed row.
+For each row an id and two hashes are in memory, whatever its size.
 """
 
 from __future__ import annotations
@@ -18,46 +18,46 @@ from typing import NamedTuple
 from models.datasets.schema import COLUMNS, IDS, SYSTEM, Kind, Split, table_pieces
 
 Place = tuple[Kind, Split]
-"""Where rows stand."""
+"""Kind and split of rows."""
 
 
 class Mark(NamedTuple):
-    """What a row is known by."""
+    """Values that identify a row."""
 
     id: str
     content: bytes
-    """Hash of all columns but the ids."""
+    """Hash of all columns except the ids."""
     prompt: bytes
-    """Hash of its prompt."""
+    """Hash of the prompt."""
 
 
 @dataclass(frozen=True)
 class SplitDifference:
-    """How the rows of one kind and split differ, each named by its id; in the order of the file."""
+    """Differences between the rows of one kind and split, each named by its id; in the order of the file."""
 
     kind: Kind
     split: Split
     before: int
-    """Rows of the older version."""
+    """Number of rows of the older version."""
     after: int
-    """Rows of the newer version."""
+    """Number of rows of the newer version."""
     added: tuple[str, ...] = ()
     """Ids in the newer version."""
     removed: tuple[str, ...] = ()
     """Ids in the older version."""
     changed: tuple[tuple[str, str], ...] = ()
-    """Older and newer id of rows with one prompt and other content."""
+    """Older and newer id of rows with the same prompt and different content."""
     moved: tuple[tuple[str, Split], ...] = ()
-    """Newer id of rows that came from another split, which is named: what was trained on may be evaluated on now."""
+    """Newer id of rows that came from another split, and that split: training rows may be evaluation rows now."""
 
     @property
     def same(self) -> bool:
-        """Whether it holds the same rows; their order does not count."""
+        """Whether both versions have the same rows; their order does not count."""
         return self.before == self.after and not (self.added or self.removed or self.changed or self.moved)
 
 
 def read_marks(folder: Path, kind: Kind, split: Split) -> Iterator[Mark]:
-    """The marks of a file of a prepared data set, in its order.
+    """Yield the marks of a file of a prepared data set, in its order.
 
     Raises:
         UserError: see `models.datasets.schema.table_pieces`.
@@ -75,11 +75,11 @@ def read_marks(folder: Path, kind: Kind, split: Split) -> Iterator[Mark]:
 def row_differences(
     old: Mapping[Place, Sequence[Mark]], new: Mapping[Place, Sequence[Mark]]
 ) -> dict[Place, SplitDifference]:
-    """How two versions differ, for every place that one of them has.
+    """Compare two versions, for every place that one of them has.
 
     Args:
         old: rows of each place of the older version; a place that is left out is empty.
-        new: of the newer version.
+        new: rows of each place of the newer version.
     """
     places = list(dict.fromkeys([*old, *new]))
     gone = {place: _beyond(old.get(place, ()), new.get(place, ())) for place in places}
@@ -106,12 +106,12 @@ def row_differences(
 
 
 def same_prompts(old: Sequence[Mark], new: Sequence[Mark]) -> dict[str, str]:
-    """Newer id -> older id of the rows with one prompt; of prompts that stand in a version twice, the first each."""
+    """Return newer id -> older id of the rows with the same prompt; for repeated prompts, of the first rows."""
     return _known_again(old, new, lambda mark: mark.prompt)
 
 
 def same_rows(old: Sequence[Mark], new: Sequence[Mark]) -> dict[str, str]:
-    """Newer id -> older id of the rows with one content, the answer too; of those that stand there twice, the first."""
+    """Return newer id -> older id of the rows with the same content, answer included; of repeated rows, the first."""
     return _known_again(old, new, lambda mark: mark.content)
 
 
@@ -127,7 +127,7 @@ def _known_again(old: Sequence[Mark], new: Sequence[Mark], by: Callable[[Mark], 
 
 
 def _beyond(rows: Sequence[Mark], others: Sequence[Mark]) -> list[Mark]:
-    """Rows that `others` does not hold, a row as often as it stands there more often."""
+    """Return the rows that `others` lacks; of a repeated row, as many copies as `others` has fewer."""
     left = Counter(mark.content for mark in others)
     beyond = []
     for mark in rows:
@@ -141,7 +141,7 @@ def _beyond(rows: Sequence[Mark], others: Sequence[Mark]) -> list[Mark]:
 def _paired(
     come: list[Mark], gone: list[Mark], key: Callable[[Mark], bytes]
 ) -> tuple[list[Mark], list[Mark], list[tuple[Mark, Mark]]]:
-    """What is left of both once rows of one key are paired, and the pairs: what came, what went for it."""
+    """Pair rows with the same key; return the unpaired rows of `come` and of `gone`, and the pairs (come, gone)."""
     waiting: dict[bytes, list[Mark]] = defaultdict(list)
     for mark in reversed(gone):
         waiting[key(mark)].append(mark)

@@ -1,4 +1,4 @@
-"""Rows written to a Parquet file piece by piece, so that the file's bytes hang on the rows and not on the pieces."""
+"""Rows written to a Parquet file piece by piece, so that the file's bytes depend on the rows and not the pieces."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ import pyarrow.parquet as pq
 
 GROUP_ROWS = 1 << 17
 GROUP_CHARACTERS = 1 << 27
-"""A row group ends with the row that brings it to so many rows, or to so many bytes of text."""
+"""A row group ends with the row that brings it to this many rows, or to this many bytes of text."""
 
 
 class RowGroups:
-    """Rows on their way into a file: what comes is cut into row groups."""
+    """Writer of a file that cuts the incoming rows into row groups."""
 
     def __init__(self, writer: pq.ParquetWriter, pool: Executor) -> None:
-        """`pool` has the one thread in which a row group is packed and written, while the next one comes together."""
+        """Create a writer; `pool` has one thread, which writes a row group while the next one is collected."""
         self.writer = writer
         self._pool, self._written = pool, Future[None]()
         self._written.set_result(None)
         self.rows = 0
-        """Rows given so far."""
+        """Number of rows added so far."""
         self._waiting: list[pa.Table] = []
         self._held = self._characters = 0
 
     def add(self, table: pa.Table) -> None:
-        """Take rows of the file's schema."""
+        """Add rows of the file's schema."""
         self.rows += table.num_rows
         sizes = np.cumsum(_characters(table))
         start = 0
@@ -47,14 +47,14 @@ class RowGroups:
             start = end
 
     def flush(self) -> None:
-        """Let what waits be written as a row group. Raises what the writing of the one before raised."""
+        """Start to write the waiting rows as a row group. Raises any error of writing the previous one."""
         self._written.result()
         if self._waiting:
             self._written = self._pool.submit(self._write, self._waiting)
         self._waiting, self._held, self._characters = [], 0, 0
 
     def close(self) -> None:
-        """Write the rest. Raises what the writing of a row group raised."""
+        """Write the rest. Raises any error of writing a row group."""
         self.flush()
         self._written.result()
 
@@ -65,7 +65,7 @@ class RowGroups:
 
 @contextmanager
 def row_groups(path: Path, schema: pa.Schema) -> Iterator[RowGroups]:
-    """A Parquet file that is written while the block lasts."""
+    """Open a Parquet file for writing; it is complete at the end of the block."""
     with pq.ParquetWriter(path, schema, compression="zstd") as writer, ThreadPoolExecutor(1, "row-groups") as pool:
         groups = RowGroups(writer, pool)
         yield groups
@@ -73,7 +73,7 @@ def row_groups(path: Path, schema: pa.Schema) -> Iterator[RowGroups]:
 
 
 def _characters(table: pa.Table) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Bytes of text of each row, [rows]."""
+    """Return the bytes of text of each row, [rows]."""
     total = np.zeros(table.num_rows, dtype=np.int64)
     for column in table.columns:
         if pa.types.is_string(column.type):

@@ -1,7 +1,8 @@
-"""A split's rows, asked for by their number: few are in memory, whatever the split holds.
+"""Rows of a split, accessed by their number, with few of them in memory, whatever the size of the split.
 
-A small split is held. Of a large one an Arrow file lies beside the folder, in batches of a few rows of which the last
-that were read are held; it is made when it is first needed, and anew where the split has changed.
+A small split is kept in memory. For a large one an Arrow file is stored next to the folder, in batches of a few rows;
+the batches that were read last are kept in memory. The file is made when it is first needed, and again if the split has
+changed.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ from models.datasets.placing import hashes_of
 from models.datasets.schema import SYSTEM, Kind, Split, file_name, table_pieces
 
 HELD_BYTES = 1 << 26
-"""Of a split whose rows take less, all are held."""
+"""All rows of a split are kept in memory if they take at most this many bytes."""
 BATCH_ROWS = 1024
 BATCHES_HELD = 4
 SEAL = ".json"
-"""End of the name of what says of a file what it was made of and what it hashes to."""
+"""Suffix of the file that records the source and the hash of an Arrow file."""
 
 Row = dict[str, Any]
 
@@ -38,7 +39,7 @@ class RowTable:
     """Rows by their number, from 0.
 
     Args:
-        count: rows that there are.
+        count: number of rows.
         read: number of a batch -> its BATCH_ROWS rows; the last may be shorter.
     """
 
@@ -53,7 +54,7 @@ class RowTable:
         return RowTable, (self._count, self._read)
 
     def rows(self, numbers: Sequence[int]) -> list[Row]:
-        """The rows of these numbers, in that order; neighbours are read together."""
+        """Return the rows with these numbers, in that order; neighbours are read together."""
         made: list[Row] = []
         for batch, some in groupby(numbers, lambda number: number // BATCH_ROWS):
             places = pa.array([number % BATCH_ROWS for number in some], pa.int32())
@@ -61,7 +62,7 @@ class RowTable:
         return made
 
     def batches(self, *columns: str) -> Iterator[pa.RecordBatch]:
-        """All rows in order, a batch in memory at a time; of `columns` alone where any are named."""
+        """Yield all rows in order, a batch in memory at a time; only the `columns`, if any are given."""
         for number in range(-(-self._count // BATCH_ROWS)):
             batch = self._read(number)
             yield batch.select(list(columns)) if columns else batch
@@ -72,17 +73,17 @@ class RowTable:
         return bool(self._count) and SYSTEM in self._lately(0).schema.names
 
     def systems(self) -> Column | None:
-        """The system message of each prompt, in batches; None where no row has one."""
+        """Return the system message of each prompt, in batches; None if no row has one."""
         return self.column(SYSTEM) if self.has_systems else None
 
     def column(self, name: str) -> Column:
-        """The values of a column, in batches."""
+        """Return the values of a column, in batches."""
         return Column(self, name)
 
 
 @dataclass(frozen=True)
 class Column(Iterable[list[Any]]):
-    """The values of a column in order, in batches; they can be gone through again."""
+    """The values of a column in order, in batches; they can be iterated repeatedly."""
 
     table: RowTable
     name: str
@@ -94,11 +95,11 @@ class Column(Iterable[list[Any]]):
 
 @dataclass(frozen=True)
 class Texts(Iterable[list[str]]):
-    """Texts of the rows in order, in batches; they can be gone through again."""
+    """Texts of the rows in order, in batches; they can be iterated repeatedly."""
 
     table: RowTable
     made: tuple[Callable[[Row], str | None], ...]
-    """What makes a text of a row, or None of a row that has none; all rows go through one before any does the next."""
+    """Functions from a row to its text, or None if it has none; each is applied to all rows before the next one."""
 
     def __iter__(self) -> Iterator[list[str]]:
         for make in self.made:
@@ -107,7 +108,7 @@ class Texts(Iterable[list[str]]):
 
 
 class Names:
-    """Finds rows by the text of a column. Of a row 16 bytes are held."""
+    """Index of rows by the text of a column. Memory is 16 bytes a row."""
 
     def __init__(self, column: Column) -> None:
         hashes = np.concatenate([np.empty(0, np.uint64), *(hashes_of(map(str, some))[:, 0] for some in column)])
@@ -116,7 +117,7 @@ class Names:
         self._hashes = hashes[self._order]
 
     def rows(self, names: Sequence[str]) -> list[list[int]]:
-        """The numbers of the rows with each name, rising, [names] lists."""
+        """Return the numbers of the rows with each name, ascending, [names] lists."""
         wanted = hashes_of(names)[:, 0]
         firsts, ends = (np.searchsorted(self._hashes, wanted, side) for side in ("left", "right"))
         return [self._so_called(*place) for place in zip(names, firsts.tolist(), ends.tolist(), strict=True)]
@@ -128,10 +129,10 @@ class Names:
 
 
 def open_rows(folder: Path, kind: Kind, split: Split) -> RowTable:
-    """The rows of one kind and split of a prepared data set.
+    """Open the rows of one kind and split of a prepared data set.
 
     Raises:
-        UserError: as `models.datasets.schema.read_table` does; or the disk is full.
+        UserError: for the reasons of `models.datasets.schema.read_table`; or the disk is full.
     """
     file = folder.with_name(f".{folder.name}.rows") / f"{kind}_{split}.arrow"
     source = folder / file_name(kind, split)
@@ -162,7 +163,7 @@ def open_rows(folder: Path, kind: Kind, split: Split) -> RowTable:
 
 
 def _even(pieces: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
-    """The rows in batches of BATCH_ROWS each, but the last."""
+    """Yield the rows in batches of BATCH_ROWS each, except the last."""
     waiting: list[pa.Table] = []
     for piece in pieces:
         whole = pa.concat_tables([*waiting, piece])
@@ -189,7 +190,7 @@ class _Held:
     def __reduce__(self) -> tuple[Callable[[bytes], _Held], tuple[bytes]]:
         out = pa.BufferOutputStream()
         with pa.ipc.new_stream(out, self._batches[0].schema) as writer:
-            for batch in self._batches:  # as they are they share their memory, and each would carry all of it
+            for batch in self._batches:  # pickled alone, each batch would carry all of the shared memory
                 writer.write_batch(batch)
         return _held, (out.getvalue().to_pybytes(),)
 
@@ -199,10 +200,10 @@ def _held(stream: bytes) -> _Held:
 
 
 class _InFile:
-    """Batches of an Arrow file. It is read by several threads too, and opened anew by another process."""
+    """Batches of an Arrow file. Several threads may read it, and another process reopens it."""
 
     def __init__(self, file: Path) -> None:
-        # read, not mapped: of a mapped file every page that was ever looked at counts as this process's memory
+        # read, not mapped: every accessed page of a mapped file counts as memory of this process
         self._file, self._reader, self._lock = file, pa.ipc.open_file(pa.OSFile(str(file))), threading.Lock()
 
     def __reduce__(self) -> tuple[type[_InFile], tuple[Path]]:
@@ -214,13 +215,13 @@ class _InFile:
 
     @property
     def rows(self) -> int:
-        """How many there are."""
+        """Number of rows."""
         last = self._reader.num_record_batches - 1
         return int(last * BATCH_ROWS + self(last).num_rows)
 
 
 def _kept(file: Path, made_of: list[int]) -> RowTable | None:
-    """What lies in a file, where it was made of this and is as it was made; None otherwise."""
+    """Return the rows of a file if it was made from this source and is unchanged; None otherwise."""
     try:
         if json.loads(file.with_suffix(SEAL).read_bytes()) != [made_of, _sha256(file)]:
             return None

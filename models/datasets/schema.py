@@ -3,9 +3,9 @@
     data/prepared/NAME/{problems,demonstrations,preferences}_{train,validation,gate}.parquet
     data/prepared/NAME/manifest.json
 
-`validation` is what a person may look at and choose by; `gate` is problems alone, which promotion is decided on and
-nothing else. A kind that a data set lacks has no files. No value is null: "" stands for text that is not known, 0 for a
-level that is not. The bytes depend on the rows alone, so the hash of a file is the version of its rows.
+`validation` is for inspection and for choices by the user; `gate` has only problems, which are used for the promotion
+decision and nothing else. A kind that a data set lacks has no files. No value is null: "" is an unknown text, 0 an
+unknown level. The bytes depend on the rows alone, so the hash of a file is the version of its rows.
 """
 
 from __future__ import annotations
@@ -36,27 +36,27 @@ TURNS = "\u241e"
 SOUND = "none"
 """Value of the column `flaw` for a demonstration without a flaw."""
 PIECE_ROWS = 1 << 14
-"""Rows of a file that are in memory together where it is read in pieces."""
+"""Rows of a file that are in memory together when it is read in pieces."""
 
 COLUMNS: dict[Kind, tuple[str, ...]] = {
     "problems": ("id", "prompt", "answer", "level", "tests", "entry_point"),
     "demonstrations": ("id", "prompt_id", "prompt", "completion", "answer", "level", "flaw"),
     "preferences": ("id", "prompt_id", "prompt", "chosen", "rejected", "level", "flaw"),
 }
-"""Columns of each kind, in the order of the file. All are text but `level`, a whole number."""
+"""Columns of each kind, in the order of the file. All are text except `level`, a whole number."""
 SYSTEM = "system"
-"""Column of the system message that a prompt begins with, a blank line behind it; "" where it has none. A file has the
-column where any of its rows has a system message."""
+"""Column of the system message at the beginning of a prompt, where a blank line follows it; "" if there is none. A file
+has the column if any of its rows has a system message."""
 IDS = ("id", "prompt_id")
-"""Columns that the whole data set decides, and not the row itself."""
+"""Columns that depend on the whole data set, and not on the row alone."""
 
 
 def arrow_schema(kind: Kind, *, system: bool = False) -> pa.Schema:
-    """The Arrow types of a kind: int64 for `level`, string for the rest, nothing nullable.
+    """Return the Arrow schema of a kind: int64 for `level`, string for the rest, nothing nullable.
 
     Args:
-        kind: of the rows.
-        system: with the column `SYSTEM`.
+        kind: kind of the rows.
+        system: whether to include the column `SYSTEM`.
     """
     types = {"level": pa.int64()}
     columns = (*COLUMNS[kind], SYSTEM) if system else COLUMNS[kind]
@@ -64,39 +64,39 @@ def arrow_schema(kind: Kind, *, system: bool = False) -> pa.Schema:
 
 
 def file_name(kind: Kind, split: Split) -> str:
-    """Name of the file that holds one kind and split, such as `problems_train.parquet`."""
+    """Return the name of the file that holds one kind and split, such as `problems_train.parquet`."""
     return f"{kind}_{split}.parquet"
 
 
 def write_rows(path: Path, rows: Iterable[Mapping[str, Any]], schema: pa.Schema) -> None:
-    """Writes rows as Parquet; a reader sees the whole file or the one before."""
+    """Write rows as Parquet; a reader sees either the complete new file or the previous one."""
     table = pa.Table.from_pylist(list(rows), schema=schema)
     with replace_file(path) as beside:
         pq.write_table(table, beside, compression="zstd")
 
 
 def open_parquet(path: Path) -> pq.ParquetFile:
-    """A Parquet file whose rows are not read yet.
+    """Open a Parquet file without reading its rows.
 
     Raises:
-        UserError: the file is missing or is no readable Parquet; the message names it.
+        UserError: the file is missing or is not readable Parquet; the message names it.
     """
     if not path.is_file():
         raise UserError(f"{path}: no such file")
     try:
         return pq.ParquetFile(path)
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # the name of a column that is no text
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # a column name that is not text
         raise unreadable_parquet(path, error) from error
 
 
 def unreadable_parquet(path: Path, error: Exception) -> UserError:
-    """What is said of a file that is no Parquet, or broken."""
+    """Return the error for a file that is not Parquet, or is broken."""
     reason = (str(error).strip().splitlines() or ["unknown reason"])[0]
     return UserError(f"{path}: not a readable Parquet file ({reason})")
 
 
 def read_table(folder: Path, kind: Kind, split: Split) -> pa.Table:
-    """The rows of one kind and split of a prepared data set, with the columns of `COLUMNS`, and `SYSTEM` where it is.
+    """Read the rows of one kind and split of a prepared data set, with the columns of `COLUMNS`, and `SYSTEM` if any.
 
     Raises:
         UserError: the data set lacks the kind or split, the file is corrupt or empty, or a column is not there.
@@ -105,7 +105,7 @@ def read_table(folder: Path, kind: Kind, split: Split) -> pa.Table:
 
 
 def table_pieces(folder: Path, kind: Kind, split: Split) -> Iterator[pa.Table]:
-    """The same rows as `read_table` in pieces of at most PIECE_ROWS, one in memory at a time; raises as it does."""
+    """Yield the same rows as `read_table` in pieces of at most PIECE_ROWS, one in memory at a time; same errors."""
     path = folder / file_name(kind, split)
     if not path.is_file():
         have = ", ".join(sorted(file.name for file in folder.glob("*.parquet"))) or "nothing"
@@ -133,19 +133,19 @@ def table_pieces(folder: Path, kind: Kind, split: Split) -> Iterator[pa.Table]:
 
 
 def read_rows(folder: Path, kind: Kind, split: Split) -> list[dict[str, Any]]:
-    """The same rows as `read_table`, each a dictionary; raises as `read_table` does."""
+    """Return the same rows as `read_table`, each a dictionary; raises the same errors."""
     rows: list[dict[str, Any]] = read_table(folder, kind, split).to_pylist()
     return rows
 
 
 def read_frame(folder: Path, kind: Kind, split: Split) -> pandas.DataFrame:
-    """The same rows as `read_table`, as a pandas frame; raises as `read_table` does."""
+    """Return the same rows as `read_table`, as a pandas frame; raises the same errors."""
     frame: pandas.DataFrame = read_table(folder, kind, split).to_pandas()
     return frame
 
 
 def available(folder: Path) -> dict[Kind, tuple[Split, ...]]:
-    """The splits that a prepared data set has of each kind; a kind without any is left out."""
+    """Return the splits that a prepared data set has of each kind; a kind without any is left out."""
     splits_of: dict[Kind, tuple[Split, ...]] = {}
     for kind in KINDS:
         splits = tuple(split for split in SPLITS if (folder / file_name(kind, split)).is_file())
@@ -155,10 +155,10 @@ def available(folder: Path) -> dict[Kind, tuple[Split, ...]]:
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """What `manifest.json` says: name, format, rows of each file, sha256 of each source, rows dropped.
+    """Read `manifest.json`: name, format, rows of each file, sha256 of each source, rows dropped.
 
     Raises:
-        UserError: the folder holds no whole prepared data set.
+        UserError: the manifest is missing (the data set is not complete) or is not valid JSON.
     """
     path = folder / MANIFEST
     try:

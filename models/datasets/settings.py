@@ -1,4 +1,4 @@
-"""The `data:` section of a recipe: which data set, and where a user's own files lie and how they are to be read."""
+"""The `data:` section of a recipe: the data set, the location of a user's own files, and how they are read."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ Share = Annotated[float, Field(ge=0.0, le=1.0)]
 
 
 def _local(path: str | Path) -> Path:
-    """A path as the user wrote it, with `~` filled in.
+    """Return a path as the user wrote it, with `~` expanded.
 
     Raises:
-        ValueError: it is an address, or in the home of nobody.
+        ValueError: it is a URL, or is in the home of an unknown user.
     """
     if "://" in str(path):
         raise ValueError(f"{shortened(path, 120)} is no path on this machine; download the file and name it here")
@@ -42,11 +42,11 @@ def _one_or_many(value: Any) -> Any:
 
 
 Paths = Annotated[tuple[Path, ...], BeforeValidator(_one_or_many)]
-"""Paths on this machine; one alone may stand without brackets."""
+"""Paths on this machine; a single one may be written without brackets."""
 
 
 class DataSettings(BaseModel):
-    """A data set. With `name` alone it is a built-in one; otherwise `path` and `format` say what to read."""
+    """A data set. With `name` alone it is a built-in one; otherwise `path` and `format` define the files to read."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -56,30 +56,30 @@ class DataSettings(BaseModel):
     """File, folder or list of files: .jsonl, .json, .csv or .parquet. Relative to the working directory. Names such as
     train-*, validation-* and test-* state the split of a file (see data/README.md)."""
     test_path: Paths | None = None
-    """Files whose rows are held out, divided between validation and gate as the two shares stand to each other; the
-    gate's where `path` has validation files. The other files of `path` are trained on then."""
+    """Files whose rows are held out, divided between validation and gate in the ratio of the two shares; only for the
+    gate if `path` has validation files. The other files of `path` are then used for training."""
     format: FormatName | None = None
-    """Shape of the rows; `kinds` is a folder with one file a kind (problems.*, demonstrations.*, preferences.*).
+    """Shape of the rows; `kinds` is a folder with one file for each kind (problems.*, demonstrations.*, preferences.*).
     `rewardflow data inspect` shows what it reads."""
     columns: dict[str, str] = Field(default_factory=dict)
-    """Field of the format -> name of the user's column, where they differ, such as {prompt: question}."""
+    """Field of the format -> name of the user's column, if they differ, such as {prompt: question}."""
     ignore: tuple[str, ...] = ()
-    """Columns, and keys of messages, that are left out on purpose: a column that holds text which a chat template may
-    write, such as `tools` or `reasoning_content`, is refused otherwise."""
+    """Columns, and keys of messages, that are left out on purpose. Otherwise a column with text that a chat template
+    may write, such as `tools` or `reasoning_content`, is refused."""
     validation_share: Share = 0.05
     """Share of the prompts held out for validation, by a hash of the prompt."""
     gate_share: Share = 0.1
     """Share of the prompts held out for the gate's problems, by a hash of the prompt."""
     gate_rotation: Seed = 0
-    """Another number divides the held-out prompts anew: as many others of them become the gate's, train stays."""
+    """Choice of the held-out prompts that are the gate's; another number chooses as many others, train is unchanged."""
     seed: Seed = 0
-    """Seed of the hash that splits."""
+    """Seed of the hash that decides the splits."""
     template: str | None = None
-    """Text around every prompt, with `{prompt}` exactly once; every other brace is text. The rows stay as they are: the
-    policy and whatever is fitted to prompts read it. None: nothing."""
+    """Text around every prompt, with `{prompt}` exactly once; every other brace is text. The stored rows are
+    unchanged: the policy and everything that is fitted to prompts use the template. None: no text is added."""
     limit: Positive | None = None
-    """Read at most so many rows of `path` and so many of `test_path` (of each kind, in the order of the files; of each
-    split where the names of files state it)."""
+    """Largest number of rows that are read from `path`, and from `test_path` (of each kind, in the order of the files;
+    of each split if the file names state it)."""
 
     @field_validator("template")
     @classmethod
@@ -94,7 +94,7 @@ class DataSettings(BaseModel):
             if self.name not in BUILT_IN:
                 known = ", ".join(BUILT_IN)
                 raise ValueError(f"'{self.name}' is not built in ({known} are): it needs a path and a format")
-            standing = type(self).model_construct(name=self.name)  # what is written out at its default is no setting
+            standing = type(self).model_construct(name=self.name)  # a value at its default is not a change
             changed = [
                 key for key in self.model_fields_set - {"template"} if getattr(self, key) != getattr(standing, key)
             ]
@@ -118,15 +118,15 @@ class DataSettings(BaseModel):
 
     @property
     def splits_by_hash(self) -> bool:
-        """Whether the shares decide every prompt's split, and no column of the data."""
+        """Whether the shares decide the split of every prompt, and not a column of the data."""
         return not self.built_in and self.format != "kinds" and "split" not in self.columns
 
     @property
     def held_out_share(self) -> float:
-        """Validation and gate together."""
+        """Share of validation and gate together."""
         return self.validation_share + self.gate_share
 
     @property
     def gate_part(self) -> float:
-        """Which part of the held-out prompts is the gate's, 0 to 1."""
+        """Fraction of the held-out prompts that is the gate's, 0 to 1."""
         return self.gate_share / self.held_out_share if self.held_out_share else 0.0

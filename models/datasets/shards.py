@@ -1,8 +1,8 @@
-"""Raw rows become shards: Arrow files of a few thousand rows that hold each kind's columns, without ids.
+"""Conversion of raw rows into shards: Arrow files of a few thousand rows that hold each kind's columns, without ids.
 
-What a row's id is, and whether its prompt stands in a later split too, only the whole data say; all that a row itself
-decides is decided here, by as many processes as there are cores. A shard that lies there already is not made again: a
-preparation that was killed goes on behind its last one.
+The id of a row, and whether its prompt is in a later split too, depend on the whole data; everything that depends on a
+row alone is decided here, by as many processes as there are cores. An existing shard is not made again: a preparation
+that was killed resumes after its last shard.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from models.datasets.sources import Source
 from models.datasets.splits import divide_held_out, split_of
 
 ALONE = 2
-"""Batches that are not worth a second process, which takes a second to start."""
+"""Largest number of batches that are converted without other processes, which take a second to start."""
 SPLIT, PROMPT, ALIKE = "split", ("prompt_high", "prompt_low"), ("alike_high", "alike_low")
-"""Columns of a shard beside those of its kinds."""
+"""Columns of a shard in addition to those of its kinds."""
 FACTS = b"rewardflow"
-"""Where a shard's schema keeps what is no row."""
+"""Metadata key of a shard's schema for the facts about its rows."""
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -51,7 +51,7 @@ class ReaderEnded(UserError):
 
 @dataclass(frozen=True)
 class Reading:
-    """How the rows of a source are read."""
+    """Parameters for reading the rows of a source."""
 
     source: Source
     columns: Mapping[str, str]
@@ -61,36 +61,36 @@ class Reading:
 
 @dataclass(frozen=True)
 class Shard:
-    """What the whole data need to know of a shard."""
+    """Facts about a shard that are needed to process the whole data."""
 
     file: Path
     prompts: NDArray[np.uint64]
-    """Hashes of the prompts' exact text, of 128 bits, [rows, 2]."""
+    """128-bit hashes of the exact text of the prompts, [rows, 2]."""
     alike: NDArray[np.uint64]
-    """Hashes of the normalised prompts, of 128 bits, [rows, 2]."""
+    """128-bit hashes of the normalised prompts, [rows, 2]."""
     splits: NDArray[np.int8]
-    """Each prompt's split as this row has it, its place in SPLITS, [rows]."""
+    """Split of each row on its own, as an index in SPLITS, [rows]."""
     columns: frozenset[str]
-    """That its raw rows have."""
+    """Columns of its raw rows."""
     recognised: bool
     """Whether any row has the format's shape."""
     split_given: bool
-    """Whether any row says its split."""
+    """Whether any row gives its split."""
     unread: frozenset[str]
-    """Columns of its raw rows, and keys of their messages, that nothing reads."""
+    """Columns of its raw rows, and keys of their messages, that are not read."""
 
 
 def shards_of(source: Source, settings: DataSettings, folder: Path, *, report: Callable[[int], None]) -> list[Shard]:
-    """The shards of a source, in order; their files lie in `folder`.
+    """Convert a source into shards, in order, with their files in `folder`.
 
-    Columns that only some rows have count for all of them, so the columns that the first batch shows are a guess. Where
-    the rest shows more, or anything goes wrong, all rows are looked at first and read after.
+    Columns that only some rows have count for all of them, so the columns of the first batch are a guess. If the other
+    rows have more columns, or an error occurs, all rows are scanned for their columns first and then read.
 
     Args:
-        source: what to read.
-        settings: of the data.
-        folder: is made.
-        report: called with the rows of each shard.
+        source: source to read.
+        settings: settings of the data.
+        folder: folder of the shards; it is created.
+        report: called with the number of rows of each shard.
 
     Raises:
         UserError: a file cannot be read, has no rows, or is not of the format; a row's value is wrong.
@@ -119,14 +119,14 @@ def shards_of(source: Source, settings: DataSettings, folder: Path, *, report: C
     except ReaderEnded:
         raise
     except UserError:
-        pass  # whatever stands first in the files is said first, and columns are known before rows are judged
+        pass  # the first error in the files is reported first, and columns are known before rows are checked
     looked = list(in_order(columns_in, batches()))
     columns = columns_read(source, looked[0][0], frozenset().union(*(present for _, present in looked)))
     return _recognised(source, read(columns, "read", batches()))
 
 
 def columns_in(batch: Batch) -> tuple[RawRow, frozenset[str]]:
-    """The first row of a batch, and the columns that any of its rows has."""
+    """Return the first row of a batch, and the columns that any of its rows has."""
     rows = batch.rows()
     first = next(rows)
     present = set(first.values)
@@ -136,10 +136,10 @@ def columns_in(batch: Batch) -> tuple[RawRow, frozenset[str]]:
 
 
 def in_order(make: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-    """`make` of each item, in order; made side by side where there are more than a few items.
+    """Yield `make` of each item, in order; made in parallel if there are more than a few items.
 
     Raises:
-        ReaderEnded: a process was ended from outside; and what `make` raises, for the first item that it does so for.
+        ReaderEnded: a process was ended from outside. Errors of `make` are raised too, for the first item that fails.
     """
     items = iter(items)
     ahead = list(islice(items, ALONE + 1))
@@ -164,7 +164,7 @@ def in_order(make: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[
 
 
 def _end_with_parent() -> None:
-    """Let this process end when the one that started it is gone, killed or not: it would wait for work for ever."""
+    """End this process when its parent has ended, killed or not; otherwise it would wait for work for ever."""
     parent = multiprocessing.parent_process()
     assert parent is not None, "a process of a pool has a parent"
 
@@ -177,7 +177,7 @@ def _end_with_parent() -> None:
 
 @dataclass(frozen=True)
 class _Convert:
-    """Batch -> shard."""
+    """Conversion of a batch into a shard."""
 
     reading: Reading
     folder: Path
@@ -235,7 +235,7 @@ class _Convert:
 
 
 def read_kind(shard: Path, kind: Kind) -> pa.Table:
-    """The columns of a kind in a shard, without ids, [rows]."""
+    """Read the columns of a kind in a shard, without ids, [rows]."""
     mark = f"{kind}."
     with pa.memory_map(str(shard)) as source:
         names = pa.ipc.open_file(source).schema.names
@@ -245,7 +245,7 @@ def read_kind(shard: Path, kind: Kind) -> pa.Table:
 
 
 def has_system(shard: Path, kind: Kind) -> bool:
-    """Whether any row of a kind in a shard has a system message."""
+    """Return whether any row of a kind in a shard has a system message."""
     with pa.memory_map(str(shard)) as source:
         return f"{kind}.{SYSTEM}" in pa.ipc.open_file(source).schema.names
 
@@ -263,7 +263,7 @@ def _read_shard(file: Path) -> Shard:
 
 
 def columns_read(source: Source, first: RawRow, present: frozenset[str]) -> dict[str, str]:
-    """Field -> column of a source, from its first row and the columns that any of its rows has."""
+    """Return field -> column of a source, from its first row and the columns that any of its rows has."""
     columns = columns_of(source.format, source.mapping, first, present)
     if not source.split_named:
         columns.pop(SPLIT_IF_NAMED, None)

@@ -1,12 +1,12 @@
 """The sources of a data set: its files, grouped by kind and by the split that their names state.
 
-Names count where `data.path` names files of a held-out split and others: `train-*.parquet`, `validation-*.parquet` and
-`test-*.parquet` of one folder. Files that are all of one split, as `test.jsonl` alone, are divided by the shares.
+File names count if `data.path` has files of a held-out split and others: `train-*.parquet`, `validation-*.parquet` and
+`test-*.parquet` of one folder. Files that are all of one split, such as `test.jsonl` alone, are divided by the shares.
 
     train               train
-    validation          validation; divided between validation and gate where there are no test files
-    test                gate; divided between validation and gate where there are no validation files
-    data.test_path      as test
+    validation          validation; divided between validation and gate without test files
+    test                gate; divided between validation and gate without validation files
+    data.test_path      like test
 """
 
 from __future__ import annotations
@@ -26,36 +26,36 @@ NAMED: tuple[NamedSplit, ...] = ("train", "validation", "test")
 
 @dataclass(frozen=True)
 class Source:
-    """Files whose rows are read as one: they have one format, one set of columns and one split."""
+    """Files that are read as one: they share one format, one set of columns and one split."""
 
     format: str
     """A key of FORMATS."""
     files: tuple[Path, ...]
     mapping: Mapping[str, str]
-    """Field -> column, where the settings name it."""
+    """Field -> column, for the fields that the settings name."""
     kinds: tuple[Kind, ...]
-    """The kinds that its rows become; other kinds that the format gives are left out."""
+    """Kinds that its rows become; other kinds of the format are left out."""
     split_named: bool
-    """Whether a column `split` counts."""
+    """Whether a column `split` is used."""
     split: GivenSplit = None
-    """The split that the names of the files give its rows; None: they give none."""
+    """Split that the file names give its rows; None if they give none."""
     held_out: bool = False
     """Whether the files are those of `data.test_path`."""
 
     @property
     def split_shown(self) -> str:
-        """The split of its rows in words, where the names of files or `data.test_path` give it; "" elsewhere."""
+        """The split of its rows in words, if the file names or `data.test_path` give it; "" otherwise."""
         return "validation and gate" if self.split_of(None, "") == HELD_OUT else self.split or ""
 
     def split_of(self, given: GivenSplit, place: str) -> GivenSplit:
-        """The split of a row.
+        """Return the split of a row.
 
         Args:
-            given: the row's own column `split`, where it counts.
-            place: where the row is, for the message.
+            given: the row's own column `split`, if it is used.
+            place: place of the row, for the error message.
 
         Raises:
-            UserError: the file's name and the row's column disagree whether the row is held out.
+            UserError: the file name and the row's column disagree on whether the row is held out.
         """
         if given and self.split and (given == "train") != (self.split == "train"):
             raise UserError(
@@ -72,11 +72,11 @@ class _Group:
 
 
 def sources_of(settings: DataSettings) -> list[Source]:
-    """The sources of a data set, those of `data.test_path` last.
+    """Return the sources of a data set, those of `data.test_path` last.
 
     Raises:
-        UserError: a file is missing, of an unknown kind or named twice; names of splits do not decide every file; a
-            folder of `kinds` has none of their files.
+        UserError: a file is missing, of an unknown type or named twice; split names do not decide every file; a folder
+            of `kinds` has none of their files.
     """
     if settings.path is None or settings.format is None:
         raise UserError(f"data.path: nothing to prepare for {settings.name}, no path is given")
@@ -95,12 +95,12 @@ def sources_of(settings: DataSettings) -> list[Source]:
 
 
 def is_of_kind(file: Path, kind: Kind) -> bool:
-    """Whether a file of the format `kinds` holds rows of a kind, by its name."""
+    """Return whether a file of the format `kinds` holds rows of a kind, according to its name."""
     return file.stem == kind or file.stem.startswith((f"{kind}_", f"{kind}-"))
 
 
 def _groups(settings: DataSettings) -> list[_Group]:
-    """The files by the split that their names give them."""
+    """Return the files, grouped by the split that their names give them."""
     files, held_out = _files(settings)
     own, tested = _named(files, "data.path"), _named(held_out, "data.test_path")
     if "train" in tested:
@@ -120,14 +120,14 @@ def _groups(settings: DataSettings) -> list[_Group]:
     if tested:
         groups += [_Group(tested[name], gives[name], held_out=True) for name in NAMED if name in tested]
     elif held_out:
-        # without validation files, a column of their rows may still say more
+        # without validation files, a column of the rows may still give the split
         split = None if gives["test"] == HELD_OUT else gives["test"]
         groups.append(_Group(held_out, split, held_out=True))
     return groups
 
 
 def _files(settings: DataSettings) -> tuple[list[DataFile], list[DataFile]]:
-    """The files of `data.path` and of `data.test_path`; a file that both name is held out."""
+    """Return the files of `data.path` and of `data.test_path`; a file in both is held out."""
     held_out = data_files(settings.test_path or (), "data.test_path")
     apart = {file.path.resolve() for file in held_out}
     files = [file for file in data_files(settings.path or ()) if file.path.resolve() not in apart]
@@ -152,16 +152,16 @@ def _not_held_out(key: str, files: Sequence[DataFile], why: str) -> UserError:
 
 
 def _splits_given(named: set[NamedSplit]) -> dict[NamedSplit, GivenSplit]:
-    """Named split -> the split of its rows, where these are named."""
+    """Return named split -> the split of its rows, if the file names state exactly the splits `named`."""
     whole = {"validation", "test"} <= named
     return {"train": "train", "validation": "validation" if whole else HELD_OUT, "test": "gate" if whole else HELD_OUT}
 
 
 def _named(files: Sequence[DataFile], key: str) -> dict[NamedSplit, list[DataFile]]:
-    """Named split -> its files; empty where the names do not set a held-out split apart.
+    """Return named split -> its files; empty if the names do not separate a held-out split.
 
     Raises:
-        UserError: some files are named by a held-out split, and others by none.
+        UserError: some files are named after a held-out split, and others after none or several.
     """
     by_name: dict[NamedSplit | None, list[DataFile]] = {}
     for file in files:

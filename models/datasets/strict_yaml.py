@@ -1,8 +1,8 @@
-"""YAML read strictly, in its newer sense (1.2, as DVC reads it too): no value is dropped or bent without a word.
+"""Strict YAML by version 1.2, which DVC reads too: no value is dropped or changed silently.
 
-Refused: a key that stands twice in one mapping, a key that is no text, and documents whose nesting, aliases or numbers
-only an accident or an attack writes. `on`, `off`, `yes` and `no` are text, `010` and `1:30` are no numbers of another
-base, `2026-11-01` is no date, and `1e-5` is a number.
+Refused: a key that occurs twice in one mapping, a key that is not text, and documents whose nesting, aliases or numbers
+can only come from an accident or an attack. `on`, `off`, `yes` and `no` are text, `010` and `1:30` are not numbers of
+another base, `2026-11-01` is not a date, and `1e-5` is a number.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ import yaml
 from models.base.errors import shortened
 
 DEEPEST = 40
-"""Levels of nesting."""
+"""Largest number of levels of nesting."""
 LONGEST = 2**20
-"""Characters of a document."""
+"""Largest number of characters of a document."""
 MOST_VALUES = 100_000
-"""Values of a document with every alias written out."""
+"""Largest number of values of a document with every alias written out."""
 
 
 class YamlError(ValueError):
-    """Why a text is no YAML to us: one line, with the place where it is known."""
+    """Reason why a text is not accepted as YAML: one line, with the place if it is known."""
 
 
 class _Loader(yaml.SafeLoader):
-    """Safe YAML with the core schema of 1.2, whose composer counts levels."""
+    """Loader of safe YAML with the core schema of 1.2, whose composer counts levels."""
 
     level = 0
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        """See yaml.composer."""
+        """Compose a node (see yaml.composer); raise a YamlError if it is nested too deeply."""
         self.level += 1
         try:
             if self.level > DEEPEST:
@@ -45,7 +45,7 @@ class _Loader(yaml.SafeLoader):
             self.level -= 1
 
     def construct_whole(self, node: yaml.ScalarNode) -> int:
-        """A whole number."""
+        """Construct a whole number."""
         text = str(self.construct_scalar(node)).replace("_", "")
         if len(text) > sys.get_int_max_str_digits() > 0:
             raise YamlError(f"line {node.start_mark.line + 1}: a whole number of {len(text)} digits")
@@ -65,7 +65,7 @@ _CORE = {
     "null": ("~nN", "~|null|Null|NULL"),
     "merge": ("<", "<<"),
 }
-"""Type of a plain scalar -> the characters that it begins with, and its pattern."""
+"""Type of a plain scalar -> its possible first characters, and its pattern."""
 
 _Loader.yaml_implicit_resolvers = {"": [("tag:yaml.org,2002:null", re.compile(r"\Z"))]}
 for _tag, (_begins, _pattern) in _CORE.items():
@@ -74,10 +74,10 @@ _Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_whole)
 
 
 def parse_yaml(text: str) -> Any:
-    """The value of a YAML text; None where it is empty.
+    """Return the value of a YAML text; None if it is empty.
 
     Raises:
-        YamlError: it is none, or one of those that the module's head names.
+        YamlError: the text is not YAML, or is one of the refused cases in the docstring of the module.
     """
     if len(text) > LONGEST:
         raise YamlError(f"{len(text)} characters, more than {LONGEST}")
@@ -100,7 +100,7 @@ def parse_yaml(text: str) -> Any:
 
 
 def _place_and_problem(error: yaml.YAMLError) -> str:
-    """The line and what is wrong in it; a reader's error has no line."""
+    """Return the line and the problem in it; a reader's error has no line."""
     mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
     if mark is not None and problem:
         context = getattr(error, "context", None)
@@ -109,12 +109,12 @@ def _place_and_problem(error: yaml.YAMLError) -> str:
 
 
 def _shown(node: yaml.Node) -> str:
-    """What stands in the file for a node."""
+    """Return the text of a node for a message; "it" for any node that is not a scalar."""
     return f"'{shortened(node.value)}'" if isinstance(node, yaml.ScalarNode) else "it"
 
 
 def _require_keys(node: yaml.MappingNode) -> None:
-    """Make sure that the keys of a mapping are text and stand once; what `<<` brings may stand again."""
+    """Require that the keys of a mapping are text and unique; keys that `<<` merges may be repeated."""
     seen: dict[str, int] = {}
     for key, _ in node.value:
         line = key.start_mark.line + 1
@@ -129,7 +129,7 @@ def _require_keys(node: yaml.MappingNode) -> None:
 
 
 def _require_text(node: yaml.ScalarNode) -> None:
-    """Make sure that a scalar is valid Unicode: escapes may write halves of characters, arguments stray bytes."""
+    """Require that a scalar is valid Unicode: escapes may write halves of characters, arguments stray bytes."""
     try:
         str(node.value).encode("utf-8")
     except UnicodeEncodeError as error:
@@ -137,16 +137,17 @@ def _require_text(node: yaml.ScalarNode) -> None:
 
 
 def _require_sound(root: yaml.Node) -> None:
-    """Make sure that text is Unicode, keys stand once, and the document stays small with all aliases written out.
+    """Require that text is Unicode, keys are unique, and the document stays small with all aliases written out.
 
     Raises:
-        YamlError: they do not, it has too many values or levels, or an alias stands inside of what it stands for.
+        YamlError: text or keys are invalid, the document has too many values or levels, or an alias is inside the node
+            that it refers to.
     """
     known: dict[int, tuple[int, int]] = {}
     above: set[int] = set()
 
     def extent(node: yaml.Node) -> tuple[int, int]:
-        """Values and levels of a node."""
+        """Return the numbers of values and levels of a node."""
         line = node.start_mark.line + 1
         if id(node) in above:
             raise YamlError(f"line {line}: an alias stands inside of what it stands for")

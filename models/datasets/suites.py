@@ -1,7 +1,7 @@
-"""Expectation suites as data: what stands in `data/expectations/KIND.yaml`, read whole and checked before use.
+"""Expectation suites as data: the content of `data/expectations/KIND.yaml`, read whole and checked before use.
 
-A suite is a list of checks. What a check means is Great Expectations' matter; what it is called, how bad a failure is
-and which column a person must look at stands here, so that a message can be written without asking that library.
+A suite is a list of checks. Great Expectations defines the meaning of a check. Its name, the severity of a failure and
+the column that a user must look at are defined here, so that a message can be written without that library.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ class Check:
     type: str
     """Great Expectations' name of the expectation."""
     checked: str
-    """The column that is looked at, computed or not; "" for the whole table."""
+    """Column that is checked, computed or not; "" for the whole table."""
     arguments: dict[str, Any]
-    """Its other arguments; `{"$PARAMETER": name}` stands for the setting of that name."""
+    """Other arguments; `{"$PARAMETER": name}` stands for the setting of that name."""
     severity: Literal["critical", "warning"]
-    """critical: failing rows are set aside. warning: failures are reported and nothing else."""
+    """critical: failing rows are set aside. warning: failures are only reported."""
     reason: str
-    """What is wrong with a row that fails, in a few words."""
+    """Short description of the problem of a row that fails."""
     why: str
-    """What would go wrong if it passed."""
+    """Consequence if such a row passed."""
     splits: tuple[str, ...]
-    """Splits that the check is for."""
+    """Splits that the check applies to."""
 
     @property
     def column(self) -> str:
-        """The column that a person must look at."""
+        """The column that a user must look at."""
         return COMPUTED.get(self.checked, self.checked)
 
 
 class _Entry(BaseModel):
-    """One entry of the file; it makes a check of each of its columns."""
+    """One entry of the file; it becomes a check for each of its columns."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -66,7 +66,7 @@ class Suite:
     checks: tuple[Check, ...]
 
     def for_file(self, split: str, columns: list[str]) -> list[Check]:
-        """The checks of a file of this split that has these columns, computed ones included."""
+        """Return the checks of a file of this split that has these columns, computed ones included."""
         return [
             check
             for check in self.checks
@@ -75,10 +75,10 @@ class Suite:
 
 
 def read_suite(folder: Path, kind: Kind) -> Suite:
-    """Reads `KIND.yaml` of a folder.
+    """Read `KIND.yaml` of a folder.
 
     Raises:
-        UserError: the file is missing, is no YAML, or a check is malformed or names a column that the kind has not.
+        UserError: the file is missing, is not YAML, or a check is malformed or names a column that the kind lacks.
     """
     path = folder / f"{kind}.yaml"
     try:

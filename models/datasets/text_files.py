@@ -1,4 +1,4 @@
-"""What is said of a file that cannot be data: it is not there, is of an unknown kind, or is not UTF-8 text."""
+"""Errors for a file that cannot be data: it is missing, is of an unknown type, or is not UTF-8 text."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from models.base.errors import UserError, shortened
 PACKED = (".gz", ".bz2", ".xz", ".zst", ".zip", ".tar", ".tgz")
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 WIDE = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-"""How UTF-16 begins; UTF-32 begins in the same way or with two NULs."""
+"""First bytes of UTF-16; UTF-32 begins in the same way or with two NULs."""
 
 
 def require_data_file(path: Path, suffixes: Sequence[str], key: str) -> bool:
-    """Whether `path` is a file of a known kind; False where it is a folder.
+    """Return whether `path` is a file of a known type; False if it is a folder.
 
     Raises:
-        UserError: it is neither; the message begins with `key` and says what may have been meant.
+        UserError: it is neither; the message begins with `key` and suggests a correction.
     """
     shown = shortened(path, 120)
     try:
         if path.is_dir():
             return False
         there = path.is_file()
-    except OSError as error:  # a name that no file system takes
+    except OSError as error:  # a name that the file system does not accept
         raise UserError(f"{key}: {shown}: {error.strerror}") from None
     if not there:
         meant = ""
@@ -42,7 +42,7 @@ def require_data_file(path: Path, suffixes: Sequence[str], key: str) -> bool:
 
 
 def not_utf8(file: Path) -> str:
-    """What is wrong with a text file that does not decode, with the first line that does not."""
+    """Describe the error of a text file that is not UTF-8, with the first line that does not decode."""
     with file.open("rb") as lines:
         for number, line in enumerate(lines, start=1):
             if number == 1 and line.startswith(WIDE):

@@ -12,6 +12,7 @@ import json
 import logging
 import platform
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from hashlib import sha256
@@ -65,6 +66,11 @@ def autocast_of(precision: Precision) -> torch.dtype | None:
 def chosen_precision(asked: Precision | Literal["auto"], model: nn.Module, folder: Path) -> Precision:
     """Return the precision of `model` here: the one that the recipe names, or the faster; see `fastest_precision`."""
     return fastest_precision(model, folder) if asked == "auto" else asked
+
+
+def autocast_rule(asked: Precision | Literal["auto"], folder: Path) -> Callable[[nn.Module], torch.dtype | None]:
+    """Return a function that gives the autocast dtype of a model here; see `chosen_precision`."""
+    return lambda model: autocast_of(chosen_precision(asked, model, folder))
 
 
 def fastest_precision(model: nn.Module, folder: Path) -> Precision:

@@ -144,8 +144,8 @@ def parts(slot: Slot) -> dict[str, type[Part]]:
 @lru_cache(maxsize=64)
 def _import_parts(slot: Slot, folders: tuple[str, ...], changed: tuple[int, ...]) -> None:
     """Import every file of a slot's package; again only when a folder of it `changed`, in nanoseconds of the clock."""
-    found = pkgutil.walk_packages(folders, f"{(SLOTS | INSIDE)[slot].package}.")
-    modules = [module.name for module in found if not module.ispkg]
+    package = (SLOTS | INSIDE)[slot].package
+    modules = [module.name for module in pkgutil.walk_packages(folders, f"{package}.") if not module.ispkg]
     for module in modules:
         try:
             with leaving(module, "importing it"):

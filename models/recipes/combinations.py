@@ -266,11 +266,6 @@ def _truncated(recipe: Recipe) -> None:
 
 
 def _learners(recipe: Recipe) -> None:
-    if recipe.placement.learners > 1 and recipe.rollouts.exports:
-        raise ValueError(
-            f"placement.learners is {recipe.placement.learners}, but rollouts {recipe.rollouts.name} writes more than "
-            "the policy's weights, which one learner alone can; set it to 1"
-        )
     if recipe.placement.learners > 1 and recipe.schedule and recipe.schedule.optimiser.moments == "int8":
         raise ValueError(
             f"placement.learners is {recipe.placement.learners}, but schedule.optimiser.moments is int8, whose scales "

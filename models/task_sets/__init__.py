@@ -1,1 +1,1 @@
-"""Data sets that are made here for the environments: what their problems are, and how somebody solves them."""
+"""Data sets that are generated here for the environments: their problems, and demonstrations that solve them."""

@@ -1,12 +1,12 @@
-"""Functions of a small number that are described in words, and tests to be written for them.
+"""Functions of a small number, described in words, for which tests are to be written.
 
     test f ( x ) : add 3 , at most 5        assert f ( 3 ) == 5 ; assert f ( 0 ) == 3
 
-The answer of a problem is the function as it is right, one statement a line; its tests ask all inputs. Who tests
-`at most 5` tells it from `at most 6` behind it, and from its absence, only by the input that is just too large. The
-flaws of demonstrations: `broken`, no Python; `wrong`, another result; and smells: `alike`, one assertion twice;
-`idle`, an assertion that holds of everything; `printing`, a value printed and not asserted; `conditional`, an assertion
-under a condition.
+The answer of a problem is the right function, one statement a line; its tests check all inputs. Only values above the
+limit distinguish `at most 5` from `at most 6` or from no limit. If the comparison alone is off by one, only the value
+just above the limit does. The flaws of demonstrations: `broken`, not Python; `wrong`, another result; and smells:
+`alike`, one assertion twice; `idle`, an assertion that always holds; `printing`, a value printed and not asserted;
+`conditional`, an assertion under a condition.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from models.task_sets.drawing import Share, Task, TaskSettings
 from models.task_sets.programs import Step, Verb, described, result, steps_of
 
 INPUTS = range(10)
-"""Arguments that a demonstration asks, and all that the tests of a problem ask."""
+"""Arguments of the assertions in a demonstration; the tests of a problem use all of them."""
 LINES: dict[Verb, tuple[str, ...]] = {
     "add": ("x += {}",),
     "take": ("x -= {}",),
@@ -27,7 +27,7 @@ LINES: dict[Verb, tuple[str, ...]] = {
     "least": ("if x < {}:", "    x = {}"),
     "most": ("if x > {}:", "    x = {}"),
 }
-"""How a step is written."""
+"""Code of each step, one statement a line."""
 NUMBERS: dict[Verb, tuple[int, int]] = {
     "add": (1, 12),
     "take": (1, 12),
@@ -43,14 +43,14 @@ class AssertionsSettings(TaskSettings):
 
     states_answer: ClassVar[bool] = False
     broken: Share
-    """Share of the demonstrations that are no Python."""
+    """Share of the demonstrations that are not Python."""
     wrong: Share
     """Share of the others that state a wrong result."""
     smelly: Share
-    """Share of what is left that have a smell."""
+    """Share of the remaining demonstrations that have a smell."""
 
     def draw(self, random: Random) -> Task:
-        """One or two steps."""
+        """Draw a function of one or two steps."""
         said = random.sample(list(LINES), random.randint(1, 2))
         steps = [(verb, random.randint(*NUMBERS[verb])) for verb in said]
         lines = [line.format(number) for verb, number in steps for line in LINES[verb]]
@@ -62,7 +62,7 @@ class AssertionsSettings(TaskSettings):
         return Task(prompt, answer, len(steps), (sound,), tests, "f")
 
     def demonstrate(self, random: Random, task: Task) -> tuple[str, tuple[str, ...]]:
-        """Two assertions, with a flaw or without."""
+        """Draw a demonstration of two assertions, with a flaw or without."""
         steps = read(task.prompt)
         first, second = (_assertion(given, result(steps, given)) for given in random.sample(INPUTS, 2))
         if random.random() < self.broken:
@@ -87,7 +87,7 @@ class AssertionsSettings(TaskSettings):
 
 
 def read(prompt: str) -> list[Step]:
-    """The steps that a prompt describes."""
+    """Return the steps that a prompt describes."""
     return steps_of(prompt.partition(" : ")[2])
 
 

@@ -1,10 +1,10 @@
-"""Bandits of three arms, and episodes of an explorer that knows what it does (UCB1), or of one that pulls by chance.
+"""Bandits of three arms, and episodes of an explorer that uses UCB1, or of one that pulls random arms.
 
     bandit 48213    a | 1 | b | 0 | c | 0 | a | 1 | ...        answer: 0.7 0.2 0.4
 
-The number in the prompt tells the problems apart and says nothing of the arms. The flaw of demonstrations: `aimless`,
-every pull by chance. UCB1 (Auer, Cesa-Bianchi and Fischer 2002) pulls every arm once, then the one whose mean so far
-plus sqrt(2 ln t / n) is largest.
+The number in the prompt distinguishes the problems and carries no information about the arms. The flaw of
+demonstrations: `aimless`, every pull at random. UCB1 (Auer, Cesa-Bianchi and Fischer 2002) pulls every arm once, then
+the arm whose mean so far plus sqrt(2 ln t / n) is largest, after t pulls in all and n of the arm.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ class BanditSettings(TaskSettings):
 
     states_answer: ClassVar[bool] = False
     arms: Annotated[int, Field(ge=2, le=26)]
-    """Of every bandit."""
+    """Number of arms of every bandit."""
     pulls: Annotated[int, Field(ge=1, le=1000)]
-    """Of a demonstration."""
+    """Number of pulls of a demonstration."""
     aimless: Share
-    """Share of the demonstrations that pull by chance."""
+    """Share of the demonstrations that pull random arms."""
 
     def draw(self, random: Random) -> Task:
-        """Arms whose means are tenths, all different where there are enough."""
+        """Draw arms whose means are tenths, all different if there are at most nine arms."""
         tenths = random.sample(range(1, 10), self.arms) if self.arms <= 9 else random.choices(range(1, 10), k=self.arms)
         means = [tenth / 10 for tenth in tenths]
         return Task(f"bandit {random.randint(0, 99999):05d}", " ".join(f"{mean:g}" for mean in means), 1, ())
 
     def demonstrate(self, random: Random, task: Task) -> tuple[str, tuple[str, ...]]:
-        """Pulls by UCB1, or by chance."""
+        """Draw a demonstration with pulls by UCB1, or at random."""
         means = [float(word) for word in task.answer.split()]
         aimless = random.random() < self.aimless
         choose: Callable[[Sequence[list[int]]], int] = (lambda seen: random.randrange(len(seen))) if aimless else ucb
@@ -50,7 +50,7 @@ class BanditSettings(TaskSettings):
 
 
 def ucb(seen: Sequence[list[int]]) -> int:
-    """The arm that UCB1 pulls next. `seen`: what each arm has given, [arms] lists."""
+    """Return the arm that UCB1 pulls next. `seen`: rewards of each arm so far, [arms] lists."""
     if not all(seen):
         return [bool(given) for given in seen].index(False)
     pulls = sum(map(len, seen))
@@ -61,7 +61,7 @@ def ucb(seen: Sequence[list[int]]) -> int:
 def pulled(
     means: Sequence[float], pulls: int, choose: Callable[[Sequence[list[int]]], int], random: Random
 ) -> list[tuple[int, int]]:
-    """Arm and what it gave, of each pull, [pulls]."""
+    """Return the arm and the reward of each pull, [pulls]."""
     seen: list[list[int]] = [[] for _ in means]
     made = []
     for _ in range(pulls):

@@ -1,9 +1,9 @@
-"""Products and sums that nobody does in their head: a calculator is at hand, and half of the demonstrations guess.
+"""Products and sums that are hard to do in the head: a calculator is available; half of the demonstrations guess.
 
     47 * 83 + 12 = ?    calculator: 47 * 83 + 12 | 3913 | #### 3913
 
-The flaws of demonstrations: `guessed`, an answer without a call that is off by a little; `miscopied`, a call in which
-one digit is another, and the answer that the calculator then gives.
+The flaws of demonstrations: `guessed`, an answer without a call that is slightly off; `miscopied`, a call with one
+wrong digit, and the answer that the calculator then returns.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class CalculatorSettings(TaskSettings):
     guessed: Share
     """Share of the demonstrations that guess."""
     miscopied: Share
-    """Share of the others that copy the problem with a mistake."""
+    """Share of the others that copy the problem with one wrong digit."""
 
     @model_validator(mode="after")
     def _ranges_ascend(self) -> Self:
@@ -39,7 +39,7 @@ class CalculatorSettings(TaskSettings):
         return self
 
     def draw(self, random: Random) -> Task:
-        """A product, or a product with a number added or taken away."""
+        """Draw a product, or a product with a number added or taken away."""
         expression = f"{random.randint(*self.factor)} * {random.randint(*self.factor)}"
         level = random.randint(1, 2)
         if level == 2:
@@ -47,7 +47,7 @@ class CalculatorSettings(TaskSettings):
         return Task(f"{expression} = ?", value(expression), level, called(expression))
 
     def demonstrate(self, random: Random, task: Task) -> tuple[str, tuple[str, ...]]:
-        """A guess, a call with a mistake, or a sound call."""
+        """Draw a demonstration: a guess, a call with a wrong digit, or a sound call."""
         expression = task.prompt.removesuffix(" = ?")
         if random.random() < self.guessed:
             off = random.choice([-1, 1]) * random.randint(1, 200)
@@ -63,12 +63,12 @@ class CalculatorSettings(TaskSettings):
 
 
 def value(expression: str) -> str:
-    """What the calculator says."""
+    """Return the value that the calculator computes."""
     return Calculator().call(expression)
 
 
 def called(expression: str) -> tuple[str, ...]:
-    """An episode that asks the calculator and repeats what it says."""
+    """Return an episode that calls the calculator and repeats its result."""
     answer = value(expression)
     return (f"calculator: {expression}", answer, f"#### {answer}")
 

@@ -1,9 +1,9 @@
-"""Short requests that one of six tools answers; most demonstrations call wrongly first.
+"""Short requests, each answered by one of six tools; most demonstrations begin with a wrong call.
 
     15 teas please      {"name":"buy","arguments":{"item":"tea","count":"15"}}
 
-The flaw of demonstrations: `retried`, a call with an error of some category, what the environment says to it, and then
-the right call. A problem's level is the number of its parameters.
+The flaw of demonstrations: `retried`, a call with an error of some category, the reply of the environment, and then the
+right call. A problem's level is the number of its parameters.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class CallsSettings(TaskSettings):
     """Share of the demonstrations whose first call is wrong."""
 
     def draw(self, random: Random) -> Task:
-        """A request; tools with more parameters come more often, as they have more of them."""
+        """Draw a request; tools with more parameters are more frequent, since they have more possible requests."""
         name = random.choices(list(TOOLS), weights=[len(WORDS[TOOLS[tool][0]]) ** len(TOOLS[tool]) for tool in TOOLS])[
             0
         ]
@@ -61,7 +61,7 @@ class CallsSettings(TaskSettings):
         return Task(ASKED[name].format(**arguments), answer, len(arguments), (call(name, arguments),))
 
     def demonstrate(self, random: Random, task: Task) -> tuple[str, tuple[str, ...]]:
-        """The right call, mostly behind a wrong one."""
+        """Draw a demonstration: the right call, with probability `retried` after a wrong one."""
         if random.random() >= self.retried:
             return SOUND, task.steps
         expected = Expected.model_validate_json(task.answer)
@@ -70,12 +70,12 @@ class CallsSettings(TaskSettings):
 
 
 def call(name: str, arguments: Mapping[str, str]) -> str:
-    """A call as text."""
+    """Return a call as text."""
     return json.dumps({"name": name, "arguments": dict(arguments)}, separators=(",", ":"))
 
 
 def mistaken(random: Random, expected: Expected) -> str:
-    """A wrong call; each kind of mistake that the call can hold is equally likely."""
+    """Draw a wrong call; each of five kinds of mistake is equally likely."""
     name, arguments = expected.name, dict(expected.arguments)
     parameter = random.choice(sorted(arguments))
     kind = random.choice(["unreadable", "unknown_tool", "wrong_tool", "missing_parameter", "wrong_value"])

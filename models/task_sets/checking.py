@@ -1,4 +1,4 @@
-"""Short questions about solutions to multi-step problems: what is asked for, and whether a step is right.
+"""Short questions about solutions to multi-step problems: the items of a problem, and whether a step is right.
 
     list Start with 7 . Add 5 . Double it .                     #### 1 Start with 7 Add 5 ; 2 Double it ; 3 end
     tick 2 Double it in 7 + 5 = 12 ; 12 * 2 = 23 ; #### 23      12 * 2 = 24 ; 23 24 ; #### no
@@ -8,13 +8,13 @@
     output 24 step 12 * 2 = 23                                  23 24 ; #### no
     reverse PROMPT answer 24 so far none now 7 + 5 = 12         12 * 2 = 24 ; 24 24 ; #### yes
 
-A step is held against what should stand in its place: the operation of that number on what the step before it comes
-to, so that an error counts once. Before the verdict the two results stand side by side, the written one first: a small
-model compares two numbers next to each other, and not far apart. `reverse` goes on from the step's own result and asks
-whether that leads to the answer, which may be another than the problem's. Where a solution has wrong steps, half of the
-questions are about one of them: most steps are right, and a judge that says yes to whatever it reads would look like a
-good one. What is asked is worded as judges are asked in a training (`models.reward_models.judges.question`). A
-problem's level is that of the solution. There are no flawed demonstrations.
+A step is compared with the expected step: the operation of the same number, applied to the result of the step before
+it, so that an error counts once. The two results are written next to each other before the verdict, the solution's
+first, since a small model compares two numbers next to each other, and not far apart. `reverse` continues from the
+step's own result and asks whether that leads to the answer, which may differ from the problem's. If a solution has
+wrong steps, half of its questions are drawn from these: most steps are right, and a judge that always answers yes would
+look like a good one. The questions have the wording of a training (`models.reward_models.judges.question`). A problem's
+level is that of the solution. The demonstrations have no flaws.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class CheckingSettings(SolutionSettings):
     """Weight of each kind of question."""
 
     def draw(self, random: Random) -> Task:
-        """A question of any kind about a solution, and its answer."""
+        """Draw a question of any kind about a solution, and its answer."""
         (kind,) = random.choices(list(self.kinds), list(self.kinds.values()))
         problem = self.solvable(random)
         steps = self.solution(random, problem).split(BETWEEN)
@@ -50,12 +50,12 @@ class CheckingSettings(SolutionSettings):
         return Task(question, answer, problem.level, (BETWEEN.join([*working, f"#### {answer}"]),))
 
     def demonstrate(self, random: Random, task: Task) -> tuple[str, tuple[str, ...]]:
-        """The right answer."""
+        """Return the right answer."""
         return SOUND, task.steps
 
 
 def _asked(random: Random, kind: Kind, problem: Problem, steps: Sequence[str]) -> tuple[str, str, Sequence[str]]:
-    """Question, verdict, and what is worked before it."""
+    """Return a question, its verdict, and the working before the verdict."""
     if kind == "list":
         return fill(LIST, {"prompt": problem.prompt}), BETWEEN.join(items(problem)), ()
     if kind == "tick":
@@ -80,21 +80,21 @@ def _asked(random: Random, kind: Kind, problem: Problem, steps: Sequence[str]) -
 
 
 def asked_about(random: Random, right: Sequence[bool]) -> int:
-    """Number of the step that a question is about, from 0: half of the time one of those that are wrong, where there
-    are such, else any; `right`: which are, [steps]."""
+    """Draw the number of the step that a question is about, from 0: half of the time one of the wrong steps, if there
+    are any, else any step. `right`: whether each step is right, [steps]."""
     wrong = [number for number, sound in enumerate(right) if not sound]
     return random.choice(wrong) if wrong and random.random() < 0.5 else random.randrange(len(right))
 
 
 def items(problem: Problem) -> list[str]:
-    """What a problem asks for, numbered: its operations, the first with the start, and the end, [level + 1]."""
+    """Return the numbered items of a problem: its operations, the first with the start, and the end, [level + 1]."""
     start, *operations = (sentence.removesuffix(" .") for sentence in problem.prompt.split(" . "))
     operations[0] = f"{start} {operations[0]}"
     return [f"{number} {asked}" for number, asked in enumerate([*operations, "end"], 1)]
 
 
 def ticked(problem: Problem, steps: Sequence[str], number: int) -> tuple[str, list[str]]:
-    """Whether a solution has the item of that number, from 0, and what should stand there."""
+    """Return the verdict whether a solution has the item of that number, from 0, and the working before it."""
     if number >= len(steps):
         return NO, [NOTHING]
     due = expected(problem, steps, number)
@@ -102,12 +102,12 @@ def ticked(problem: Problem, steps: Sequence[str], number: int) -> tuple[str, li
 
 
 def beside(written: str, due: str) -> str:
-    """What a step comes to, next to what is due."""
+    """Return the result of a written step, followed by the due result."""
     return f"{result(written)} {result(due)}"
 
 
 def expected(problem: Problem, steps: Sequence[str], number: int) -> str:
-    """What the step of that number, from 0, should say behind those before it."""
+    """Return the right step of that number, from 0, given the steps before it."""
     left = problem.start if number == 0 else _comes_to(steps[number - 1])
     if number >= problem.level:
         return f"#### {left}"
@@ -116,12 +116,12 @@ def expected(problem: Problem, steps: Sequence[str], number: int) -> str:
 
 
 def program(due: str) -> str:
-    """Python that prints what a step should come to."""
+    """Return Python code that prints the due result of a step."""
     return f"print ( {due.removeprefix('#### ').partition(' =')[0]} )"
 
 
 def onwards(problem: Problem, steps: Sequence[str], number: int) -> tuple[list[str], str]:
-    """The working from the result of a step on, as it is written, and where that leads."""
+    """Return the working that follows from the written result of a step, and its final result."""
     value = _comes_to(steps[number])
     ended = steps[number].startswith("####")
     lines = () if ended else work(Problem(value, problem.operations[number + 1 :])).lines

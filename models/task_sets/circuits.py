@@ -1,11 +1,11 @@
-"""Circuits of three inputs that are described in words, to be written in Verilog; some demonstrations are others.
+"""Circuits of three inputs, described in words, to be written in Verilog; some demonstrations are flawed.
 
     /* not a nand b , xor c */ module m ( input a , input b , input c , output y ) ;
         assign y = ( ~ ( ~ a & b ) ) ^ c ; endmodule
 
-A gate joins two inputs, a second one what comes of it and the third; some circuits invert the first input, or all of it
-in the end. The tests of a problem are its bench, which asks all eight inputs; its answer is the whole module. The flaws
-of demonstrations: `broken`, no Verilog; `wrong`, another gate, or an inversion too few or too many.
+A gate joins two inputs, and a second gate joins its output and the third input. Some circuits invert the first input,
+or the final output. The tests of a problem are its test bench, which checks all eight inputs; its answer is the whole
+module. The flaws of demonstrations: `broken`, not Verilog; `wrong`, another gate, or an inversion too few or too many.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from models.datasets.schema import SOUND
 from models.task_sets.drawing import Share, Task, TaskSettings
 
 GATES = {"and": "&", "or": "|", "xor": "^", "nand": "&", "nor": "|", "xnor": "^"}
-"""Verilog's sign of a gate; those whose name is another's behind an `n`, or `xnor`, are inverted."""
+"""Verilog operator of each gate; the output of those in `INVERTED` is inverted."""
 INVERTED = frozenset({"nand", "nor", "xnor"})
 HEAD = "module m ( input a , input b , input c , output y ) ;"
 BENCH = """module bench;
@@ -36,7 +36,7 @@ endmodule
 
 
 class Circuit(NamedTuple):
-    """Two gates."""
+    """A circuit of two gates."""
 
     first: str
     negated: bool
@@ -44,10 +44,10 @@ class Circuit(NamedTuple):
     gate: str
     second: str
     behind: str
-    """The gate behind it, with the third input."""
+    """Second gate, which joins the output of the first and the third input."""
     third: str
     inverted: bool
-    """Whether all of it is, in the end."""
+    """Whether the final output is inverted."""
 
 
 class CircuitsSettings(TaskSettings):
@@ -55,12 +55,12 @@ class CircuitsSettings(TaskSettings):
 
     states_answer: ClassVar[bool] = False
     broken: Share
-    """Share of the demonstrations that are no Verilog."""
+    """Share of the demonstrations that are not Verilog."""
     wrong: Share
-    """Share of the others that are another circuit."""
+    """Share of the others that describe another circuit."""
 
     def draw(self, random: Random) -> Task:
-        """Two gates."""
+        """Draw a circuit of two gates."""
         first, second, third = random.sample("abc", 3)
         gate, behind = random.choices(list(GATES), k=2)
         circuit = Circuit(first, random.random() < 0.4, gate, second, behind, third, random.random() < 0.4)
@@ -70,7 +70,7 @@ class CircuitsSettings(TaskSettings):
         return Task(prompt, f"{HEAD} {body}", 2 + circuit.inverted, (body,), BENCH.format(bits=bits), "m")
 
     def demonstrate(self, random: Random, task: Task) -> tuple[str, tuple[str, ...]]:
-        """A circuit that is another or none, or the one that is asked for."""
+        """Draw a demonstration: broken code, another circuit, or the requested one."""
         circuit = read(task.prompt)
         if random.random() < self.broken:
             words = written(circuit).split()
@@ -82,13 +82,13 @@ class CircuitsSettings(TaskSettings):
 
 
 def described(circuit: Circuit) -> str:
-    """A circuit in words."""
+    """Return a circuit in words."""
     begun = f"{'not ' * circuit.negated}{circuit.first} {circuit.gate} {circuit.second}"
     return f"{begun} , {circuit.behind} {circuit.third}{' , inverted' * circuit.inverted}"
 
 
 def read(prompt: str) -> Circuit:
-    """The circuit that a prompt describes."""
+    """Return the circuit that a prompt describes."""
     words = prompt.split("*/")[0].replace("/*", "").replace(",", "").split()
     negated = words[0] == "not"
     first, gate, second, behind, third, *rest = words[negated:]
@@ -96,7 +96,7 @@ def read(prompt: str) -> Circuit:
 
 
 def written(circuit: Circuit) -> str:
-    """What stands behind the head of the module."""
+    """Return the Verilog code after the head of the module."""
     first = "~ " * circuit.negated + circuit.first
     inner = _joined(circuit.gate, first, circuit.second, circuit.gate in INVERTED)
     inverted = (circuit.behind in INVERTED) != circuit.inverted
@@ -104,7 +104,7 @@ def written(circuit: Circuit) -> str:
 
 
 def value(circuit: Circuit, number: int) -> int:
-    """What a circuit gives for inputs that are the bits of a number in [0, 8), a the highest."""
+    """Return the output of a circuit for the inputs that are the bits of a number in [0, 8), with a the highest."""
     bits = {name: bool(number >> place & 1) for name, place in zip("abc", (2, 1, 0), strict=True)}
     inner = _gate(circuit.gate, bits[circuit.first] != circuit.negated, bits[circuit.second])
     return int(_gate(circuit.behind, inner, bits[circuit.third]) != circuit.inverted)
@@ -121,7 +121,7 @@ def _gate(gate: str, left: bool, right: bool) -> bool:
 
 
 def _other(random: Random, circuit: Circuit) -> Circuit:
-    """Another circuit that gives something else for some input."""
+    """Draw a circuit of which one part differs and whose output differs for some input."""
     others = [circuit._replace(gate=gate) for gate in GATES]
     others += [circuit._replace(behind=gate) for gate in GATES]
     others += [circuit._replace(negated=not circuit.negated), circuit._replace(inverted=not circuit.inverted)]

@@ -1,9 +1,10 @@
-"""A small clinic (models/agents/play/clinic.py): who comes is the prompt, what they have is the environment's.
+"""A small clinic (models/agents/play/clinic.py): the prompt names a patient, the environment draws the findings.
 
     ada bell is unwell    | doctor | ask fever | yes | ask cough | no | malaria
 
 The demonstrations show every role, a policy's and its partner's, in the scenes of `models.agents.play.scenes`. Patients
-say the truth; the others do what comes to their mind: a doctor asks at random and then guesses after what is known.
+and users answer truthfully. The other roles act at random: a doctor asks random questions and then guesses from the
+known findings.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from models.task_sets.drawing import Task, TaskSettings
 _FIRST = tuple("ada bob cem dora eli fay gus hana ivo jun kai lea max nina olaf pia quin rosa sam tia".split())
 _LAST = tuple("bell cook dale fox hill king lane moss nash oak park reed shaw tate vale west".split())
 _ROLES = {"patient": 6, "known": 5, "user": 1, "doctor": 3, "planner": 2, "record": 2, "friend": 2}
-"""How often each is shown."""
+"""Weight of each role in the demonstrations."""
 
 
 class ClinicSettings(TaskSettings):
@@ -28,11 +29,11 @@ class ClinicSettings(TaskSettings):
     states_answer: ClassVar[bool] = False
 
     def draw(self, random: Random) -> Task:
-        """Somebody who comes."""
+        """Draw the name of a patient."""
         return Task(f"{random.choice(_FIRST)} {random.choice(_LAST)} is unwell", "well", 1, ())
 
     def demonstrate(self, random: Random, task: Task) -> tuple[str, tuple[str, ...]]:
-        """An episode from the side of any role."""
+        """Draw an episode from the view of any role."""
         (role,) = random.choices(list(_ROLES), list(_ROLES.values()))
         patient = drawn(random)
         known = tuple(random.sample(FINDINGS, random.randint(0, 2)))
@@ -58,7 +59,7 @@ class ClinicSettings(TaskSettings):
 
 
 def guess(random: Random, patient: Patient, known: tuple[str, ...]) -> str:
-    """A condition, as likely as it is for somebody who knows these findings."""
+    """Draw a condition with its probability given the known findings."""
     likely = chances(patient, frozenset(known))
     (name,) = random.choices(CONDITIONS, [likely[name] for name in CONDITIONS])
     return name

@@ -1,9 +1,9 @@
-"""Questions that need two tools, the one after the other: a search, and a calculator for what was looked up.
+"""Questions that need two tools in sequence: a search, and a calculator for the value that was found.
 
     people of Velmo * 37?    search: people of Velmo | people of Velmo: 47 | calculator: 47 * 37 | 1739 | #### 1739
 
-The flaws of demonstrations: `guessed`, an answer without a call; `in_head`, the product as somebody gets it wrong who
-looks up and does not calculate.
+The flaws of demonstrations: `guessed`, an answer without a call; `in_head`, a search without the calculator and a
+wrong product.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ class CombinedSettings(TaskSettings):
     """The section `combined` of params.yaml."""
 
     lands: Annotated[int, Field(ge=2, le=2000)]
-    """Lands that there are."""
+    """Number of lands."""
     factor: tuple[int, int]
     """Smallest and largest factor."""
     guessed: Share
     """Share of the demonstrations that guess."""
     in_head: Share
-    """Share of the others that look up and do not calculate."""
+    """Share of the others of level 2 that search and do not use the calculator."""
 
     @cached_property
     def places(self) -> Places:
-        """What there is to ask about."""
+        """The invented places and the facts about them."""
         return invent(self.lands, self.seed)
 
     def draw(self, random: Random) -> Task:
-        """How many people a town has (level 1), or so many times as many (level 2)."""
+        """Draw a question for the number of people of a town (level 1), or for a multiple of it (level 2)."""
         town = random.choice(list(self.places.facts))
         people = self.places.facts[town]["people"]
         look = (f"search: people of {town}", fact("people", town, people))
@@ -49,7 +49,7 @@ class CombinedSettings(TaskSettings):
         return Task(f"people of {town} * {factor}?", answer, 2, (*calls, f"#### {answer}"))
 
     def demonstrate(self, random: Random, task: Task) -> tuple[str, tuple[str, ...]]:
-        """A guess, a product in the head, or a sound episode."""
+        """Draw a demonstration: a guess, a product without the calculator, or a sound episode."""
         off = random.choice([-1, 1]) * random.randint(1, 9)
         if random.random() < self.guessed:
             return "guessed", (f"#### {int(task.answer) + off}",)

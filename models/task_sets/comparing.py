@@ -1,4 +1,4 @@
-"""Solutions to multi-step problems that somebody has to rank under a principle, or to hold against one of their own.
+"""Solutions to multi-step problems, to be ranked under a principle or compared with a judge's own solution.
 
     rank correct PROMPT answer 1 : 7 - 3 = 4 ; #### 4 answer 2 : 7 + 5 = 12 ; 12 - 3 = 9 ; #### 9
     7 + 5 = 12 ; 12 - 3 = 9 ; 1 4 12 wrong 0 ; 2 12 12 , 9 9 , 9 9 right ; #### 2 1
@@ -10,12 +10,12 @@
     refer PROMPT reference 7 + 5 = 12 ; #### 12 first 7 + 5 = 12 ; #### 12 second 7 + 5 = 13 ; #### 13
     first 12 12 , 12 12 right ; second 13 12 wrong 0 ; #### first
 
-Under `correct` the higher score is better, the results before the first that differs from the sound one, under
-`concise` fewer steps are; of equals the one that stands first. Beside a reference the completion is better that keeps
-to it longer, whether or not the reference is right. Results stand side by side up to the first that differs, the
-solution's before the due one: a small model compares two numbers next to each other, and not two texts at a glance.
-What is asked is worded as judges are asked in a training (`models.reward_models.judges.question`). A problem's level is
-that of the solutions. There are no flawed demonstrations.
+Under `correct` a higher score is better, the number of results before the first that differs from the sound one. Under
+`concise` fewer steps are better. Equal solutions keep their order. With a reference, the completion that agrees with it
+longer is better, whether or not the reference is right. Results are written in pairs up to the first that differs, the
+solution's before the due one, since a small model compares two numbers next to each other, and not two texts at a
+glance. The questions have the wording of a training (`models.reward_models.judges.question`). A problem's level is that
+of the solutions. The demonstrations have no flaws.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ class ComparingSettings(SolutionSettings):
     """The section `comparing` of params.yaml."""
 
     kinds: dict[Kind, NonNegativeFloat] = Field(min_length=1)
-    """Weight of each kind of question: ranking under either principle, own solutions, comparisons beside one."""
+    """Weight of each kind of question: ranking under either principle, own solutions, comparisons with a reference."""
     ranked: Annotated[int, Field(ge=2, le=9)]
-    """Most solutions of a ranking."""
+    """Maximum number of solutions in a ranking."""
     mistaken: Share
-    """Share of the references that are drawn as solutions are, and may be wrong."""
+    """Share of the references that are drawn like solutions and may be wrong; the others are right."""
 
     def draw(self, random: Random) -> Task:
-        """A question of any kind, and its answer."""
+        """Draw a question of any kind, and its answer."""
         (kind,) = random.choices(list(self.kinds), list(self.kinds.values()))
         problem = self.solvable(random)
         if kind == "solve":
@@ -62,11 +62,11 @@ class ComparingSettings(SolutionSettings):
         return Task(question, answer, problem.level, (BETWEEN.join([*said, f"#### {answer}"]),))
 
     def demonstrate(self, random: Random, task: Task) -> tuple[str, tuple[str, ...]]:
-        """The right answer."""
+        """Return the right answer."""
         return SOUND, task.steps
 
     def _referred(self, random: Random, problem: Problem) -> Task:
-        """Two solutions beside a third."""
+        """Draw two solutions to be compared with a reference."""
         reference = self.solution(random, problem) if random.random() < self.mistaken else work(problem).text
         both = [self.solution(random, problem) for _ in range(2)]
         question = fill(REFER, {"prompt": problem.prompt, "reference": reference, "first": both[0], "second": both[1]})
@@ -77,7 +77,7 @@ class ComparingSettings(SolutionSettings):
 def ranked(
     problem: Problem, solutions: Sequence[str], principle: Literal["correct", "concise"]
 ) -> tuple[str, list[str]]:
-    """The numbers of the solutions from the best on, and what is said before."""
+    """Return the numbers of the solutions from best to worst, and the working before the verdict."""
     if principle == "concise":
         steps = [len(solution.split(BETWEEN)) - 1 for solution in solutions]
         order = sorted(range(len(solutions)), key=lambda place: steps[place])
@@ -91,7 +91,7 @@ def ranked(
 
 
 def referred(reference: str, both: Sequence[str]) -> tuple[str, list[str]]:
-    """Which of two keeps to a reference longer, and what is said before."""
+    """Return the solution that agrees with a reference longer, or neither, and the working before the verdict."""
     mine, other = (beside(results(reference), results(text)) for text in both)
     return preferred(mine, other)
 

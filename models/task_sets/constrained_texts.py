@@ -6,8 +6,8 @@ Every problem has one constraint on the form (a number of words, of sentences or
 keys), so that a few words never suffice, and up to two on the wording: lower case, no commas, a phrase at the start or
 at the end, a word to include or to avoid, a title. No two of them contradict each other. The level is their number.
 
-The topics of `unseen_topics` and the pairs of constraints of `unseen_pairs` do not occur: the task sets of these names
-hold them, to measure what carries over.
+The topics of `unseen_topics` and the pairs of constraints of `unseen_pairs` do not occur here. The task sets of these
+names contain them, to measure generalisation.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from models.task_sets.drawing import Task, TaskSettings
 
 
 def read_topics(text: str) -> tuple[str, ...]:
-    """The topics of a list that semicolons separate."""
+    """Return the topics of a list separated by semicolons."""
     return tuple(" ".join(topic.split()) for topic in text.split(";"))
 
 
@@ -56,14 +56,14 @@ AVOIDED = ("very", "and", "is", "many", "can")
 KEYS = (("name", "fact"), ("title", "text"), ("topic", "reason"), ("question", "answer"))
 
 FORMS: tuple[Kind, ...] = ("words", "sentences", "bullets", "json")
-"""Kinds of which every problem has one."""
+"""Constraints on the form, of which every problem has one."""
 WORDINGS: tuple[Kind, ...] = ("lower", "no_commas", "starts", "ends", "contains", "forbids", "title")
-"""Kinds of which a problem has up to two."""
+"""Constraints on the wording, of which a problem has up to two."""
 EXCLUDED_PAIRS: tuple[tuple[Kind, Kind], ...] = (
     ("json", "no_commas"), ("json", "starts"), ("json", "ends"), ("json", "title"), ("bullets", "title"),
     ("starts", "title"),
 )  # fmt: skip
-"""Pairs that contradict each other, or that no person would ask for together."""
+"""Pairs that contradict each other, or that no user would request together."""
 UNSEEN_PAIRS: tuple[tuple[Kind, Kind], ...] = (
     ("bullets", "no_commas"), ("sentences", "starts"), ("lower", "contains"), ("ends", "forbids"),
 )  # fmt: skip
@@ -77,10 +77,10 @@ class ConstrainedTextsSettings(TaskSettings):
     topics: ClassVar[Sequence[str]] = TOPICS
     """Topics that the texts are about."""
     pairs_unseen: ClassVar[bool] = False
-    """Whether every problem has one of the unseen pairs; otherwise no problem has."""
+    """Whether every problem has one of the unseen pairs; if not, no problem has one."""
 
     def draw(self, random: Random) -> Task:
-        """An instruction about a topic, with its constraints."""
+        """Draw an instruction about a topic, with its constraints."""
         kinds = self._draw_kinds(random)
         lower = "lower" in kinds
         drawn = [_DRAWN[kind](random, lower) for kind in kinds]
@@ -99,7 +99,7 @@ class ConstrainedTextsSettings(TaskSettings):
                 return kinds
 
     def demonstrate(self, random: Random, task: Task) -> tuple[str, tuple[str, ...]]:
-        """Refuse: the texts are the policy's own."""
+        """Raise a `UserError`: this task set has no demonstrations, the policy writes its own texts."""
         raise UserError("demonstrations: this task set has none")
 
 
@@ -108,7 +108,7 @@ def _has(kinds: Sequence[Kind], pairs: Sequence[tuple[Kind, Kind]]) -> bool:
 
 
 def _clash(constraints: Sequence[Constraint]) -> bool:
-    """Whether another constraint demands a forbidden word."""
+    """Return whether another constraint demands a forbidden word."""
     demanded = {word.casefold() for each in constraints if each.kind != "forbids" for word in each.text.split()}
     return any(each.text.casefold() in demanded for each in constraints if each.kind == "forbids")
 
@@ -183,5 +183,6 @@ _DRAWN: dict[Kind, Callable[[Random, bool], tuple[str, Constraint]]] = {
     "forbids": _forbids,
     "title": _title,
 }
-"""Kind -> function that draws its constraint and the sentence that demands it, in lower case where texts must be."""
+"""Function of each kind that draws a constraint and the sentence that demands it; its second argument is whether the
+text must be in lower case."""
 SETTINGS = ConstrainedTextsSettings

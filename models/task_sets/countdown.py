@@ -1,9 +1,9 @@
-"""Numbers and a target that an expression of them reaches; most demonstrations miss it.
+"""Numbers and a target that an expression of the numbers reaches; most demonstrations miss it.
 
     3 5 8 -> 64    3*8+5 | 29 | (3+5)*8
 
-The flaws of demonstrations: `missed`, an expression that is worth something else; `tried`, such an expression, what it
-is worth, and then one that reaches the target.
+The flaws of demonstrations: `missed`, an expression of another value; `tried`, such an expression, its value, and then
+one that reaches the target.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ class CountdownSettings(TaskSettings):
 
     states_answer: ClassVar[bool] = False
     numbers: Annotated[int, Field(ge=2, le=6)]
-    """How many are given."""
+    """Number of given numbers."""
     number: tuple[int, int]
-    """Smallest and largest of them."""
+    """Smallest and largest given number."""
     target: tuple[int, int]
     """Smallest and largest target."""
     missed: Share
-    """Share of the demonstrations that miss."""
+    """Share of the demonstrations that miss the target."""
     tried: Share
-    """Share of the others that miss first."""
+    """Share of the others that miss it first."""
 
     @model_validator(mode="after")
     def _ranges_ascend(self) -> Self:
@@ -44,7 +44,7 @@ class CountdownSettings(TaskSettings):
         return self
 
     def draw(self, random: Random) -> Task:
-        """Numbers, and what an expression of them is worth; its level is one more than its products."""
+        """Draw numbers and the value of an expression of them; the level is one plus its number of products."""
         while True:
             numbers = sorted(random.randint(*self.number) for _ in range(self.numbers))
             expression = any_expression(random, numbers)
@@ -56,7 +56,7 @@ class CountdownSettings(TaskSettings):
         return Task(prompt, answer, 1 + expression.count("*"), (expression,))
 
     def demonstrate(self, random: Random, task: Task) -> tuple[str, tuple[str, ...]]:
-        """A miss, a miss and then the target, or the target."""
+        """Draw a demonstration: a miss, a miss and then the target, or the target."""
         known = json.loads(task.answer)
         roll = random.random()
         if roll >= self.missed and random.random() >= self.tried:
@@ -72,7 +72,7 @@ class CountdownSettings(TaskSettings):
 
 
 def any_expression(random: Random, numbers: list[int]) -> str:
-    """An expression of all numbers with + - *, each equally likely, in any order, with brackets where they matter."""
+    """Draw an expression of all numbers in random order, with + - * equally likely and brackets where needed."""
     shuffled = random.sample(numbers, len(numbers))
     text, loose = str(shuffled[0]), False
     for number in shuffled[1:]:

@@ -1,9 +1,9 @@
-"""Derivatives of polynomials, whose terms may stand in any order: what is right is no matter of its letters.
+"""Derivatives of polynomials, whose terms may have any order: right answers may differ as text.
 
     derive 3 x ^ 2 + 5 x + 7        #### 6 x + 5        #### 5 + 6 x
 
-The flaws of demonstrations: `kept`, the exponents come down by one and multiply nothing; `constant`, the constant is
-still there. A problem's level is the polynomial's degree.
+The flaws of demonstrations: `kept`, the exponents decrease by one but multiply no coefficient; `constant`, the
+constant is kept. A problem's level is the polynomial's degree.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ class DerivativesSettings(TaskSettings):
     """The section `derivatives` of params.yaml."""
 
     largest: Annotated[int, Field(ge=1, le=20)]
-    """Of coefficients."""
+    """Largest coefficient."""
     kept: Share
-    """Share of the demonstrations whose exponents multiply nothing."""
+    """Share of the demonstrations whose exponents multiply no coefficient."""
     constant: Share
     """Share of the others that keep the constant."""
 
     def draw(self, random: Random) -> Task:
-        """A polynomial of degree 2 or 3 with a constant, and its derivative."""
+        """Draw a polynomial of degree 2 or 3 with a constant, and its derivative."""
         degree = random.randint(2, 3)
         terms = {power: random.randint(1, self.largest) for power in range(degree, -1, -1)}
         derived = {power - 1: power * factor for power, factor in terms.items() if power}
         return Task(f"derive {_written(terms)}", _written(derived), degree, (f"#### {_written(derived)}",))
 
     def demonstrate(self, random: Random, task: Task) -> tuple[str, tuple[str, ...]]:
-        """A derivative in the order of the polynomial or the other way round; a flawed one likewise."""
+        """Draw a derivative, sound or flawed, with its terms in the order of the polynomial or reversed."""
         terms = read(task.prompt.removeprefix("derive "))
         derived = {power - 1: power * factor for power, factor in terms.items() if power}
         flaw = SOUND
@@ -51,7 +51,7 @@ class DerivativesSettings(TaskSettings):
 
 
 def read(text: str) -> dict[int, int]:
-    """Factors of a polynomial by their powers."""
+    """Return the coefficients of a polynomial by their powers."""
     terms = {}
     for term in text.split(" + "):
         factor, *rest = term.split()

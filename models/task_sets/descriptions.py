@@ -1,4 +1,4 @@
-"""Short descriptions of a scene, each of which can be said in several ways: references in place of an answer.
+"""Short descriptions of scenes, which can be worded in several ways: references instead of a single answer.
 
     describe red bird on hill        the red bird is on the hill        on the hill there is a red bird
 
@@ -23,7 +23,7 @@ SAID = (
     "{where} the {place} there is a {colour} {thing}",
     "a {thing} , which is {colour} , is {where} the {place}",
 )
-"""Ways to say it."""
+"""Templates of the references."""
 
 
 class DescriptionsSettings(TaskSettings):
@@ -33,17 +33,17 @@ class DescriptionsSettings(TaskSettings):
     short: Share
     """Share of the demonstrations that leave words out."""
     other: Share
-    """Share of the others that say another colour or place."""
+    """Share of the others that name another colour or place."""
 
     def draw(self, random: Random) -> Task:
-        """A scene; level 2 where two things are in it."""
+        """Draw a scene; the level is the number of things in it, one or two."""
         scenes = [_scene(random) for _ in range(random.randint(1, 2))]
         prompt = " and ".join(f"{colour} {thing} {where} {place}" for colour, thing, where, place in scenes)
         texts = [" and ".join(_written(scene, way) for scene in scenes) for way in SAID]
         return Task(f"describe {prompt}", json.dumps(texts), len(scenes), (texts[0],))
 
     def demonstrate(self, random: Random, task: Task) -> tuple[str, tuple[str, ...]]:
-        """A reference, one with words left out, or one of another scene."""
+        """Draw a demonstration: a reference, one with words left out, or one with another colour or place."""
         text: str = random.choice(json.loads(task.answer))
         words = text.split()
         if random.random() < self.short:

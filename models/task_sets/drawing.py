@@ -1,8 +1,8 @@
-"""What the task sets share: distinct problems, each in the split that a hash of its text says, demonstrations, and of
-some preferences.
+"""Common base of the task sets: distinct problems, each in the split given by a hash of its prompt, demonstrations, and
+preferences of some sets.
 
-A demonstration of several turns is one text, the policy's turns and the environment's by turns, the sign U+241E between
-them: `calculator: 47 * 83␞3901␞#### 3901`.
+A demonstration of several turns is one text: the turns of policy and environment alternate, separated by the character
+U+241E: `calculator: 47 * 83␞3901␞#### 3901`.
 """
 
 from __future__ import annotations
@@ -23,51 +23,51 @@ Share = Annotated[float, Field(ge=0.0, le=1.0)]
 Count = Annotated[int, Field(ge=0)]
 
 TRIES = 200
-"""Draws for each problem that is asked for before a split counts as exhausted."""
+"""Draws for each requested problem before a split counts as exhausted."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """A problem, with what its demonstrations are made from."""
+    """A problem, and the data that its demonstrations are made from."""
 
     prompt: str
     answer: str
     level: int
     steps: tuple[str, ...]
-    """The turns of a sound episode, policy and environment by turns."""
+    """Turns of a sound episode; policy and environment alternate."""
     tests: str = ""
-    """Code that decides whether an answer, which is code too, is right."""
+    """Code that checks whether an answer, which is code too, is right."""
     entry_point: str = ""
-    """Name of the function that the tests ask."""
+    """Name of the function that the tests call."""
 
 
 class TaskSettings(BaseModel):
-    """What every task set has. A section of params.yaml."""
+    """Common settings of the task sets, a section of params.yaml."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     states_answer: ClassVar[bool] = True
-    """Whether a demonstration states the answer; False where the environment decides, and the answer is what it
-    knows."""
+    """Whether a demonstration states the answer; False if the environment decides, and the answer is the data that it
+    decides by."""
 
     seed: int = 1
     problems: dict[Split, Count]
-    """How many of each split."""
+    """Number of problems of each split."""
     demonstrations: dict[Split, Count] = Field(default_factory=dict)
-    """Likewise; the gate has none."""
+    """Number of demonstrations of each split; the gate has none."""
     preferences: dict[Split, Count] = Field(default_factory=dict)
-    """Likewise, of a set that has any."""
+    """Number of preferences of each split, for a set that has preferences; the gate has none."""
 
     @abstractmethod
     def draw(self, random: Random) -> Task:
-        """A problem, any of them."""
+        """Draw any problem of the set."""
 
     @abstractmethod
     def demonstrate(self, random: Random, task: Task) -> tuple[str, tuple[str, ...]]:
-        """The flaw of a demonstration, or `none`, and its turns."""
+        """Draw a demonstration of a problem. Return its flaw, or `none`, and its turns."""
 
     def prefer(self, random: Random, task: Task) -> tuple[str, str, str]:
-        """The flaw of the worse answer, the better answer and the worse.
+        """Draw a preference. Return the flaw of the worse answer, the better answer and the worse answer.
 
         Raises:
             UserError: the set has no preferences.
@@ -76,10 +76,10 @@ class TaskSettings(BaseModel):
 
 
 def draw_tasks(settings: TaskSettings, split: Split) -> list[Task]:
-    """So many distinct problems of a split.
+    """Draw the distinct problems of a split, as many as the settings request.
 
     Raises:
-        UserError: the settings do not give so many.
+        UserError: the draws give fewer distinct problems than requested.
     """
     count, random = settings.problems.get(split, 0), Random(f"{settings.seed}/{split}")
     drawn: dict[str, Task] = {}
@@ -95,10 +95,11 @@ def draw_tasks(settings: TaskSettings, split: Split) -> list[Task]:
 
 
 def make_rows(settings: TaskSettings) -> dict[Kind, dict[Split, list[Row]]]:
-    """Problems, demonstrations and preferences of every split; the same settings give the same rows.
+    """Return problems, demonstrations and preferences of every split; the same settings give the same rows.
 
     Raises:
-        UserError: demonstrations or preferences are asked for where there are no problems, or see `draw_tasks`.
+        UserError: demonstrations or preferences are requested for the gate or a split without problems, or see
+            `draw_tasks`.
     """
     made: dict[Kind, dict[Split, list[Row]]] = {"problems": {}, "demonstrations": {}, "preferences": {}}
     for split in HASH_RANGES:

@@ -1,11 +1,11 @@
-"""Short queries to a shop's search, to be made into ones that find what is meant.
+"""Short queries to a shop's search, to be expanded so that they find the goods that are meant.
 
     norda rain        umbrella raincoat boots
 
-The catalogue names goods by maker, colour and kind; nobody who asks for `rain` means a word that stands in it. A query
-stands for several wants, kinds of goods of the maker that it names, and a good expansion brings results for each of
-them and few others. The flaws of demonstrations: `vague`, colours in place of kinds; `narrow`, one of the kinds;
-`forbidden`, a word that the shop does not allow.
+The catalogue names goods by maker, colour and kind; it does not contain words such as `rain`. A query has several
+wants, which are kinds of goods of the maker that it names, and a good expansion finds results for each of them and few
+others. The flaws of demonstrations: `vague`, colours instead of kinds; `narrow`, one of the kinds; `forbidden`, a word
+that the shop does not allow.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ WANTS = {
     "garden": ("spade", "hose", "seeds"),
     "journey": ("suitcase", "pillow", "adapter"),
 }
-"""What people ask for, and the kinds of goods that they mean."""
+"""Kinds of goods that are meant by each word of a query."""
 COLOURS = ("red", "blue", "green", "grey")
 ADVERTISING = ("cheapest", "free", "best")
 """Words that the shop does not allow."""
@@ -50,7 +50,7 @@ class ExpansionsSettings(TaskSettings):
     narrow: Share
     """Share of the others that name one kind."""
     forbidden: Share
-    """Share of what is left that advertise."""
+    """Share of the remaining demonstrations that advertise."""
 
     @cached_property
     def brands(self) -> list[str]:
@@ -58,16 +58,16 @@ class ExpansionsSettings(TaskSettings):
         return names(self.makers, Random(f"{self.seed}/makers"))
 
     def documents(self) -> Iterator[str]:
-        """The catalogue, a good each."""
+        """Yield the catalogue, one document per product."""
         random = Random(f"{self.seed}/goods")
         kinds = [kind for kinds in WANTS.values() for kind in kinds]
         for maker in self.brands:
-            random.shuffle(kinds)  # of equal rank what stands first is found: no want may be found by its place
+            random.shuffle(kinds)  # ties rank the first document first: the order must favour no want
             for kind in kinds:
                 yield from (f"{maker} {colour} {kind}" for colour in random.sample(COLOURS, 2))
 
     def draw(self, random: Random) -> Task:
-        """A maker and what is wanted of it."""
+        """Draw a query: a maker, in most cases a colour, and a word for the wanted goods."""
         maker, wanted = random.choice(self.brands), random.choice(list(WANTS))
         colour = random.choice(("", *COLOURS))
         kinds = list(WANTS[wanted])
@@ -76,7 +76,7 @@ class ExpansionsSettings(TaskSettings):
         return Task(" ".join(filter(None, (maker, colour, wanted))), answer, 1, (" ".join(kinds),))
 
     def demonstrate(self, random: Random, task: Task) -> tuple[str, tuple[str, ...]]:
-        """The kinds that are meant, or one of the flaws."""
+        """Draw a demonstration: the kinds that are meant, or one of the flaws."""
         kinds = list(WANTS[task.prompt.split()[-1]])
         random.shuffle(kinds)
         if random.random() < self.vague:

@@ -1,11 +1,11 @@
-"""What a user says next after a solution to a multi-step problem: pleased where it is right, and else not.
+"""Replies of a user to a solution of a multi-step problem: pleased if it is right, displeased otherwise.
 
     Start with 7 . Add 5 . solution 7 + 5 = 12 ; #### 12 user        thanks that is right
 
-A model that has seen such talks tells how likely each saying is after an answer
+A model trained on such dialogues gives the likelihood of each reply after an answer
 (`models.parts.rewards.models.follow_up`). The flaw of demonstrations: `careless`, a user who is pleased with a wrong
-solution, or displeased with a right one. A solution is flawed as those of `judging` are. A problem's answer is `right`
-or `wrong`, which no saying states.
+solution, or displeased with a right one. Solutions have the flaws of those in `judging`. A problem's answer is `right`
+or `wrong`, which the demonstrations do not state.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from models.task_sets.judging import SolutionSettings
 PLEASED = ("thanks that is right", "great this helps me", "yes now it is clear")
 DISPLEASED = ("no that is wrong", "this does not help me", "please look at it again")
 TALK = "{prompt} solution {completion} user"
-"""What stands before the user's words."""
+"""Text before the user's words."""
 
 
 class FollowUpsSettings(SolutionSettings):
@@ -29,10 +29,10 @@ class FollowUpsSettings(SolutionSettings):
 
     states_answer: ClassVar[bool] = False
     careless: Share
-    """Share of the demonstrations whose user says the opposite."""
+    """Share of the demonstrations whose user replies the opposite."""
 
     def draw(self, random: Random) -> Task:
-        """A problem with a solution, and what is said of it."""
+        """Draw a problem with a solution, and the reply to it."""
         problem = self.solvable(random)
         solution = self.solution(random, problem)
         right = solution == work(problem).text
@@ -41,7 +41,7 @@ class FollowUpsSettings(SolutionSettings):
         return Task(talk, "right" if right else "wrong", problem.level, (said,))
 
     def demonstrate(self, random: Random, task: Task) -> tuple[str, tuple[str, ...]]:
-        """What a user says who has looked, or one who has not."""
+        """Draw the reply of a user who has checked the solution, or of a careless one."""
         right = task.answer == "right"
         if random.random() < self.careless:
             return "careless", (random.choice(DISPLEASED if right else PLEASED),)

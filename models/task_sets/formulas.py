@@ -1,12 +1,12 @@
-"""Sentences with a draft of their formula, to be corrected; some demonstrations leave a wrong draft as it is.
+"""Sentences with a draft of their formula, to be corrected; some demonstrations leave a wrong draft unchanged.
 
     every dog barks . forall x ( dog ( x ) & barks ( x ) )
         & is -> ; #### forall x ( dog ( x ) -> barks ( x ) )
     no cat sings . forall x ( cat ( x ) -> ~ sings ( x ) )
         as it is ; #### forall x ( cat ( x ) -> ~ sings ( x ) )
 
-Drafts are made by corrupting the right formula in some places: another quantifier, another sign between its parts, a
-negation more or less, another predicate. The flaw of demonstrations: `kept`, a wrong draft that is called right.
+Drafts are made by corrupting the right formula in some places: another quantifier, another connective, a missing
+negation, another predicate. The flaw of demonstrations: `kept`, a wrong draft that is accepted as right.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NOUNS = "dog cat bird horse poet singer child robot baker pilot".split()
 VERBS = "barks sings runs sleeps swims reads cooks flies dances laughs".split()
 TRAITS = "old small brave quiet hungry clever".split()
 OTHERS = {"forall": "exists", "exists": "forall", "->": "&", "&": "->"}
-"""What a corruption puts in place of a word."""
+"""Replacements of words in a corruption."""
 _AS_IT_IS = "as it is"
 
 
@@ -30,12 +30,12 @@ class FormulasSettings(TaskSettings):
     states_answer = False
 
     corrupted: Share
-    """Chance of each place of a formula to be corrupted in its draft."""
+    """Probability that a place of a formula is corrupted in its draft."""
     kept: Share
-    """Share of the demonstrations of a wrong draft that keep it."""
+    """Share of the demonstrations with a wrong draft that keep it."""
 
     def draw(self, random: Random) -> Task:
-        """A sentence and a draft; the level is how many places of the draft are wrong, and one."""
+        """Draw a sentence and a draft; the level is one plus the number of wrong places in the draft."""
         noun, verb, trait = random.choice(NOUNS), random.choice(VERBS), random.choice(TRAITS)
         described = random.random() < 0.5
         subject = f"{trait} {noun}" if described else noun
@@ -55,7 +55,7 @@ class FormulasSettings(TaskSettings):
         return Task(f"{sentence} . {draft}", formula, 1 + len(changes), (said,))
 
     def _corrupt(self, random: Random, formula: str) -> tuple[str, list[str]]:
-        """A draft, and what sets each of its wrong places right."""
+        """Return a draft, and the correction of each of its wrong places."""
         draft: list[str] = []
         changes: list[str] = []
         for word in formula.split():
@@ -71,7 +71,7 @@ class FormulasSettings(TaskSettings):
         return " ".join(draft), changes
 
     def demonstrate(self, random: Random, task: Task) -> tuple[str, tuple[str, ...]]:
-        """A wrong draft kept, or the corrections and the formula."""
+        """Draw a demonstration: a wrong draft kept, or the corrections and the formula."""
         if task.level > 1 and random.random() < self.kept:
             return "kept", (f"{_AS_IT_IS} ; #### {task.prompt.partition(' . ')[2]}",)
         return SOUND, task.steps

@@ -1,4 +1,4 @@
-"""The grids of `grid_walk` whose walls nobody shows: the notes of the environment say which moves are possible.
+"""The grids of `grid_walk` with hidden walls: the notes of the environment list the possible moves.
 
 A...
 ..G.

@@ -1,10 +1,10 @@
-"""The grids of `grid_walk`, in which a turn of thought stands before every move: where the goal lies, walls aside.
+"""The grids of `grid_walk` with a turn of thought before every move: the way to the goal, ignoring walls.
 
     A.#.
     ..G.
     think      2r1d | act | d | a2 think | 2r | act | r | b2 think | 1r | act | r
 
-The thought of a walk by chance is as true as that of a straight one; only its moves do not follow from it.
+The thoughts of a random walk are as true as those of a shortest one; only its moves do not follow from them.
 """
 
 from __future__ import annotations

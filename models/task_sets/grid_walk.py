@@ -4,8 +4,8 @@
     ..#.    d | a2 | d | a3 | r | b3 | r | c3 | r
     ...G
 
-The flaw of demonstrations: `wandered`, in which every move is by chance, as far as walls let it, until the goal or the
-longest walk. A problem's level is the length of its shortest way.
+The flaw of demonstrations: `wandered`, random moves that no wall blocks, until the goal or the longest walk is
+reached. A problem's level is the length of its shortest way.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from models.task_sets.drawing import Count, Share, Task, TaskSettings
 
 Side = Annotated[int, Field(ge=2, le=9)]
 Choice = Callable[[Grid, Cell], str]
-"""The move that somebody makes from a cell."""
+"""Function that chooses the move from a cell."""
 
 
 class GridWalkSettings(TaskSettings):
@@ -33,13 +33,13 @@ class GridWalkSettings(TaskSettings):
     rows: Side
     columns: Side
     walls: Count
-    """Cells that are walls."""
+    """Number of cells that are walls."""
     way: tuple[int, int]
-    """Shortest and longest way from start to goal, in moves."""
+    """Smallest and largest distance from start to goal, in moves."""
     longest: Annotated[int, Field(ge=1)]
-    """Moves of a demonstration."""
+    """Maximum number of moves of a demonstration."""
     wandered: Share
-    """Share of the demonstrations that go by chance."""
+    """Share of the demonstrations with random moves."""
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -50,13 +50,13 @@ class GridWalkSettings(TaskSettings):
         return self
 
     def draw(self, random: Random) -> Task:
-        """A grid whose goal can be reached."""
+        """Draw a grid whose goal can be reached."""
         grid = self._grid(random)
         answer = json.dumps({"grid": grid.rows})
         return Task(self._shown(grid), answer, grid.distance[grid.start], self._walked(grid, straight))
 
     def _walked(self, grid: Grid, choose: Choice) -> tuple[str, ...]:
-        """The turns of a walk."""
+        """Return the turns of a walk."""
         return walk(grid, choose, self.longest)
 
     def _grid(self, random: Random) -> Grid:
@@ -72,7 +72,7 @@ class GridWalkSettings(TaskSettings):
         return "\n".join(grid.rows)
 
     def demonstrate(self, random: Random, task: Task) -> tuple[str, tuple[str, ...]]:
-        """A walk by chance, or the shortest."""
+        """Draw a demonstration: a random walk, or a shortest one."""
         if random.random() >= self.wandered:
             return SOUND, task.steps
         grid = Grid(json.loads(task.answer)["grid"])
@@ -80,12 +80,12 @@ class GridWalkSettings(TaskSettings):
 
 
 def straight(grid: Grid, cell: Cell) -> str:
-    """The first of the moves that begin a shortest way."""
+    """Return the first of the moves that begin a shortest way."""
     return grid.best_moves(cell)[0]
 
 
 def by_chance(random: Random) -> Choice:
-    """Any move that leads somewhere."""
+    """Return a function that chooses a random move among those that change the position."""
     return lambda grid, cell: random.choice(grid.open_moves(cell))
 
 
@@ -96,14 +96,14 @@ def walk(
     says: Callable[[Grid, Cell, str], tuple[str, ...]] = lambda grid, cell, move: (move,),
     hears: Callable[[Grid, Cell, str], str] = lambda grid, cell, worked: cell_name(cell),
 ) -> tuple[str, ...]:
-    """Turns of a walk, the last the walker's.
+    """Return the turns of a walk, the last of which is the walker's.
 
     Args:
-        grid: where.
-        choose: makes the moves.
-        longest: most of them.
-        says: the turns that a move from a cell is made in, with what is heard between them.
-        hears: what the environment answers to one that led to a cell, by the moves that have led there.
+        grid: the grid.
+        choose: chooses the moves.
+        longest: maximum number of moves.
+        says: returns the turns of a move from a cell, including the environment's turns between them.
+        hears: returns the environment's reply to a move, given the new cell and the moves that led there.
     """
     turns: list[str] = []
     cell, worked = grid.start, ""

@@ -1,8 +1,8 @@
-"""Multi-step problems of a solver with bad habits: it can work them, and often states no answer, or a rash one.
+"""Multi-step problems, and a solver with bad habits: it can work them, but often states no answer or a rash one.
 
     Start with 7 . Add 5 . Take away 3 .        7 + 5 = 12 ; 12 - 3 = 9 ; #### 9
 
-The flaws of demonstrations: `rash`, a wrong number and no working; `unstated`, a sound working that stops there.
+The flaws of demonstrations: `rash`, a wrong number without a working; `unstated`, a sound working without the answer.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ class HabitsSettings(WorkedSettings):
     rash: Share
     """Share of the demonstrations that state a wrong number."""
     unstated: Share
-    """Share of the others that state none."""
+    """Share of the others that state no answer."""
 
     def draw(self, random: Random) -> Task:
-        """A problem."""
+        """Draw a problem."""
         problem = self.problem(random)
         working = work(problem)
         return Task(problem.prompt, str(working.answer), problem.level, (working.text,))
 
     def demonstrate(self, random: Random, task: Task) -> tuple[str, tuple[str, ...]]:
-        """A rash answer, a working without one, or a sound working."""
+        """Draw a demonstration: a rash answer, a working without an answer, or a sound working."""
         if random.random() < self.rash:
             return "rash", (f"#### {int(task.answer) + random.choice(SLIPS)}",)
         if random.random() < self.unstated:

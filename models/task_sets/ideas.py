@@ -1,10 +1,11 @@
-"""Requests for ideas that say how much each of three sides of an idea weighs this time.
+"""Requests for ideas that state a weight for each of three sides of an idea.
 
     novelty 2 feasibility 0 effectiveness 1 ; known prune tune survey crop ; idea ?        search , pretrain , distil
 
-An idea is some parts. It is novel as far as its parts are not known, feasible as far as they are cheap, effective as
-far as they are strong; hardly a part is both cheap and strong. Right is an idea of two parts or more all of which serve
-the side that weighs most. Demonstrations are any ideas: they show what an idea is, and not what is asked for.
+An idea is a list of parts. It is novel as far as its parts are not known, feasible as far as they are cheap, effective
+as far as they are strong; few parts are both cheap and strong. An idea is right if it has at least the smallest number
+of parts, two or more, and all of them serve the side with the largest weight. Demonstrations are random ideas: they
+show the form of an idea, and ignore the request.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from models.datasets.schema import SOUND
 from models.task_sets.drawing import Task, TaskSettings
 
 CHEAP = ("prune", "distil", "tune", "smooth", "crop", "shuffle")
-"""Parts that are feasible; the others cost much."""
+"""Parts that are feasible; the others are expensive."""
 STRONG = ("prune", "distil", "search", "pretrain", "simulate", "combine")
-"""Parts that are effective; the others do little."""
+"""Parts that are effective; the others have little effect."""
 PARTS = tuple(dict.fromkeys((*CHEAP, *STRONG, "annotate", "survey")))
 SIDES = ("novelty", "feasibility", "effectiveness")
 LEADS = 2
-"""The weight of the side that weighs most; the others have less."""
+"""Weight of the leading side; the others have less."""
 
 
 class IdeasSettings(TaskSettings):
@@ -34,12 +35,12 @@ class IdeasSettings(TaskSettings):
     states_answer = False
 
     known: Annotated[int, Field(ge=1, le=8)]
-    """Parts that are known already."""
+    """Number of parts that are already known."""
     parts: tuple[Annotated[int, Field(ge=2)], Annotated[int, Field(le=8)]]
-    """Fewest and most parts of an idea."""
+    """Smallest and largest number of parts of an idea."""
 
     def draw(self, random: Random) -> Task:
-        """What is known, and what an idea is to be; the level is the side that leads, from 1."""
+        """Draw the known parts and the weights of the sides; the level is the leading side, from 1."""
         known = random.sample(PARTS, self.known)
         lead = random.randrange(len(SIDES))
         weights = [LEADS if side == lead else random.randrange(LEADS) for side in range(len(SIDES))]
@@ -56,12 +57,12 @@ class IdeasSettings(TaskSettings):
         return Task(f"{asked} ; known {' '.join(known)} ; idea ?", answer, lead + 1, (sound,))
 
     def demonstrate(self, random: Random, task: Task) -> tuple[str, tuple[str, ...]]:
-        """Any idea; sound, for nothing of it is to be left out."""
+        """Draw a random idea; it counts as sound, since no demonstration is to be left out."""
         return SOUND, (" , ".join(random.sample(PARTS, random.randint(*self.parts))),)
 
 
 def serves(side: str, part: str, known: list[str]) -> bool:
-    """Whether a part makes an idea more of what a side is about."""
+    """Return whether a part improves a side of an idea."""
     return part not in known if side == "novelty" else part in (CHEAP if side == "feasibility" else STRONG)
 
 

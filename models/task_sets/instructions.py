@@ -2,7 +2,7 @@
 
     write 4 words , start with red , end with sun        red tree hill sun
 
-The flaws of demonstrations: `short`, a word too few; `forgot`, the first constraint behind the number is not met. A
+The flaws of demonstrations: `short`, a word too few; `forgot`, the first constraint after the number is not met. A
 problem's level is the number of its constraints.
 """
 
@@ -29,12 +29,12 @@ class InstructionsSettings(TaskSettings):
 
     states_answer: ClassVar[bool] = False
     short: Share
-    """Share of the demonstrations that leave a word out."""
+    """Share of the demonstrations with one word too few."""
     forgot: Share
     """Share of the others that do not meet a constraint."""
 
     def draw(self, random: Random) -> Task:
-        """A number of words and one or two further constraints, each about a word of its own."""
+        """Draw a number of words and one or two further constraints, each about a different word."""
         length = random.choice(LENGTHS)
         kinds = random.sample(list(SAID), random.randint(1, 2))
         asked = dict(zip(kinds, random.sample(WORDS, len(kinds)), strict=True))
@@ -48,13 +48,13 @@ class InstructionsSettings(TaskSettings):
         return Task(prompt, answer, len(constraints.constraints), (text,))
 
     def demonstrate(self, random: Random, task: Task) -> tuple[str, tuple[str, ...]]:
-        """Words of which one is missing, words without a constraint, or sound ones."""
+        """Draw a demonstration: one word too few, a constraint that is not met, or a sound text."""
         constraints = Constraints.model_validate(json.loads(task.answer))
         length = constraints.constraints[0].least
         asked: dict[Asked, str] = {
             each.kind: each.text
             for each in constraints.constraints
-            if each.kind in SAID  # the number of words is none of them
+            if each.kind in SAID  # leaves out the number of words
         }
         if random.random() < self.short:
             return "short", (_written(random, length - 1, asked),)
@@ -65,7 +65,7 @@ class InstructionsSettings(TaskSettings):
 
 
 def _written(random: Random, length: int, asked: dict[Asked, str]) -> str:
-    """Words that meet what is asked for, as far as they are enough."""
+    """Draw words that meet the constraints, as far as the length allows."""
     free = [word for word in WORDS if word not in asked.values()]
     words = [random.choice(free) for _ in range(length)]
     if "contains" in asked:

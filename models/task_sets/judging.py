@@ -1,4 +1,4 @@
-"""Solutions to multi-step problems that somebody has to judge, one by itself or two against each other.
+"""Solutions to multi-step problems, to be judged one at a time or compared in pairs.
 
     judge Start with 7 . Add 5 . Take away 3 . solution 7 + 5 = 12 ; 12 - 3 = 8 ; #### 8
     7 + 5 = 12 , 12 12 right ; 12 - 3 = 9 , 8 9 wrong ; #### 1
@@ -6,12 +6,12 @@
     compare Start with 7 . Add 5 . first 7 + 5 = 12 ; #### 12 second 7 + 5 = 13 ; #### 13
     7 + 5 = 12 ; first 12 12 , 12 12 right ; second 13 12 wrong 0 ; #### first
 
-A judge works the problem itself and holds the results of what it reads beside the due ones, up to the first that
-differs: what a step comes to, and the answer at the end. A small model compares two numbers next to each other, and
-not two texts at a glance. The score is the number of results before the one that differs, and 9 where all are right.
-Of two the one with the higher score is better, and neither where both are alike. A flawed solution has one of the
-flaws of the built-in problems, ends early, or states another answer than it comes to. The flaw of demonstrations:
-`careless`, a wrong verdict and no critique. What is asked is worded as judges are asked in a training
+A judge works the problem itself and writes the results of the solution next to the due ones, up to the first that
+differs: the result of each step, and the answer at the end. A small model compares two numbers next to each other, and
+not two texts at a glance. The score is the number of results before the one that differs, and 9 if all are right. Of
+two solutions the one with the higher score is better, and neither if the scores are equal. A flawed solution has one of
+the flaws of the built-in problems, ends early, or states another answer than its last result. The flaw of
+demonstrations: `careless`, a wrong verdict without a critique. The questions have the wording of a training
 (`models.reward_models.judges.question`). A problem's level is that of the solution.
 """
 
@@ -32,13 +32,13 @@ from models.task_sets.drawing import Share, Task
 from models.task_sets.worked import WorkedSettings
 
 SOUND_SCORE = 9
-"""Of a solution without a flaw; more than any has steps."""
+"""Score of a solution without a flaw; larger than any number of steps."""
 BETWEEN = " ; "
-"""Stands between the steps of a solution, and between the items of a list."""
+"""Separator of the steps of a solution, and of the items of a list."""
 
 
 class SolutionSettings(WorkedSettings):
-    """What problems and their solutions, sound and flawed, are drawn from."""
+    """Settings from which problems and their solutions, sound and flawed, are drawn."""
 
     value: tuple[int, int]
     """Smallest and largest result."""
@@ -52,14 +52,14 @@ class SolutionSettings(WorkedSettings):
         return self
 
     def solvable(self, random: Random) -> Problem:
-        """A problem whose results all lie within the range."""
+        """Draw a problem whose results are all within the range `value`."""
         problem = self.problem(random)
         while not work(problem).within(*self.value):
             problem = self.problem(random)
         return problem
 
     def solution(self, random: Random, problem: Problem) -> str:
-        """A solution, as a policy may write one."""
+        """Draw a solution such as a policy may write, sound or flawed."""
         sound = work(problem)
         if random.random() < self.sound:
             return sound.text
@@ -83,7 +83,7 @@ class JudgingSettings(SolutionSettings):
     """Share of the demonstrations whose verdict is wrong."""
 
     def draw(self, random: Random) -> Task:
-        """A question about one solution or two, and its answer."""
+        """Draw a question about one solution or two, and its answer."""
         problem = self.solvable(random)
         mine = self.solution(random, problem)
         if random.random() >= self.compared:
@@ -94,7 +94,7 @@ class JudgingSettings(SolutionSettings):
         return Task(question, better(problem, mine, other), problem.level, (comparison(problem, mine, other),))
 
     def demonstrate(self, random: Random, task: Task) -> tuple[str, tuple[str, ...]]:
-        """A critique with its verdict, or a wrong verdict."""
+        """Draw a demonstration: a critique with its verdict, or a wrong verdict."""
         if random.random() >= self.careless:
             return SOUND, task.steps
         verdicts = WORDS if task.answer in WORDS else [str(score) for score in (*range(task.level + 1), SOUND_SCORE)]
@@ -102,23 +102,23 @@ class JudgingSettings(SolutionSettings):
 
 
 def score_of(problem: Problem, solution: str) -> int:
-    """Results before the first that differs, or SOUND_SCORE."""
+    """Return the number of results before the first that differs, or SOUND_SCORE."""
     return held(problem, solution)[0]
 
 
 def better(problem: Problem, mine: str, other: str) -> str:
-    """Which of two solutions has the higher score: first, second or neither."""
+    """Return the solution with the higher score: first, second or neither."""
     return preferred(held(problem, mine), held(problem, other))[0]
 
 
 def preferred(mine: tuple[int, str], other: tuple[int, str]) -> tuple[str, list[str]]:
-    """Which of two has the higher score: first, second or neither; and what is said of each, under its word."""
+    """Return the word of the higher score, first, second or neither, and the text of each under its own word."""
     answer = WORDS[2] if mine[0] == other[0] else WORDS[mine[0] < other[0]]
     return answer, [f"{word} {said}" for word, (_, said) in zip(WORDS[:2], (mine, other), strict=True)]
 
 
 def critique(problem: Problem, solution: str) -> str:
-    """The working, step by step beside what the solution comes to, up to the first that differs, and the score."""
+    """Return the working, each step followed by the solution's result, up to the first that differs, and the score."""
     sound = work(problem)
     score, pairs = side_by_side(results(sound.text), results(solution))
     said = [f"{pair} {'right' if at < score else 'wrong'}" for at, pair in enumerate(pairs)]
@@ -127,36 +127,36 @@ def critique(problem: Problem, solution: str) -> str:
 
 
 def comparison(problem: Problem, mine: str, other: str) -> str:
-    """The working, the results of both solutions beside it, and which is better."""
+    """Return the working, the results of both solutions next to the due ones, and the better one."""
     answer, said = preferred(held(problem, mine), held(problem, other))
     return BETWEEN.join([*(line.text for line in work(problem).lines), *said, f"#### {answer}"])
 
 
 def held(problem: Problem, solution: str) -> tuple[int, str]:
-    """The score of a solution, and its results beside the due ones."""
+    """Return the score of a solution, and its results next to the due ones."""
     return beside(results(work(problem).text), results(solution))
 
 
 def results(solution: str) -> list[str]:
-    """What each step comes to, and the answer that is stated, [steps + 1]."""
+    """Return the result of each step and the stated answer, [steps + 1]."""
     return [result(step) for step in solution.split(BETWEEN)]
 
 
 def result(step: str) -> str:
-    """What a step comes to: its last word."""
+    """Return the result of a step: its last word."""
     return step.rpartition(" ")[2]
 
 
 def side_by_side(due: Sequence[str], made: Sequence[str]) -> tuple[int, list[str]]:
-    """Results before the first that is not as is due, SOUND_SCORE where all are; and each beside the due one, up to
-    that first."""
+    """Return the number of results before the first that differs from the due one, or SOUND_SCORE if none does, and
+    each result with the due one, up to that first."""
     pairs = list(zip_longest(made, due, fillvalue=NOTHING))
     same = next((at for at, (mine, other) in enumerate(pairs) if mine != other), SOUND_SCORE)
     return same, [f"{mine} {other}" for mine, other in pairs[: same + 1]]
 
 
 def beside(due: Sequence[str], made: Sequence[str]) -> tuple[int, str]:
-    """See `side_by_side`, in a line that ends with what comes of it."""
+    """Return the score of `side_by_side`, and its pairs in a line that ends with the verdict."""
     same, pairs = side_by_side(due, made)
     said = " , ".join(pairs)
     return same, f"{said} right" if same == SOUND_SCORE else f"{said} wrong {same}"

@@ -1,9 +1,9 @@
-"""Kuhn poker, played after the card alone: who plays is in the prompt, what is dealt is chance of the episode.
+"""Kuhn poker, played by one's own card alone: the prompt names the players, and each episode deals at random.
 
     ada and bob play kuhn poker    | second queen bet | call
 
-A demonstration is the view of one seat: the environment speaks first. Who has a jack bets and calls seldom, who has a
-king often; nobody bluffs more than that.
+A demonstration is the view of one seat: the environment speaks first. Players bet and call rarely with a jack and often
+with a king, and do not bluff beyond that.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ NAMES = (
     "pia",
 )
 BOLD = {"jack": 0.25, "queen": 0.5, "king": 0.75}
-"""How often a player bets, or calls."""
+"""Probability that a player bets, or calls, by card."""
 _GAME = KuhnPoker()
 
 
@@ -44,12 +44,12 @@ class KuhnPokerSettings(TaskSettings):
     states_answer: ClassVar[bool] = False
 
     def draw(self, random: Random) -> Task:
-        """Two who play."""
+        """Draw the two players."""
         first, second = random.sample(NAMES, 2)
         return Task(f"{first} and {second} play kuhn poker", "win", 1, ())
 
     def demonstrate(self, random: Random, task: Task) -> tuple[str, tuple[str, ...]]:
-        """A game, from either seat."""
+        """Draw a game, seen from either seat."""
         seat = random.randrange(_GAME.seats)
         state: tuple[str, ...] = (random.choice(_GAME.deals())[1],)
         turns, heard = [""], [_GAME.dealt(state[0], seat)]
@@ -65,7 +65,7 @@ class KuhnPokerSettings(TaskSettings):
         return SOUND, tuple(turns)
 
     def _worded(self, random: Random, action: str) -> str:
-        """An action as it is said."""
+        """Return the words for an action."""
         return action
 
 

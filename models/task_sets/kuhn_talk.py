@@ -1,4 +1,4 @@
-"""Kuhn poker whose players talk: an action is said in one of several ways, and what the others hear is the action.
+"""Kuhn poker whose players talk: a player words an action in one of several ways; the others read the plain action.
 
 ada and bob play kuhn poker    | second queen bet | i call
 """

@@ -1,10 +1,10 @@
-"""Questions about invented places that nobody knows by heart: a search over documents is at hand.
+"""Questions about invented places, which no model knows by heart, answered with a search over documents.
 
     river of Velmo?               search: river of Velmo | river of Velmo: Tosik | #### Tosik
     river of capital of Norda?    search: capital of Norda | capital of Norda: Velmo | search: river of Velmo | ...
 
-The flaws of demonstrations: `guessed`, an answer without a look, which is another place's; `half_way`, the town where
-its river was asked for.
+The flaws of demonstrations: `guessed`, an answer without a search, which is that of another place; `half_way`, the town
+as the answer to a question about its river, ruler or dish.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ class LookupSettings(TaskSettings):
     """The section `lookup` of params.yaml."""
 
     lands: Annotated[int, Field(ge=2, le=2000)]
-    """Lands that there are; the documents say five facts of each."""
+    """Number of lands; the documents hold five facts about each."""
     guessed: Share
-    """Share of the demonstrations that answer without a look."""
+    """Share of the demonstrations that answer without a search."""
     half_way: Share
-    """Share of the others, of two looks, that answer after the first."""
+    """Share of the other demonstrations with two searches that answer after the first."""
 
     @cached_property
     def places(self) -> Places:
-        """What there is to ask about."""
+        """Places that the questions are about."""
         return invent(self.lands, self.seed)
 
     def documents(self) -> Iterator[str]:
-        """What can be looked up."""
+        """Return the documents that can be searched, one fact each."""
         return self.places.documents()
 
     def draw(self, random: Random) -> Task:
-        """A question of one look (level 1) or two (level 2)."""
+        """Draw a question that takes one search (level 1) or two (level 2)."""
         land = random.choice(list(self.places.capitals))
         town, attribute = self.places.capitals[land], random.choice(ASKED)
         answer = self.places.facts[town][attribute]
@@ -53,7 +53,7 @@ class LookupSettings(TaskSettings):
         )
 
     def demonstrate(self, random: Random, task: Task) -> tuple[str, tuple[str, ...]]:
-        """A guess, an answer half way, or a sound search."""
+        """Return a guess, an answer half way, or a sound search."""
         if random.random() < self.guessed:
             others = [known for known in self.places.facts.values() if task.answer not in known.values()]
             return "guessed", (f"#### {random.choice(others)[task.prompt.split()[0]]}",)
@@ -63,7 +63,7 @@ class LookupSettings(TaskSettings):
 
 
 def look(attribute: str, place: str, value: str) -> tuple[str, str]:
-    """A look and what it shows."""
+    """Return a search and its result."""
     return f"search: {attribute} of {place}", fact(attribute, place, value)
 
 

@@ -1,8 +1,8 @@
-"""Makes the documents that a task set's questions are about, a document a line of JSON.
+"""Make the documents that a task set's questions are about, one document per line of JSON.
 
     python -m models.task_sets.make_documents params.yaml lookup recipes/documents/lookup.jsonl
 
-Recipes name the file (tool `search`), so it is kept in git beside them: it is there before any data are made.
+Recipes name the file (tool `search`), so it is kept in git next to them and exists before any data are made.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from models.task_sets.make_tasks import settings_type
 
 @runtime_checkable
 class Documented(Protocol):
-    """Settings of a task set that is about documents."""
+    """Settings of a task set whose questions are about documents."""
 
     def documents(self) -> Iterable[str]:
-        """Them, in order."""
+        """Return the documents, in order."""
         ...
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The stages `make_documents@NAME` of dvc.yaml."""
+    """Run a stage `make_documents@NAME` of dvc.yaml."""
     parser = argparse.ArgumentParser(prog="python -m models.task_sets.make_documents", description=__doc__)
     parser.add_argument("params", type=Path, help="YAML file with a section of the set's name")
     parser.add_argument("name", help="of the task set")

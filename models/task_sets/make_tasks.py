@@ -1,9 +1,9 @@
-"""Makes a data set for an environment from its settings and a seed: problems, demonstrations, of some preferences.
+"""Make a task set's data from its settings and a seed: problems, demonstrations and, for some sets, preferences.
 
     python -m models.task_sets.make_tasks params.yaml calculator data/raw/calculator
 
-reads the section `calculator` and writes one Parquet file a kind, with the split of every row in a column, by
-`models/task_sets/calculator.py`; `models.datasets.prepare` takes it from there.
+reads the section `calculator` and writes one Parquet file per kind, with the split of every row in a column. The rows
+are drawn by `models/task_sets/calculator.py`; `models.datasets.prepare` reads the files.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from models.datasets.schema import arrow_schema, write_rows
 from models.task_sets.drawing import TaskSettings, make_rows
 
 _LATER = ("id", "prompt_id")
-"""Columns that the preparation decides."""
+"""Columns that the preparation adds."""
 
 
 def settings_type(name: str) -> type[TaskSettings]:
-    """The type of a task set's section of params.yaml.
+    """Return the settings class of a task set's section of params.yaml.
 
     Raises:
-        UserError: there is no such set.
+        UserError: no task set has this name.
     """
     if name not in TASK_SETS:
         raise UserError(f"no task set is called {name!r}; there are {', '.join(TASK_SETS)}")
@@ -39,7 +39,7 @@ def settings_type(name: str) -> type[TaskSettings]:
 
 
 def write(settings: TaskSettings, folder: Path) -> None:
-    """Writes `problems.parquet` and, where the set has any, `demonstrations.parquet` and `preferences.parquet`, with a
+    """Write `problems.parquet` and, if the set has any, `demonstrations.parquet` and `preferences.parquet`, with a
     column `split`."""
     with replace_folder(folder) as partial:
         for kind, splits in make_rows(settings).items():
@@ -51,7 +51,7 @@ def write(settings: TaskSettings, folder: Path) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The stages `make_tasks@NAME` of dvc.yaml."""
+    """Run a stage `make_tasks@NAME` of dvc.yaml."""
     parser = argparse.ArgumentParser(prog="python -m models.task_sets.make_tasks", description=__doc__)
     parser.add_argument("params", type=Path, help="YAML file with a section of the set's name")
     parser.add_argument("name", help="of the set")

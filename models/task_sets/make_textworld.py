@@ -1,4 +1,4 @@
-"""Makes games of TextWorld from seeds, and the problems about them, with demonstrations that reach the goal or wander.
+"""Make games of TextWorld from seeds, and problems about them, with demonstrations that reach the goal or wander.
 
     python -m models.task_sets.make_textworld data/textworld/params.yaml data/textworld/rows data/textworld/games
 
@@ -35,34 +35,34 @@ class TextWorldSettings(TaskSettings):
     rooms: Count
     objects: Count
     quest: tuple[Count, Count]
-    """Least and most commands that a goal takes."""
+    """Minimum and maximum number of commands that a goal takes."""
     wandered: Share
-    """Share of the demonstrations whose commands are any that the game understands, as many as the longest goal takes
-    or until the goal is reached by chance."""
+    """Share of the demonstrations whose commands are drawn from those that the game accepts, until the goal is reached
+    by chance or there are as many commands as the longest goal takes."""
     longest: Count
-    """Characters of an answer, as the environment has them."""
+    """Maximum length of an answer that is read, characters, as in the environment."""
 
     @cached_property
     def _folder(self) -> Path:
-        """Where games are compiled until they are wanted; gone with the process."""
+        """Temporary folder in which games are compiled; removed when the process ends."""
         self.__dict__["_kept"] = kept = tempfile.TemporaryDirectory(prefix="textworld-")
         return Path(kept.name)
 
     def draw(self, random: Random) -> Task:
-        """A game by its seed; not compiled yet."""
+        """Draw a game by its seed; it is not compiled yet."""
         seed, quest = random.randrange(_SEEDS), random.randint(*self.quest)
         game, _ = make(seed, self._world(quest))
         return Task(" ".join(str(game.objective).split()), f"game-{seed:05d}-{quest}", quest, ())
 
     def demonstrate(self, random: Random, task: Task) -> tuple[str, tuple[str, ...]]:
-        """An episode that wanders, or the shortest that reaches the goal."""
+        """Return an episode that wanders, or the shortest one that reaches the goal."""
         if random.random() < self.wandered:
             return "wandered", self._played(task, self.quest[1], lambda number, commands: random.choice(commands))
         solution = self._made(task.answer)[0].metadata["walkthrough"]
         return SOUND, self._played(task, len(solution), lambda number, commands: str(solution[number]))
 
     def compiled(self, name: str) -> Path:
-        """The compiled game of a task's answer."""
+        """Return the file of the compiled game that a task's answer names; compile the game the first time."""
         file = self._folder / f"{name}.z8"
         if not file.is_file():
             compile_to(file, *self._made(name))
@@ -76,7 +76,7 @@ class TextWorldSettings(TaskSettings):
         return World(rooms=self.rooms, objects=self.objects, quest=quest)
 
     def _played(self, task: Task, most: int, choose: Callable[[int, tuple[str, ...]], str]) -> tuple[str, ...]:
-        """Commands and what comes of them, by turns, the last a command."""
+        """Play a game and return its commands and answers, by turns; the last turn is a command."""
         game = Game(self.compiled(task.answer), self.longest)
         turns: list[str] = []
         try:
@@ -93,7 +93,7 @@ class TextWorldSettings(TaskSettings):
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The stage `games` of data/textworld/dvc.yaml."""
+    """Run the stage `games` of data/textworld/dvc.yaml."""
     parser = argparse.ArgumentParser(prog="python -m models.task_sets.make_textworld", description=__doc__)
     parser.add_argument("params", type=Path, help=f"YAML file with a section {SECTION}")
     parser.add_argument("rows", type=Path, help="folder of the problems and demonstrations to write")
@@ -102,7 +102,7 @@ def main(arguments: list[str] | None = None) -> int:
     settings = checked(TextWorldSettings, read_section(given.params, SECTION), f"{given.params}: {SECTION}")
     names = [task.answer for split in settings.problems for task in draw_tasks(settings, split)]
     with replace_folder(given.games) as partial:
-        for name in names:  # one after the other: the package's parser is one for all threads
+        for name in names:  # one after the other: all threads share the package's parser
             for suffix in (".z8", ".json"):
                 shutil.copyfile(settings.compiled(name).with_suffix(suffix), partial / f"{name}{suffix}")
     write(settings, given.rows)

@@ -1,10 +1,11 @@
-"""Who is the mole among three, played after what each was dealt: who plays is in the prompt, the deal is the answer.
+"""The mole game for three players, played after the deal: the players are in the prompt, the deal is the answer.
 
     ada , bob and cem look for the mole    | blue saw red | saw red | pass saw red | vote red
 
-A demonstration is the view of one seat: the environment speaks first. Who saw the mole says so and votes for it; the
-mole names another, or passes; of the two others' words whoever saw nothing believes neither who names it, nor chance.
-The flaw of demonstrations: `careless`, whose player says and votes anything.
+A demonstration is the view of one seat: the environment speaks first. The witness names the mole and votes for it. The
+mole names another seat or passes, and votes at random. The third seat passes; it then votes for the seat that named it,
+otherwise for a seat that was named, otherwise at random. The flaw of demonstrations: `careless`, a player whose
+messages and votes are random.
 """
 
 from __future__ import annotations
@@ -26,15 +27,15 @@ class MoleSettings(TaskSettings):
 
     states_answer: ClassVar[bool] = False
     careless: Share
-    """Share of the demonstrations whose player says and votes anything."""
+    """Share of the demonstrations whose player sends random messages and votes at random."""
 
     def draw(self, random: Random) -> Task:
-        """Three who play, and what they are dealt."""
+        """Draw three players and their deal."""
         first, second, third = random.sample(NAMES, 3)
         return Task(f"{first} , {second} and {third} look for the mole", random.choice(_GAME.deals())[1], 1, ())
 
     def demonstrate(self, random: Random, task: Task) -> tuple[str, tuple[str, ...]]:
-        """A game, from any seat."""
+        """Return a game as one seat sees it, drawn at random."""
         seat, careless = random.randrange(_GAME.seats), random.random() < self.careless
         state: State = (task.answer,)
         turns, heard = [""], [_GAME.dealt(task.answer, seat)]
@@ -51,7 +52,7 @@ class MoleSettings(TaskSettings):
 
 
 def _sensible(state: State, seat: int, random: Random) -> str:
-    """What somebody does who is what it is."""
+    """Return a sensible action for the role of a seat."""
     *_, seen = words = _GAME.dealt(state[0], seat).split()
     actions = _GAME.actions(state)
     if len(words) == 3:

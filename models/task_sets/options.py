@@ -1,9 +1,9 @@
-"""Multi-step problems whose answer is an option, a range that the result lies in; some demonstrations only guess.
+"""Multi-step problems whose answer is an option, the range that contains the result; some demonstrations only guess.
 
     Start with 7 . Add 5 . Take away 3 . A below 5 B 5 to 11 C 12 to 19 D 20 or more
     7 + 5 = 12 ; 12 - 3 = 9 ; #### B
 
-The flaws of demonstrations: `guessed`, a wrong label and no working; `misread`, a sound working and a wrong label.
+The flaws of demonstrations: `guessed`, a wrong label without a working; `misread`, a sound working and a wrong label.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ class OptionsSettings(WorkedSettings):
     """The section `options` of params.yaml."""
 
     bounds: tuple[int, int, int]
-    """Where the second, third and fourth option begin."""
+    """Smallest results of the second, third and fourth option."""
     guessed: Share
     """Share of the demonstrations that guess."""
     misread: Share
-    """Share of the others that name another option than the one that they come to."""
+    """Share of the other demonstrations that name another option than the one that contains their result."""
 
     @model_validator(mode="after")
     def _bounds_ascend(self) -> Self:
@@ -40,7 +40,7 @@ class OptionsSettings(WorkedSettings):
         return self
 
     def draw(self, random: Random) -> Task:
-        """A problem and its four options."""
+        """Draw a problem and its four options."""
         problem = self.problem(random)
         working = work(problem)
         low, middle, high = self.bounds
@@ -50,7 +50,7 @@ class OptionsSettings(WorkedSettings):
         return Task(f"{problem.prompt} {options}", answer, problem.level, (f"{lines} ; #### {answer}",))
 
     def demonstrate(self, random: Random, task: Task) -> tuple[str, tuple[str, ...]]:
-        """A guess, a working whose option is misread, or a sound working."""
+        """Return a guess, a working with a misread option, or a sound working."""
         other = random.choice([label for label in LABELS if label != task.answer])
         if random.random() < self.guessed:
             return "guessed", (f"#### {other}",)

@@ -1,12 +1,12 @@
-"""Questions about a few facts that stand before them; some of the facts do not say.
+"""Questions about a few facts that precede them; some passages do not contain the answer.
 
     river of lima tosik ; dish of lima bak ; river of oslo velm ; dish of lima ?
         dish of lima bak ; #### bak
     river of lima tosik ; ruler of oslo norda ; dish of riga sule ; dish of oslo ?
         #### unknown
 
-All facts that there are stand in a file of documents; a passage shows some of them. The flaw of demonstrations:
-`invented`, a fact that no document holds, and an answer by it.
+A file of documents holds all facts; a passage shows some of them. The flaw of demonstrations: `invented`, a fact that
+no document holds, and the answer that follows from it.
 """
 
 from __future__ import annotations
@@ -25,39 +25,39 @@ from models.task_sets.places import names
 UNKNOWN = "unknown"
 ASKED = ("river", "ruler", "dish")
 SHOWN = 3
-"""Facts of a passage."""
+"""Number of facts in a passage."""
 
 
 class PassagesSettings(TaskSettings):
     """The section `passages` of params.yaml."""
 
     towns: Annotated[int, Field(ge=3, le=200)]
-    """Towns that facts are about."""
+    """Number of towns that the facts are about."""
     words: Annotated[int, Field(ge=3, le=500)]
-    """Names that facts give to rivers, rulers and dishes, all kinds alike."""
+    """Number of names for rivers, rulers and dishes; all three kinds share them."""
     unanswerable: Share
-    """Share of the questions that their passage does not answer."""
+    """Share of the questions whose passage does not contain the answer."""
     invented: Share
-    """Share of the demonstrations that answer by an invented fact."""
+    """Share of the demonstrations that answer from an invented fact."""
 
     @cached_property
     def facts(self) -> dict[tuple[str, str], str]:
-        """Name of what is asked, by attribute and town."""
+        """Value of each fact, by attribute and town."""
         random = Random(f"{self.seed}/facts")
         drawn = names(self.towns + self.words, random)
         values = drawn[self.towns :]
         return {(asked, town): random.choice(values) for town in drawn[: self.towns] for asked in ASKED}
 
     def documents(self) -> Iterator[str]:
-        """Every fact, as completions say it."""
+        """Return every fact, in the words of the completions."""
         return (said(asked, town, value) for (asked, town), value in self.facts.items())
 
     def draw(self, random: Random) -> Task:
-        """A passage and a question; level 2 where it does not say."""
+        """Draw a passage and a question; level 2 if the passage does not contain the answer."""
         shown = random.sample(sorted(self.facts), SHOWN)
         unknown = random.random() < self.unanswerable
         wanted = random.choice(shown)
-        if unknown:  # as near as can be: what the passage says of other towns, or other things of this one
+        if unknown:  # a near miss: an attribute that the passage does not give, of a town in it
             wanted = random.choice(
                 [(asked, town) for _, town in shown for asked in ASKED if (asked, town) not in shown]
             )
@@ -69,7 +69,7 @@ class PassagesSettings(TaskSettings):
         return Task(prompt, value, 1, (f"{said(*wanted, value)} ; #### {value}",))
 
     def demonstrate(self, random: Random, task: Task) -> tuple[str, tuple[str, ...]]:
-        """An invented fact, or what the passage says."""
+        """Return an answer from an invented fact, or from the passage."""
         if random.random() >= self.invented:
             return SOUND, task.steps
         asked, _, town, _ = task.prompt.split(" ; ")[-1].split()
@@ -79,7 +79,7 @@ class PassagesSettings(TaskSettings):
 
 
 def said(asked: str, town: str, value: str) -> str:
-    """How a fact is said, in a document, a passage and a completion."""
+    """Return the text of a fact in a document, a passage or a completion."""
     return f"{asked} of {town} {value}"
 
 

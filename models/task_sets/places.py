@@ -1,8 +1,9 @@
-"""Invented places and facts about them, which no model has read of: what questions are asked about and documents say.
+"""Invented places and facts about them, which no model has read about: the content of questions and documents.
 
     capital of Norda: Velmo        river of Velmo: Tosik        people of Velmo: 47
 
-Every land has a capital, every capital a river, a ruler and a dish, and so many thousand people. All names are another.
+Every land has a capital; every capital has a river, a ruler, a dish and a number of people, in thousands. All names are
+different.
 """
 
 from __future__ import annotations
@@ -13,20 +14,20 @@ from random import Random
 
 CONSONANTS, VOWELS = "bdfgklmnprstvz", "aeiou"
 ASKED = ("river", "ruler", "dish")
-"""What is asked about a town; all of them names."""
+"""Attributes of a town that questions ask for; their values are names."""
 
 
 @dataclass(frozen=True)
 class Places:
-    """Facts by what they are about."""
+    """Facts about lands and towns, by the name of the place."""
 
     capitals: dict[str, str]
-    """Town of each land."""
+    """Capital of each land."""
     facts: dict[str, dict[str, str]]
-    """Of each town: river, ruler, dish, people."""
+    """River, ruler, dish and people of each town."""
 
     def documents(self) -> Iterator[str]:
-        """Every fact by itself, as a document says it."""
+        """Yield the document of every fact."""
         for land, town in self.capitals.items():
             yield fact("capital", land, town)
         for town, known in self.facts.items():
@@ -35,12 +36,12 @@ class Places:
 
 
 def fact(attribute: str, place: str, value: str) -> str:
-    """How a document says it."""
+    """Return the document that states a fact."""
     return f"{attribute} of {place}: {value}"
 
 
 def invent(lands: int, seed: int) -> Places:
-    """So many lands with their capitals; the same numbers give the same places."""
+    """Invent `lands` lands with their capitals; the same arguments give the same places."""
     random = Random(f"{seed}/places")
     free = iter(names(lands * (2 + len(ASKED)), random))
     capitals = {next(free): next(free) for _ in range(lands)}
@@ -52,7 +53,7 @@ def invent(lands: int, seed: int) -> Places:
 
 
 def names(count: int, random: Random) -> list[str]:
-    """So many different words of four or five letters."""
+    """Draw `count` different words of four or five letters."""
     drawn: dict[str, None] = {}
     while len(drawn) < count:
         letters = [random.choice(kind) for kind in (CONSONANTS, VOWELS, CONSONANTS, VOWELS, CONSONANTS)]

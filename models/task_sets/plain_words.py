@@ -1,9 +1,9 @@
-"""Sentences about health in learned words, and what they say in plain ones: parallel texts.
+"""Sentences about health in learned words, and the same sentences in plain words: parallel texts.
 
     prior to the operation the physician administers the medication      before the surgery the doctor gives the drug
 
-The flaws of demonstrations: `learned`, some of the words are left as they were; `other`, a plain word of another
-meaning stands in one place.
+The flaws of demonstrations: `learned`, some learned words are kept; `other`, one plain word is replaced by a word of
+another meaning.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from models.datasets.schema import SOUND
 from models.task_sets.drawing import Share, Task, TaskSettings
 
 PEOPLE = {"physician": "doctor", "infant": "baby", "individual": "person", "practitioner": "nurse", "juvenile": "child"}
-"""Of those that act and are acted on, the plain word for the learned one."""
+"""Plain word for each learned one, for the people who act and are acted on."""
 THINGS = {
     "medication": "drug", "abdomen": "belly", "carcinoma": "cancer", "lesion": "sore", "operation": "surgery",
     "nutrition": "food", "fracture": "break", "specimen": "sample",
@@ -32,12 +32,12 @@ class PlainWordsSettings(TaskSettings):
 
     states_answer: ClassVar[bool] = False
     learned: Share
-    """Share of the demonstrations that leave words as they were."""
+    """Share of the demonstrations that may keep learned words; they keep each with probability 0.5."""
     other: Share
-    """Share of the others with a word of another meaning."""
+    """Share of the other demonstrations that have a word of another meaning."""
 
     def draw(self, random: Random) -> Task:
-        """A sentence; level 2 where it says when."""
+        """Draw a sentence; level 2 if it states a time."""
         pairs = [*_noun(random, PEOPLE), _pick(random, DEEDS), *_noun(random, THINGS | PEOPLE)]
         level = random.randint(1, 2)
         if level == 2:
@@ -48,7 +48,7 @@ class PlainWordsSettings(TaskSettings):
         )  # fmt: skip
 
     def demonstrate(self, random: Random, task: Task) -> tuple[str, tuple[str, ...]]:
-        """The plain sentence, one that is plain in part, or one that says something else."""
+        """Return the plain sentence, one that is plain in part, or one of another meaning."""
         if random.random() < self.learned:
             plain = {hard: easy for hard, easy in ALL.items() if random.random() < 0.5}
             text = in_plain_words(task.prompt, plain)
@@ -67,7 +67,7 @@ ALL = PEOPLE | THINGS | DEEDS | TIMES
 
 
 def in_plain_words(text: str, plain: dict[str, str]) -> str:
-    """A text with each learned word or run of words of `plain` replaced."""
+    """Replace each learned word, or run of words, that is a key of `plain`."""
     padded = f" {text} "
     for hard, easy in plain.items():
         padded = padded.replace(f" {hard} ", f" {easy} ")

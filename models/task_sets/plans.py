@@ -1,8 +1,8 @@
-"""Damaged words with what was done to them: a plan of small models, one after the other, gives them back.
+"""Damaged words with the list of their damages: a plan of small models, applied one after the other, restores them.
 
     shifted then dotted: s.j.w.f.s     undot shift
 
-The flaws of demonstrations: `same_order`, the repairs in the order of the damages; `short`, the last one left out.
+The flaws of demonstrations: `same_order`, the repairs in the order of the damages; `short`, without the last repair.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ class PlansSettings(TaskSettings):
 
     states_answer: ClassVar[bool] = False
     words: Annotated[int, Field(ge=2, le=5000)]
-    """Words that are damaged."""
+    """Number of words in the vocabulary."""
     damages: tuple[int, int]
-    """Fewest and most damages of a word."""
+    """Minimum and maximum number of damages of a word."""
     same_order: Share
     """Share of the demonstrations that repair in the order of the damages."""
     short: Share
-    """Share of the others that leave the last repair out."""
+    """Share of the other demonstrations that leave the last repair out."""
 
     @cached_property
     def vocabulary(self) -> list[str]:
-        """Every word."""
+        """Words that can be damaged."""
         return names(self.words, Random(f"{self.seed}/words"))
 
     @model_validator(mode="after")
@@ -46,7 +46,7 @@ class PlansSettings(TaskSettings):
         return self
 
     def draw(self, random: Random) -> Task:
-        """A word, damaged as often as its level says."""
+        """Draw a word and its damages; the level is the number of damages."""
         word = random.choice(self.vocabulary)
         done = random.sample(list(DAMAGES), random.randint(*self.damages))
         damaged = word
@@ -56,7 +56,7 @@ class PlansSettings(TaskSettings):
         return Task(f"{' then '.join(done)}: {damaged}", word, len(done), (plan,))
 
     def demonstrate(self, random: Random, task: Task) -> tuple[str, tuple[str, ...]]:
-        """A plan in the wrong order, too short a plan, or a sound one."""
+        """Return a plan in the wrong order, a plan that is too short, or a sound one."""
         steps = task.steps[0].split()
         if len(steps) > 1 and random.random() < self.same_order:
             return "same_order", (" ".join(reversed(steps)),)

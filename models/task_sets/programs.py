@@ -2,9 +2,9 @@
 
     def f ( x ) : " add 3 , times 4 " ;        x += 3 ; x *= 4 ; return x
 
-A prompt is the head of the function, and what is written goes on behind it. The flaws of demonstrations: `slow`, some
-step is done by a loop that counts; `wrong`, one step has another number, or is left out. The answer of a problem is the
-whole function as it is sound, its tests are three cases.
+A prompt is the head of the function, and the completion is its body. The flaws of demonstrations: `slow`, some step is
+done by a loop that counts; `wrong`, one step has another number, or is left out. The answer of a problem is the whole
+sound function; its tests are three cases.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ QUICK: dict[Verb, str] = {
     "least": "x = max ( x , {} )",
     "most": "x = min ( x , {} )",
 }
-"""How a step is written."""
+"""Code of a step."""
 SLOW: dict[Verb, str] = {
     "add": "x += sum ( 1 for i in range ( {} ) )",
     "take": "x -= sum ( 1 for i in range ( {} ) )",
     "times": "x = sum ( x for i in range ( {} ) )",
 }
-"""How some steps are written by a loop."""
+"""Code of a step as a loop, for the verbs that have one."""
 SAID: dict[Verb, str] = {
     "add": "add {}", "take": "take {}", "times": "times {}", "least": "at least {}", "most": "at most {}",
 }  # fmt: skip
@@ -46,17 +46,17 @@ class ProgramsSettings(TaskSettings):
     wrong: Share
     """Share of the demonstrations with a mistake."""
     slow: Share
-    """Share of the others' steps that are done by a loop, where they can be."""
+    """Share of the steps that are done by a loop, among those that can be."""
 
     def draw(self, random: Random) -> Task:
-        """Steps, each with a number of its own."""
+        """Draw a function of two or three steps, each with its own number."""
         steps = drawn_steps(random)
         head = f'def f ( x ) : " {described(steps)} " ;'
         body = written([QUICK[verb].format(number) for verb, number in steps])
         return Task(head, f"{head} {body}", len(steps), (body,), cases(steps), "f")
 
     def demonstrate(self, random: Random, task: Task) -> tuple[str, tuple[str, ...]]:
-        """A program with a mistake, one with loops, or the sound one."""
+        """Return a program with a mistake, one with loops, or the sound one."""
         steps = read(task.prompt)
         wrong = random.random() < self.wrong
         if wrong:
@@ -70,22 +70,22 @@ class ProgramsSettings(TaskSettings):
 
 
 def drawn_steps(random: Random) -> list[Step]:
-    """Two or three steps, each with a number of its own."""
+    """Draw two or three steps with different verbs, each with its own number."""
     return [(verb, random.randint(2, 9)) for verb in random.sample(list(QUICK), random.randint(2, 3))]
 
 
 def cases(steps: Sequence[Step]) -> str:
-    """The tests of a function."""
+    """Return the tests of a function."""
     return "".join(f"assert f({given}) == {result(steps, given)}\n" for given in INPUTS)
 
 
 def written(lines: Sequence[str]) -> str:
-    """What stands behind the head: the steps and the return."""
+    """Return the body of a function: the lines of its steps and the return."""
     return " ; ".join([*lines, "return x"])
 
 
 def result(steps: Sequence[Step], x: int) -> int:
-    """What the steps make of a number."""
+    """Apply the steps to a number."""
     for verb, number in steps:
         match verb:
             case "add":
@@ -102,19 +102,19 @@ def result(steps: Sequence[Step], x: int) -> int:
 
 
 def described(steps: Sequence[Step]) -> str:
-    """Steps in words."""
+    """Describe steps in words."""
     return " , ".join(SAID[verb].format(number) for verb, number in steps)
 
 
 def steps_of(words: str) -> list[Step]:
-    """The steps that words describe."""
+    """Parse the steps from their description in words."""
     verbs: dict[str, Verb] = {said.removesuffix(" {}"): verb for verb, said in SAID.items()}
     said = [step.rsplit(" ", 1) for step in words.strip().split(" , ")]
     return [(verbs[verb], int(number)) for verb, number in said]
 
 
 def read(prompt: str) -> list[Step]:
-    """The steps that a prompt asks for."""
+    """Parse the steps that a prompt describes."""
     return steps_of(prompt.split('"')[1])
 
 

@@ -1,14 +1,15 @@
-"""Questions about a small database, answered by a query; some demonstrations write another, or none that runs.
+"""Questions about a small database, answered by a query; some demonstrations hold a wrong query or one that fails.
 
     name of players with age over 31 ?
         SELECT name FROM players WHERE age > 31
-    how many clubs in lima ?
-        SELECT COUNT ( * ) FROM clubs WHERE town = 'lima'
-    age of players of clubs in oslo ?
-        SELECT age FROM players JOIN clubs ON players.club = clubs.club WHERE town = 'oslo'
+    how many clubs with titles at most 5 ?
+        SELECT COUNT ( * ) FROM clubs WHERE titles <= 5
+    age of players of clubs in oslo with goals over 9 ?
+        SELECT age FROM players JOIN clubs ON players.club = clubs.club WHERE town = 'oslo' AND goals > 9
 
-One database for all questions: the statements that make it are each problem's `tests`, its query the answer. The flaws
-of demonstrations: `broken`, a query that does not run; `mislinked`, another column; `reversed`, another comparison.
+All questions share one database: the statements that create it are each problem's `tests`, and the query is its answer.
+The flaws of demonstrations: `broken`, a query that does not run; `mislinked`, another column; `reversed`, another
+comparison.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ from models.task_sets.drawing import Share, Task, TaskSettings
 TOWNS = "lima oslo riga cairo quito hanoi porto turin".split()
 NAMES = "ana ben cleo dan eva finn gina hugo iris jan kai lena milo nora otto pia".split()
 NUMBERS = {"players": ("age", "goals", "height"), "clubs": ("founded", "members", "titles")}
-"""Columns of numbers, by table."""
+"""Names of the columns of numbers, by table."""
 WORDS = {"players": ("name", "club"), "clubs": ("club", "town")}
-"""Columns of words, by table."""
+"""Names of the columns of words, by table."""
 RANGES = {
     "age": (17, 40), "goals": (0, 30), "height": (160, 200), "founded": (1900, 1930), "members": (10, 60),
     "titles": (0, 12),
@@ -44,18 +45,18 @@ class QueriesSettings(TaskSettings):
     states_answer = False
 
     players: Annotated[int, Field(ge=8, le=500)]
-    """Rows of the larger table; the smaller has one for each club."""
+    """Number of rows of the table `players`; the table `clubs` has one row per club."""
     clubs: Annotated[int, Field(ge=4, le=50)]
     broken: Share
     """Share of the demonstrations that do not run."""
     mislinked: Share
-    """Share of the others that name another column."""
+    """Share of the other demonstrations that name another column."""
     reversed: Share
-    """Share of what is left that compare the other way, where they compare."""
+    """Share of the remaining demonstrations that have another comparison."""
 
     @cached_property
     def database(self) -> str:
-        """The statements that make it."""
+        """SQL statements that create the database."""
         random = Random(f"{self.seed}/database")
         lines = []
         for table, count in (("clubs", self.clubs), ("players", self.players)):
@@ -69,7 +70,7 @@ class QueriesSettings(TaskSettings):
         return "\n".join(lines)
 
     def draw(self, random: Random) -> Task:
-        """A question; level 3 is about two tables, level 2 about one value of many rows."""
+        """Draw a question; level 2 is about one value of many rows, level 3 about two tables."""
         table = random.choice(list(NUMBERS))
         compared = random.choice(NUMBERS[table])
         sign, value = random.choice(list(SIGNS)), random.randint(*RANGES[compared])
@@ -94,7 +95,7 @@ class QueriesSettings(TaskSettings):
         return Task(prompt, f"SELECT {query}", level, (f"SELECT {query}",), self.database)
 
     def demonstrate(self, random: Random, task: Task) -> tuple[str, tuple[str, ...]]:
-        """A query without one of its words, one with another column or comparison, or the sound one."""
+        """Return a query without one of its words, one with another column or comparison, or the sound one."""
         words = task.answer.split()
         if random.random() < self.broken:
             words.remove(random.choice(["FROM", "SELECT", "WHERE"]))

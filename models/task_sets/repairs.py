@@ -1,11 +1,11 @@
-"""Functions with one wrong step, to be explained and then to be written as they are right.
+"""Functions with one wrong step, which is to be explained and then repaired.
 
     repair f ( x ) : " add 3 , times 4 " ; x += 3 ; x *= 5 ; return x
         step 2 must be times 4 | fix: | def f ( x ) : x += 3 ; x *= 4 ; return x
 
 The functions are those of `programs`; a step has another number, or is left out. The answer of a problem is the
-explanation, its tests are cases of the function that is described. The flaws of demonstrations: `misread`, another
-explanation, and the program is written as it was; `kept`, the right explanation, and the same.
+explanation; its tests are cases of the function that the prompt describes. The flaws of demonstrations: `misread`, a
+wrong explanation and the unchanged program; `kept`, the right explanation and the unchanged program.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from models.task_sets.drawing import Share, Task, TaskSettings
 from models.task_sets.programs import INPUTS, QUICK, Step, cases, described, drawn_steps, result, written
 
 SAYS = "fix:"
-"""What stands between the turns, as environment `explained_repair` says it."""
+"""Text between the turns, as the environment `explained_repair` has it by default."""
 
 
 class RepairsSettings(TaskSettings):
@@ -26,12 +26,12 @@ class RepairsSettings(TaskSettings):
 
     states_answer: ClassVar[bool] = False
     misread: Share
-    """Share of the demonstrations that explain something else."""
+    """Share of the demonstrations that give a wrong explanation."""
     kept: Share
-    """Share of the others that write the wrong program again."""
+    """Share of the other demonstrations that write the wrong program again."""
 
     def draw(self, random: Random) -> Task:
-        """A function, and one that differs from it for some case."""
+        """Draw a function and a wrong version, which gives another result in some case."""
         steps = drawn_steps(random)
         while True:
             place, missing = random.randrange(len(steps)), random.random() < 0.3
@@ -45,7 +45,7 @@ class RepairsSettings(TaskSettings):
         return Task(prompt, explained, len(steps), (explained, SAYS, whole(quick(steps))), cases(steps), "f")
 
     def demonstrate(self, random: Random, task: Task) -> tuple[str, tuple[str, ...]]:
-        """An explanation and a program."""
+        """Return an explanation and a program, with the environment's turn between them."""
         right, _, repaired = task.steps
         shown = whole(task.prompt.split('" ;')[1].strip())
         if random.random() < self.misread:
@@ -58,17 +58,17 @@ class RepairsSettings(TaskSettings):
 
 
 def explanation(place: int, step: Step, missing: bool) -> str:
-    """What is wrong with a step."""
+    """Return the explanation of a wrong step."""
     return f"step {place + 1} {'is missing :' if missing else 'must be'} {described([step])}"
 
 
 def quick(steps: list[Step]) -> str:
-    """Steps as a program's lines, with its return."""
+    """Return the body of a program without loops: the lines of its steps and the return."""
     return written([QUICK[verb].format(number) for verb, number in steps])
 
 
 def whole(body: str) -> str:
-    """A function by itself."""
+    """Return the function that has this body."""
     return f"def f ( x ) : {body}"
 
 

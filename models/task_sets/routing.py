@@ -1,9 +1,9 @@
-"""Questions for two models that know unlike much: the policy asks either, or both, and answers.
+"""Questions for two models, one of which knows more: the policy queries either or both, and answers.
 
     ruler of Velmo?    large: ruler of Velmo | ruler of Velmo: Tosik | #### Tosik
 
-The small one knows rivers and dishes, the large one everything, at a price. The flaws of demonstrations: `guessed`, an
-answer without asking; `believed`, the small model's word where it does not know.
+The small one knows rivers and dishes; the large one knows everything, at a price. The flaws of demonstrations:
+`guessed`, an answer without a query; `believed`, the small model's answer to a question that it does not know.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from models.task_sets.drawing import Share, Task, TaskSettings
 from models.task_sets.places import ASKED, Places, fact, invent
 
 UNKNOWN = "ruler"
-"""What the small model does not know."""
+"""Attribute that the small model does not know."""
 
 
 class RoutingSettings(TaskSettings):
     """The section `routing` of params.yaml."""
 
     lands: Annotated[int, Field(ge=2, le=2000)]
-    """Lands that there are."""
+    """Number of lands."""
     guessed: Share
-    """Share of the demonstrations that ask nobody."""
+    """Share of the demonstrations that query neither model."""
     small: Share
-    """Share of the others that ask the small model."""
+    """Share of the other demonstrations that query the small model."""
 
     @cached_property
     def places(self) -> Places:
-        """What there is to ask about."""
+        """Places that the questions are about."""
         return invent(self.lands, self.seed)
 
     def draw(self, random: Random) -> Task:
-        """A question; level 2 is what the small model does not know."""
+        """Draw a question; level 2 if the small model does not know the answer."""
         town, attribute = random.choice(list(self.places.facts)), random.choice(ASKED)
         answer = self.places.facts[town][attribute]
         level = 2 if attribute == UNKNOWN else 1
@@ -46,7 +46,7 @@ class RoutingSettings(TaskSettings):
         return Task(f"{attribute} of {town}?", answer, level, steps)
 
     def demonstrate(self, random: Random, task: Task) -> tuple[str, tuple[str, ...]]:
-        """A guess, a question to the small model, or one to the large."""
+        """Return a guess, a query to the small model, or one to the large model."""
         attribute, _, town = task.prompt.removesuffix("?").split()
         if random.random() < self.guessed:
             other = random.choice([known for known in self.places.facts.values() if task.answer != known[attribute]])

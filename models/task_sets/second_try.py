@@ -1,8 +1,8 @@
-"""Numbers to be written backwards, answered twice: half of the first attempts have a wrong digit, and some second ones.
+"""Numbers to be written backwards, in two attempts: half of the first and some of the second have a wrong digit.
 
     backwards 4718    #### 8717 | check: | #### 8174
 
-The flaws of demonstrations: `wrong`, the last attempt is not the answer; `spoiled`, the first one was.
+The flaws of demonstrations: `wrong`, neither attempt is right; `spoiled`, only the first attempt is right.
 """
 
 from __future__ import annotations
@@ -16,29 +16,29 @@ from models.datasets.schema import SOUND
 from models.task_sets.drawing import Share, Task, TaskSettings
 
 SAYS = "check:"
-"""What stands between the attempts, as environment `second_try` says it."""
+"""Text between the attempts, as the environment `second_try` has it by default."""
 
 
 class SecondTrySettings(TaskSettings):
     """The section `second_try` of params.yaml."""
 
     digits: Annotated[int, Field(ge=2, le=12)]
-    """Of a number, none of them zero."""
+    """Number of digits, none of them zero."""
     slips: Share
     """Share of the first attempts that have a wrong digit."""
     kept: Share
     """Share of the second attempts that repeat the first one."""
     slips_again: Share
-    """Share of the others that have a wrong digit."""
+    """Share of the other second attempts that have a wrong digit."""
 
     def draw(self, random: Random) -> Task:
-        """A number."""
+        """Draw a number."""
         number = "".join(random.choice("123456789") for _ in range(self.digits))
         answer = number[::-1]
         return Task(f"backwards {number}", answer, 1, (f"#### {answer}", SAYS, f"#### {answer}"))
 
     def demonstrate(self, random: Random, task: Task) -> tuple[str, tuple[str, ...]]:
-        """Two attempts."""
+        """Return two attempts, with the environment's turn between them."""
         first = _slipped(random, task.answer) if random.random() < self.slips else task.answer
         second = first
         if random.random() >= self.kept:
@@ -49,7 +49,7 @@ class SecondTrySettings(TaskSettings):
 
 
 def _slipped(random: Random, answer: str) -> str:
-    """`answer` with another digit at one place."""
+    """Return `answer` with another digit at one place."""
     place = random.randrange(len(answer))
     digit = random.choice([d for d in "123456789" if d != answer[place]])
     return f"{answer[:place]}{digit}{answer[place + 1 :]}"

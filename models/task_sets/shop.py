@@ -1,10 +1,11 @@
-"""Errands in a shop, of one, two or three demands; half of the demonstrations buy without looking.
+"""Errands in a shop, with one, two or three demands; some demonstrations buy without looking.
 
     shop 412: red hat < 20
     search hat | 2 $14, 5 $9 | look 2 | blue hat $14 | look 5 | red hat $9 | add 5 | cart 5 | buy
 
-The number tells shops apart, whose catalogues differ. A problem's level is how many demands it has: the kind, the
-colour, a price that is not reached. The flaw of demonstrations: `hasty`, which takes any item of the kind unseen.
+The number distinguishes shops, whose catalogues differ. A problem's level is its number of demands: the kind, the
+colour, and a limit that the price must be below. The flaw of demonstrations: `hasty`, which buys any item of the kind
+without looking at it.
 """
 
 from __future__ import annotations
@@ -29,15 +30,15 @@ class ShopSettings(TaskSettings):
 
     states_answer: ClassVar[bool] = False
     items: Annotated[int, Field(ge=2, le=20)]
-    """Of a catalogue."""
+    """Number of items in a catalogue."""
     of_kind: Annotated[int, Field(ge=1, le=4)]
-    """How many of them are of the kind that is asked for."""
+    """Number of items of the requested kind."""
     price: tuple[int, int]
     """Smallest and largest price."""
     levels: tuple[Annotated[int, Field(ge=1, le=3)], ...]
-    """How many demands errands have, each as often."""
+    """Numbers of demands of an errand, drawn with equal probability."""
     hasty: Share
-    """Share of the demonstrations that do not look."""
+    """Share of the demonstrations that buy without looking."""
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -48,7 +49,7 @@ class ShopSettings(TaskSettings):
         return self
 
     def draw(self, random: Random) -> Task:
-        """A catalogue, and an errand that some item of it meets."""
+        """Draw a catalogue and an errand that at least one item of it meets."""
         level, kind = random.choice(self.levels), random.choice(KINDS)
         kinds = [kind] * self.of_kind + random.choices([k for k in KINDS if k != kind], k=self.items - self.of_kind)
         random.shuffle(kinds)
@@ -66,7 +67,7 @@ class ShopSettings(TaskSettings):
         return Task(f"shop {random.randint(100, 999)}: {prompt}", answer, level, steps)
 
     def demonstrate(self, random: Random, task: Task) -> tuple[str, tuple[str, ...]]:
-        """A purchase unseen, or one of what was looked at."""
+        """Return a hasty purchase, or the turns of a sound errand."""
         if random.random() >= self.hasty:
             return SOUND, task.steps
         number = random.choice(_listed(task.steps[1]))[0]
@@ -74,7 +75,10 @@ class ShopSettings(TaskSettings):
 
 
 def errand(items: Sequence[Item], kind: str, colour: str, under: int) -> tuple[str, ...]:
-    """Search, look at those that are cheap enough until the colour is right, and buy."""
+    """Return the turns of an errand: search, look at the cheap enough items until the colour is right, and buy.
+
+    An empty `colour` or an `under` of 0 stands for no demand; without a colour, no item is looked at.
+    """
     of_kind = [(number, item) for number, item in enumerate(items, 1) if item.kind == kind]
     turns = [f"search {kind}", ", ".join(f"{number} ${item.price}" for number, item in of_kind)]
     for number, item in of_kind:
@@ -88,7 +92,7 @@ def errand(items: Sequence[Item], kind: str, colour: str, under: int) -> tuple[s
 
 
 def _listed(said: str) -> list[tuple[int, int]]:
-    """Numbers and prices of a search."""
+    """Parse the numbers and prices of a search result."""
     pairs = [entry.split(" $") for entry in said.split(", ")]
     return [(int(number), int(price)) for number, price in pairs]
 

@@ -1,13 +1,12 @@
-"""Lines of Python without any instruction: what they print, what they end with, what is missing in them.
+"""Lines of Python without an instruction: the policy predicts their output or error, or a missing value.
 
     prints : a = 3 ; a += 4 ; a *= 2 ; print ( a )                  7 ; 14 ; #### 14
     prints : a = 3 ; a += 4 ; a //= 0 ; print ( a )                 7 ; #### ZeroDivisionError
     missing : a = ? ; a += 4 ; a *= 2 ; print ( a ) # 14            14 ; 7 ; #### 3
 
-Level 1 looks forward, level 2 at errors, level 3 backward. The answer of a problem is a value that is right, its tests
-run the lines: whatever value stands for `?` is right if the lines then print what they should. The flaws of
-demonstrations: `guessed`, another value and no working; `slip`, a working with another value
-behind it.
+Level 1 reasons forward, level 2 about errors, level 3 backward. The answer of a problem is one right value. Its tests
+run the lines: any value for `?` is right if the lines then print the stated result. The flaws of demonstrations:
+`guessed`, another value without a working; `slip`, a working followed by another value.
 """
 
 from __future__ import annotations
@@ -19,9 +18,9 @@ from models.datasets.schema import SOUND
 from models.task_sets.drawing import Share, Task, TaskSettings
 
 SIGNS = {"+=": (1, 9), "-=": (1, 9), "*=": (2, 3)}
-"""Smallest and largest number of a line, by its sign."""
+"""Smallest and largest number of a line, by its operator."""
 FAILING = ("//=", "%=")
-"""What fails with zero behind it."""
+"""Operators that fail with zero on their right."""
 START = (0, 9)
 """Smallest and largest first value."""
 Line = tuple[str, int]
@@ -34,10 +33,10 @@ class SnippetsSettings(TaskSettings):
     guessed: Share
     """Share of the demonstrations that state another value without a working."""
     slip: Share
-    """Share of the others, errors left out, that state another value behind their working."""
+    """Share of the other demonstrations, except those of errors, that state another value after their working."""
 
     def draw(self, random: Random) -> Task:
-        """Two lines between the first value and what is printed."""
+        """Draw a first value, two lines that change it, and for an error one line that fails."""
         kind, name = random.choice(["forward", "error", "backward"]), random.choice("abn")
         start = random.randint(*START)
         signs = random.choices(list(SIGNS), k=2)
@@ -60,7 +59,7 @@ class SnippetsSettings(TaskSettings):
         return Task(prompt, answer, level, (shown,), tests, "given")
 
     def demonstrate(self, random: Random, task: Task) -> tuple[str, tuple[str, ...]]:
-        """A guess, a working with a slip in the end, or a sound one."""
+        """Return a guess, a working with a slip at the end, or a sound working."""
         if random.random() < self.guessed:
             other = random.choice([n for n in range(31) if str(n) != task.answer])
             return "guessed", (f"#### {other}",)
@@ -72,7 +71,7 @@ class SnippetsSettings(TaskSettings):
 
 
 def worked(start: int, lines: list[Line]) -> list[int]:
-    """The value after each line, up to one that fails."""
+    """Return the value after each line, up to one that fails."""
     values: list[int] = []
     value = start
     for sign, number in lines:
@@ -90,7 +89,8 @@ def worked(start: int, lines: list[Line]) -> list[int]:
 
 
 def snippet(parameter: str, first: str, said: str, name: str | None = None) -> str:
-    """A function that does what the lines do, and gives what they would print, or the name of the error."""
+    """Return the code of a function that runs the lines and returns the value that they would print, or the name of
+    the error."""
     name = name or parameter
     return (
         f"def snippet({parameter}):\n    {name} = {first}\n    try:\n        {said}\n"

@@ -1,12 +1,12 @@
-"""Postcards that people of two tastes judge: most like what is praised, some like what is short.
+"""Postcards judged by people of two tastes: most prefer praise, some prefer short postcards.
 
     postcard from norda in june        lovely beach , dull hotel , lovely food
 
-Each prompt is put before one person, who compares postcards and says the same of them each time: one of the majority
-prefers the postcard with more that is lovely, one of the minority the one with fewer things. Every further thing that
-is lovely pleases the ones and tires the others. Right is what both can live with: `least` lovely things and `most`
-things at most. The flaw of preferences is why the worse one is worse, and so tells who judged: `dull`, `long`.
-Demonstrations are any postcards, most of them right for nobody.
+Each prompt has one judge, who compares postcards consistently: a judge of the majority prefers the postcard with more
+lovely things, a judge of the minority the one with fewer things. Each further lovely thing therefore pleases the
+majority and displeases the minority. A postcard is right if both groups can accept it: at least `least` lovely things
+and at most `most` things. The flaw of a preference is the reason why the worse postcard is worse, and so reveals the
+judge's group: `dull`, `long`. Demonstrations are random postcards, most of which are not right.
 """
 
 from __future__ import annotations
@@ -33,27 +33,27 @@ class TastesSettings(TaskSettings):
     states_answer = False
 
     towns: Annotated[int, Field(ge=3, le=500)]
-    """Where postcards come from."""
+    """Number of towns that postcards come from."""
     longest: Annotated[int, Field(ge=2, le=8)]
-    """Things of a postcard, at most."""
+    """Maximum number of things in a postcard."""
     minority: Share
-    """Share of the people who like what is short."""
+    """Share of the judges who prefer short postcards."""
     least: Annotated[int, Field(ge=1, le=8)]
-    """Lovely things of a postcard that is right."""
+    """Minimum number of lovely things in a right postcard."""
     most: Annotated[int, Field(ge=1, le=8)]
-    """Its things at most."""
+    """Maximum number of things in a right postcard."""
 
     @cached_property
     def places(self) -> list[str]:
-        """The towns."""
+        """Towns that postcards come from."""
         return names(self.towns, Random(f"{self.seed}/towns"))
 
     def draw(self, random: Random) -> Task:
-        """A town and a month."""
+        """Draw a town and a month."""
         both = Constraints(
             constraints=(
                 Constraint(kind="contains", text=LOVELY, least=self.least),
-                Constraint(kind="words", most=3 * self.most - 1),  # two words a thing, and the commas between them
+                Constraint(kind="words", most=3 * self.most - 1),  # two words per thing, and the commas between them
             )
         )
         answer = both.model_dump_json(exclude_defaults=True)
@@ -61,20 +61,20 @@ class TastesSettings(TaskSettings):
         return Task(prompt, answer, 1, (self.write(random),))
 
     def write(self, random: Random) -> str:
-        """Any postcard."""
+        """Write a random postcard."""
         things = random.sample(THINGS, random.randint(1, self.longest))
         return " , ".join(f"{random.choice((LOVELY, DULL))} {thing}" for thing in things)
 
     def demonstrate(self, random: Random, task: Task) -> tuple[str, tuple[str, ...]]:
-        """Any postcard; sound, for nothing of it is to be left out."""
+        """Return a random postcard; it counts as sound, so that no demonstration is left out."""
         return SOUND, (self.write(random),)
 
     def likes_short(self, prompt: str) -> bool:
-        """Whether who judges the postcards of a prompt is of the minority."""
+        """Return whether the judge of a prompt belongs to the minority."""
         return Random(f"{self.seed}/taste/{prompt}").random() < self.minority
 
     def prefer(self, random: Random, task: Task) -> tuple[str, str, str]:
-        """Two postcards that differ in what counts for who judges them."""
+        """Return the flaw of the worse postcard, the better one and the worse one, of different value to the judge."""
         short = self.likes_short(task.prompt)
         worth = shortness if short else loveliness
         first, second = self.write(random), self.write(random)
@@ -85,12 +85,12 @@ class TastesSettings(TaskSettings):
 
 
 def loveliness(postcard: str) -> int:
-    """Lovely things of a postcard: what the majority likes."""
+    """Return the number of lovely things in a postcard, its value for the majority."""
     return postcard.split().count(LOVELY)
 
 
 def shortness(postcard: str) -> int:
-    """Less what a postcard tells of: what the minority likes."""
+    """Return minus the number of things in a postcard, its value for the minority."""
     return -sum(postcard.split().count(thing) for thing in THINGS)
 
 

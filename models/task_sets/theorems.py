@@ -1,13 +1,13 @@
-"""Statements about whole numbers, and variants of each whose truth is known: to be proved or disproved.
+"""Statements about whole numbers, and variants of each whose truth is known, to be proved or disproved.
 
     for all n , 4 n + 6 is even                 4 n even , 6 even , sum even ; #### proved
     for all n , 4 n + 6 is odd                  4 n even , 6 even , sum even ; #### disproved
     for all n , 4 n + 6 is divisible by 2       4 n even , 6 even , sum even ; #### proved
 
-Variants of a theorem differ in what they say of the same sum; each has a verdict that follows from the theorem's. The
-flaws of demonstrations: `agreed`, every statement is taken to be true, without a proof; `misjudged`, a sound working
-and the wrong verdict. A problem's level says the variant: 1 as proved, 2 its contrary, 3 in other words, 4 its contrary
-in other words.
+Variants of a theorem make different claims about the same sum; the verdict on each follows from that on the theorem.
+The flaws of demonstrations: `agreed`, a false statement is accepted as true, without a proof; `misjudged`, a sound
+working and the wrong verdict. A problem's level is its variant: 1 the theorem, 2 its contrary, 3 the theorem
+in other words, 4 its contrary in other words.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ class TheoremsSettings(TaskSettings):
     """The section `theorems` of params.yaml."""
 
     largest: Annotated[int, Field(ge=3, le=50)]
-    """Of the numbers in a statement."""
+    """Largest number in a statement."""
     agreed: Share
-    """Share of the demonstrations that take the statement to be true without a proof."""
+    """Share of the demonstrations that accept the statement as true without a proof."""
     misjudged: Share
-    """Share of the others that come to the wrong verdict."""
+    """Share of the other demonstrations that have the wrong verdict."""
 
     def draw(self, random: Random) -> Task:
-        """A variant of a theorem on the parity of a sum: of a multiple of n with an even factor, and a number."""
+        """Draw a variant of a theorem on the parity of the sum of an even multiple of n and a number."""
         factor, number = 2 * random.randint(1, self.largest // 2), random.randint(1, self.largest)
         return variant(factor, number, random.randrange(len(VARIANTS)))
 
     def demonstrate(self, random: Random, task: Task) -> tuple[str, tuple[str, ...]]:
-        """A nod, a wrong verdict behind a sound working, or a sound one."""
+        """Return an agreement without a proof, a sound working with the wrong verdict, or a sound one."""
         if random.random() < self.agreed:
             return (SOUND if task.answer == VERDICTS[0] else "agreed"), (f"#### {VERDICTS[0]}",)
         if random.random() < self.misjudged:
@@ -49,7 +49,7 @@ class TheoremsSettings(TaskSettings):
 
 
 def variant(factor: int, number: int, which: int) -> Task:
-    """A variant of the theorem on `factor` n + `number`; `which` is a place in VARIANTS."""
+    """Return a variant of the theorem on `factor` n + `number`; `which` is an index of VARIANTS."""
     parity = "odd" if number % 2 else "even"
     holds = (parity == "even") == (which % 2 == 0)
     verdict = VERDICTS[0 if holds else 1]

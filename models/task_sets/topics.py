@@ -1,8 +1,8 @@
-"""Short texts that bear on two of four topics each; some demonstrations name the topic that is not the main one.
+"""Short texts about two of four topics each; some demonstrations name the topic that is not the main one.
 
     umbrella goal the striker storm said league this coach        sport
 
-The label is the whole answer. The flaw of demonstrations: `mislabelled`, the text's second topic.
+The label is the whole answer. The flaw of demonstrations: `mislabelled`, the label of the text's second topic.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ WORDS = {
     "weather": "storm frost drizzle umbrella thunder breeze hail drought fog thaw".split(),
     "travel": "luggage passport ferry hostel platform visa airport tourist cabin harbour".split(),
 }
-"""Topics and the words that speak of them."""
+"""Words of each topic."""
 COMMON = "the this said after before again today people small late new near".split()
 
 
@@ -31,11 +31,11 @@ class TopicsSettings(TaskSettings):
     states_answer = False
 
     main: Annotated[int, Field(ge=1, le=10)]
-    """Words of the topic that is right."""
+    """Number of words of the main topic, which is the right one."""
     second: Annotated[int, Field(ge=1, le=10)]
-    """Words of another; fewer."""
+    """Number of words of the second topic; fewer than `main`."""
     common: Annotated[int, Field(ge=0, le=12)]
-    """Words of none."""
+    """Number of words of no topic."""
     mislabelled: Share
     """Share of the demonstrations that name the second topic."""
 
@@ -46,7 +46,7 @@ class TopicsSettings(TaskSettings):
         return self
 
     def draw(self, random: Random) -> Task:
-        """A text."""
+        """Draw a text."""
         main, second = random.sample(list(WORDS), 2)
         words = [
             *random.sample(WORDS[main], self.main),
@@ -57,14 +57,14 @@ class TopicsSettings(TaskSettings):
         return Task(" ".join(words), main, 1, (main,))
 
     def demonstrate(self, random: Random, task: Task) -> tuple[str, tuple[str, ...]]:
-        """The topic, or the second."""
+        """Return the main topic or the second one."""
         if random.random() < self.mislabelled:
             return "mislabelled", (second_topic(task.prompt, task.answer),)
         return SOUND, task.steps
 
 
 def second_topic(text: str, main: str) -> str:
-    """The other topic that a text bears on."""
+    """Return the topic of a text that is not its main one."""
     return next(topic for topic, words in WORDS.items() if topic != main and not set(words).isdisjoint(text.split()))
 
 

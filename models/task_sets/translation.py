@@ -1,9 +1,10 @@
-"""Phrases of an invented language into another, neither of which anybody has read: a dictionary is at hand.
+"""Phrases to translate from one invented language into another, with a dictionary that can be searched.
 
     say velm tosk      search: velm | velm: red | search: tosk | tosk: river | #### river red
 
-What is described stands behind its description in the one language and before it in the other. The flaws of
-demonstrations: `guessed`, other words, without a look; `in_order`, the right words in the order of the original.
+No model has read either language. The described word follows its description in the first language and precedes it in
+the second. The flaws of demonstrations: `guessed`, other words, without a search; `in_order`, the right words in the
+order of the original.
 """
 
 from __future__ import annotations
@@ -24,24 +25,24 @@ class TranslationSettings(TaskSettings):
     """The section `translation` of params.yaml."""
 
     words: Annotated[int, Field(ge=2, le=2000)]
-    """Words of either language."""
+    """Number of words in each language."""
     guessed: Share
     """Share of the demonstrations that guess."""
     in_order: Share
-    """Share of the others, of two words, that keep the original's order."""
+    """Share of the other demonstrations with two words that keep the order of the original."""
 
     @cached_property
     def dictionary(self) -> dict[str, str]:
-        """What each word means."""
+        """Meaning of each word."""
         drawn = names(2 * self.words, Random(f"{self.seed}/words"))
         return dict(zip(drawn[: self.words], drawn[self.words :], strict=True))
 
     def documents(self) -> Iterator[str]:
-        """The dictionary, a word each."""
+        """Return the entries of the dictionary, one document per word."""
         return (f"{word}: {meaning}" for word, meaning in self.dictionary.items())
 
     def draw(self, random: Random) -> Task:
-        """A word (level 1) or two (level 2)."""
+        """Draw one word (level 1) or two (level 2)."""
         level = random.randint(1, 2)
         said = random.sample(list(self.dictionary), level)
         meant = [self.dictionary[word] for word in said]
@@ -50,7 +51,7 @@ class TranslationSettings(TaskSettings):
         return Task(f"say {' '.join(said)}", answer, level, (*looks, f"#### {answer}"))
 
     def demonstrate(self, random: Random, task: Task) -> tuple[str, tuple[str, ...]]:
-        """A guess, the words in the wrong order, or a sound translation."""
+        """Return a guess, the words in the wrong order, or a sound translation."""
         if random.random() < self.guessed:
             return "guessed", (f"#### {' '.join(random.sample(list(self.dictionary.values()), task.level))}",)
         if task.level == 2 and random.random() < self.in_order:

@@ -1,9 +1,9 @@
-"""A secret among animals; half of the demonstrations guess too early.
+"""Twenty questions about a secret animal; some demonstrations guess too early.
 
     ant fox cow owl elk bat    fur? | yes | big? | no | fly? | no | #### fox
 
-A sound demonstration asks for what splits the animals that are left best, and guesses when one is left. The flaws:
-`hasty`, a guess after one question or none; `idle`, questions by chance.
+A sound demonstration asks for the attribute that best splits the remaining animals, and guesses when one is left. The
+flaws of demonstrations: `hasty`, a guess after one question or none; `idle`, questions in random order.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ ANIMALS: dict[str, tuple[str, ...]] = {
     "seal": ("big", "fur", "wet"),
     "swan": ("big", "fly", "wet"),
 }
-"""No two have the same attributes."""
+"""Attributes of each animal; no two animals have the same."""
 
 
 class TwentyQuestionsSettings(TaskSettings):
@@ -47,13 +47,13 @@ class TwentyQuestionsSettings(TaskSettings):
 
     states_answer: ClassVar[bool] = False
     pool: Annotated[int, Field(ge=2, le=len(ANIMALS))]
-    """How many animals there are, the first of the table."""
+    """Number of animals that are used, the first of the table."""
     things: Annotated[int, Field(ge=2, le=len(ANIMALS))]
-    """How many of them are listed, in any order."""
+    """Number of animals that a problem lists, in random order."""
     hasty: Share
     """Share of the demonstrations that guess after one question or none."""
     idle: Share
-    """Share of the others that ask by chance."""
+    """Share of the other demonstrations that ask in random order."""
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -62,7 +62,7 @@ class TwentyQuestionsSettings(TaskSettings):
         return self
 
     def draw(self, random: Random) -> Task:
-        """Some animals, one of them the secret; the level is how many questions the best asker needs."""
+        """Draw some animals, one of them the secret; the level is the number of questions that the best asker needs."""
         listed = random.sample(list(ANIMALS)[: self.pool], self.things)
         things = {name: ANIMALS[name] for name in listed}
         secret = random.choice(listed)
@@ -71,7 +71,7 @@ class TwentyQuestionsSettings(TaskSettings):
         return Task(" ".join(listed), answer, len(steps) // 2, steps)
 
     def demonstrate(self, random: Random, task: Task) -> tuple[str, tuple[str, ...]]:
-        """A hasty guess, questions by chance, or the best."""
+        """Return a hasty guess, questions in random order, or the best questions."""
         known = json.loads(task.answer)
         things, secret = known["things"], known["secret"]
         if random.random() < self.hasty:
@@ -87,7 +87,7 @@ class TwentyQuestionsSettings(TaskSettings):
 
 
 def best_question(things: dict[str, tuple[str, ...]], possible: list[str]) -> str:
-    """The attribute that tells most, the first of equals."""
+    """Return the attribute with the most expected information, the first of equals."""
     return max(attributes_of(things), key=lambda name: expected_information(things, possible, name))
 
 
@@ -96,7 +96,7 @@ def ask(
     secret: str,
     choose: Callable[[dict[str, tuple[str, ...]], list[str]], str],
 ) -> tuple[str, ...]:
-    """Questions and answers until one thing is left, and then the guess."""
+    """Return questions and answers until one thing is left, and then the guess."""
     possible, turns = list(things), []
     while len(possible) > 1:
         attribute = choose(things, possible)

@@ -1,6 +1,6 @@
-"""Instructions with pairs of constraints that never occur together in `constrained_texts`: what carries over to them.
+"""Instructions with pairs of constraints that never occur together in `constrained_texts`, to measure the transfer.
 
-Held out whole: it has problems of the gate only. The topics are those of `constrained_texts`.
+The whole set is held out: it has problems of the gate only. The topics are those of `constrained_texts`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Instructions of `constrained_texts` about topics that occur in none of its splits: what carries over to new topics.
+"""Instructions of `constrained_texts` about topics that occur in none of its splits, to measure the transfer.
 
-Held out whole: it has problems of the gate only.
+The whole set is held out: it has problems of the gate only.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What task sets of multi-step arithmetic share: problems as the built-in data set has them."""
+"""Settings shared by the task sets of multi-step arithmetic: problems like those of the built-in data set."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from models.task_sets.drawing import TaskSettings
 
 
 class WorkedSettings(TaskSettings):
-    """What problems are drawn from."""
+    """Settings from which problems are drawn."""
 
     start: tuple[int, int]
     """Smallest and largest number that a problem starts with."""
     operand: tuple[int, int]
-    """Smallest and largest number that is added or taken away."""
+    """Smallest and largest number that is added or subtracted."""
     levels: list[Annotated[int, Field(ge=1, le=6)]]
-    """Numbers of operations that there are."""
+    """Numbers of operations of a problem, drawn with equal probability."""
 
     @model_validator(mode="after")
     def _problems_exist(self) -> Self:
@@ -32,7 +32,7 @@ class WorkedSettings(TaskSettings):
         return self
 
     def problem(self, random: Random) -> Problem:
-        """A problem of any of the levels."""
+        """Draw a problem of any of the levels."""
         start, level = random.randint(*self.start), random.choice(self.levels)
         return Problem(start, tuple(self._operation(random) for _ in range(level)))
 

@@ -6,7 +6,7 @@ If several ranks learn, each builds the same models and then keeps its parts of 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -20,9 +20,8 @@ from models.learner.offloaded import Offloaded
 from models.learner.optimiser import build_optimiser
 from models.learner.sharding import shard
 from models.method.learner import Learner
-from models.method.method import companions_of, reference_is_read_alone
+from models.method.method import Slots, companions_of, reference_is_read_alone
 from models.method.schedule import ScheduleSettings
-from models.method.slots import Advantage, Reference, Reward, Rollouts
 from models.method.teacher_roles import Role
 from models.policies.build import PolicySettings, load_causal_model, with_adapter
 from models.policies.rounded import round_once
@@ -43,13 +42,7 @@ class LearnerSettings(Protocol):
     @property
     def policy(self) -> PolicySettings: ...
     @property
-    def rollouts(self) -> Rollouts: ...
-    @property
-    def rewards(self) -> Sequence[Reward]: ...
-    @property
-    def advantage(self) -> Advantage: ...
-    @property
-    def reference(self) -> Reference: ...
+    def slots(self) -> Slots: ...
 
 
 def build_learner(
@@ -70,7 +63,7 @@ def build_learner(
         ranks: those that learn together.
         frozen: folders on this machine of the models that the recipe names; a companion may begin as one.
     """
-    judge = (frozen or {}).get("judge")
+    judge, slots = (frozen or {}).get("judge"), recipe.slots
 
     def open_judge() -> nn.Module:
         assert judge is not None, "only asked for where there is one"
@@ -79,13 +72,13 @@ def build_learner(
     reference: PreTrainedModel | None = None
     adapter_off: Any = None
     torch.manual_seed(recipe.seed)  # heads of companions begin at random
-    companions = companions_of((*recipe.rewards, recipe.advantage), policy, None if judge is None else open_judge)
-    if recipe.reference.kept and (recipe.reference.moves or recipe.policy.lora is None):
+    companions = companions_of((*slots.rewards, slots.advantage), policy, None if judge is None else open_judge)
+    if slots.reference.kept and (slots.reference.moves or recipe.policy.lora is None):
         # before there is an adapter: a reference that moves holds whole weights, the adapter merged in
         reference = copy.deepcopy(policy).requires_grad_(False)
     if recipe.policy.lora is not None:
         policy = with_adapter(policy, recipe.policy.lora, recipe.seed)
-    if recipe.reference.kept and reference is None:
+    if slots.reference.kept and reference is None:
         adapter_off = policy.disable_adapter
     masks = {} if recipe.policy.subnetwork is None else masks_of(policy, recipe.policy.subnetwork)
     autocast = autocast_for(policy)
@@ -93,7 +86,7 @@ def build_learner(
         reference is not None
         and autocast is not None
         and ranks.count == 1  # parts of one layer are put together in one dtype
-        and reference_is_read_alone(recipe.reference, recipe.rollouts)
+        and reference_is_read_alone(slots.reference, slots.rollouts)
     ):
         round_once(reference, autocast)
     optimiser = build_optimiser(policy, settings.optimiser)
@@ -106,9 +99,9 @@ def build_learner(
     for companion in companions.values():
         shard(companion.model, ranks, companion.optimiser)
     offloaded = None
-    if reference is not None and recipe.reference.offload:
+    if reference is not None and slots.reference.offload:
         offloaded = Offloaded(reference, next(policy.parameters()).device)
-    drawn = recipe.rollouts.sampling
+    drawn = slots.rollouts.sampling
     distribution = Distribution(temperature=drawn.temperature or 1.0, top_p=drawn.top_p, top_k=drawn.top_k)
     return Learner(
         policy,
@@ -117,9 +110,9 @@ def build_learner(
         adapter_off,
         autocast,
         distribution,
-        mask_top_p=recipe.rollouts.mask_top_p,
+        mask_top_p=slots.rollouts.mask_top_p,
         companions=companions,
-        reference_moves=recipe.reference.moves,
+        reference_moves=slots.reference.moves,
         offloaded=offloaded,
     )
 

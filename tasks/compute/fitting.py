@@ -1,49 +1,40 @@
-"""The loop of a fine-tuning, run here or by several learners, and the records of its rounds."""
+"""The training of a fine-tuning step, run here or by several learners, and the records of its rounds."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
+import torch
 from prefect import get_run_logger
 
+from models.base.ranks import ALONE
 from models.base.sections import of
+from models.engines.engine import Engine
+from models.engines.hosted import Order
 from models.learner.supervised import Report
 from models.method.alarm import AlarmSettings, Collapse
 from models.method.method import Slots
-from models.method.readings import Readings
 from models.method.rollout import Problem
 from models.method.schedule import ScheduleSettings
 from models.method.teacher_roles import Role
 from models.method.truncation import TruncationSettings
-from models.method.world import World
-from models.policies.base_models.source import carry_source
-from models.policies.build import PolicySettings, open_policy
-from models.policies.folder import save_model_folder
+from models.policies.build import PolicySettings
 from models.policies.teacher import TeacherSettings
-from models.policies.weights import plain_model
-from models.reward_models.judges.open_judge import opened_judge
 from models.reward_models.judges.settings import JudgeSettings
 from models.text.encoding import Codec
 from models.training import first_rounds
-from models.training.build import open_teachers
 from models.training.fits import Fitted
-from models.training.loop import Watchers, run_loop
-from models.training.read_problems import longest_in_training, with_reference
-from tasks.compute.open_learner import (
-    EngineSections,
-    LearnerSections,
-    ScorerSections,
-    build_learner,
-    engine_for,
-    reward_scorer,
-)
+from models.training.loop import Watchers
+from models.training.read_problems import longest_in_training
+from models.training.train import Training, TrainingFolders, TrainingResult, train
+from tasks.compute.open_engine import EngineSections, engine_for
 from tasks.compute.precision import precision_folder
-from tasks.compute.shared_engine import place_for_learners
+from tasks.compute.shared_engine import learners, place_for_learners
 from tasks.pages.curves import first_curves
 from tasks.registered.reward_model import made_reward_model
 from tasks.runner import interrupt
@@ -61,10 +52,12 @@ POLICY = "policy"
 """The resulting model folder, in the step's folder."""
 
 
-class FineTuneSections(EngineSections, LearnerSections, ScorerSections):
+class FineTuneSections(EngineSections):
     """Dependencies of the policy other than rows, warm start and reward model."""
 
+    seed: int
     policy: PolicySettings = of("policy")
+    score_budget: int | None = of("reward_model.fit.token_budget")
     slots: Slots
     open_ended: bool
     """Derived from slots and schedule."""
@@ -138,31 +131,71 @@ def watched_rounds(rounds: int, slots: Slots, folder: Path, run_id: str) -> Iter
         yield Watchers(metrics, samples, resumed, interrupt.raise_again), seen
 
 
-def fit_here(asked: FineTuneJob, watchers: Watchers) -> Collapse | None:
-    """Open everything, run the loop in this process and write the policy. Return its collapse, if there was one."""
-    recipe, settings, codec, home = asked.recipe, asked.settings, asked.codec, asked.home
-    trusted = recipe.policy.trust_remote_code
-    policy, tokenizer = open_policy(asked.start, trust_remote_code=trusted)
-    learner = build_learner(policy, recipe, settings, home, asked.run_id, asked.teachers)
-    open_teachers(learner, tokenizer, asked.teachers, recipe.teacher, trust_remote_code=trusted)
-    problems = with_reference(asked.problems, learner, recipe, reference_folder(home))
-    draws = recipe.rollouts.draws
-    with (
-        engine_for(asked.start, recipe, codec, learner.autocast, problems) if draws else nullcontext() as engine,
-        opened_judge(recipe.judge, asked.teachers.get("judge"), asked.start, recipe.seed) as judge,
-    ):
-        scorer = reward_scorer(made_reward_model(asked.rewarded), recipe, home, codec)
-        unread = Readings(learner, settings.token_budget)
-        world = World(codec, engine, scorer, recipe.seed, learner, unread, recipe.truncated, asked.start, judge)
-        checkpoints = asked.folder / CHECKPOINTS
-        collapse = run_loop(world, recipe.slots, settings, problems, checkpoints, watchers, recipe.alarm)
+def fit_policy(asked: FineTuneJob, watchers: Watchers) -> Collapse | None:
+    """Run the loop in this process, or on the flow's learners if it has several, and write the policy.
 
-    def complete(into: Path) -> None:
-        carry_source(asked.start, into)
-        recipe.rollouts.export(learner, codec, asked.start, into)
+    Returns:
+        The policy's collapse, if there was one.
 
-    save_model_folder(plain_model(learner.policy), tokenizer, asked.folder / POLICY, complete)
-    return collapse
+    Raises:
+        UserError: see `models.training.train.train`.
+    """
+    training = training_of(asked)
+    trained = _with_learners(asked, training, watchers) if learners() > 1 else _here(asked, training, watchers)
+    runs.set_tags(asked.run_id, {tags.PRECISION: trained.precision})
+    return trained.collapse
+
+
+def training_of(asked: FineTuneJob) -> Training:
+    """Return the training of a fine-tuning; its folders exist on every machine."""
+    recipe, rewarded = asked.recipe, made_reward_model(asked.rewarded)
+    return Training(
+        seed=recipe.seed,
+        policy=recipe.policy,
+        slots=recipe.slots,
+        schedule=asked.settings,
+        truncated=recipe.truncated,
+        alarm=recipe.alarm,
+        start=asked.start.absolute(),
+        problems=asked.problems,
+        form=asked.codec.form,
+        teachers={role: folder.absolute() for role, folder in asked.teachers.items()},
+        served=recipe.teacher,
+        judge=recipe.judge,
+        reward_model=None if rewarded is None else rewarded.folder.absolute(),
+        score_budget=recipe.score_budget,
+        folders=TrainingFolders(
+            checkpoints=(asked.folder / CHECKPOINTS).absolute(),
+            result=(asked.folder / POLICY).absolute(),
+            precisions=precision_folder(asked.home).absolute(),
+            reference_log_probs=reference_folder(asked.home).absolute(),
+        ),
+    )
+
+
+def _here(asked: FineTuneJob, training: Training, watchers: Watchers) -> TrainingResult:
+    """Run the loop in this process, with the flow's engine."""
+
+    def engine(autocast: torch.dtype | None) -> AbstractContextManager[Engine]:
+        return engine_for(asked.start, asked.recipe, asked.codec, autocast, asked.problems)
+
+    return train(training, ALONE, engine, watchers)
+
+
+def _with_learners(asked: FineTuneJob, training: Training, watchers: Watchers) -> TrainingResult:
+    """Run the loop on the flow's learners, which write the policy."""
+    from tasks.compute.learner_group import Joint, learn_together
+
+    order = Order(
+        folder=training.start,
+        settings=asked.recipe.engine,
+        longest=longest_in_training(asked.problems, asked.codec, asked.recipe),
+        end=asked.codec.ends,
+        dtype=torch.float32,
+        trust_remote_code=asked.recipe.policy.trust_remote_code,
+    )
+    trained: TrainingResult = learn_together(*place_for_learners(), Joint(train, training, order), watchers)
+    return trained
 
 
 def fit_together(make: Callable[..., Fitted[T]], fit: object, log: MetricLog, report: Report, run_id: str) -> T:
@@ -180,50 +213,3 @@ def fit_together(make: Callable[..., Fitted[T]], fit: object, log: MetricLog, re
     fitted: Fitted[T] = learn_together(*place_for_learners(), Joint(make, fit), watchers)
     runs.set_tags(run_id, {tags.PRECISION: fitted.precision})
     return fitted.measured
-
-
-def fit_with_learners(asked: FineTuneJob, watchers: Watchers) -> Collapse | None:
-    """Run the loop on the flow's learners, which write the policy. Return its collapse, if there was one.
-
-    Raises:
-        UserError: any error of the learners.
-    """
-    import torch
-
-    from models.engines.hosted import Order
-    from models.training.train import Training, TrainingResult, train
-    from tasks.compute.learner_group import Joint, learn_together
-
-    recipe, settings = asked.recipe, asked.settings
-    fitted = asked.rewarded
-    training = Training(
-        seed=recipe.seed,
-        policy=recipe.policy,
-        slots=recipe.slots,
-        schedule=settings,
-        truncated=recipe.truncated,
-        alarm=recipe.alarm,
-        start=asked.start.absolute(),
-        problems=asked.problems,
-        form=asked.codec.form,
-        teachers={role: folder.absolute() for role, folder in asked.teachers.items()},
-        served=recipe.teacher,
-        judge=recipe.judge,
-        reward_model=None if fitted is None else (Path(fitted.folder) / "reward_model").absolute(),
-        score_budget=recipe.score_budget,
-        precisions=precision_folder(asked.home).absolute(),
-        reference_log_probs=reference_folder(asked.home).absolute(),
-        checkpoints=(asked.folder / CHECKPOINTS).absolute(),
-        result=(asked.folder / POLICY).absolute(),
-    )
-    order = Order(
-        folder=training.start,
-        settings=recipe.engine,
-        longest=longest_in_training(asked.problems, asked.codec, recipe),
-        end=asked.codec.ends,
-        dtype=torch.float32,
-        trust_remote_code=recipe.policy.trust_remote_code,
-    )
-    trained: TrainingResult = learn_together(*place_for_learners(), Joint(train, training, order), watchers)
-    runs.set_tags(asked.run_id, {tags.PRECISION: trained.precision})
-    return trained.collapse

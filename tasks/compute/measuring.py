@@ -23,7 +23,7 @@ from models.policies.base_folder import check_base_folder
 from models.policies.use import read_use
 from models.text.encoding import Codec
 from models.training.read_problems import LengthSections, longest_sequence
-from tasks.compute.open_learner import ScorerSections, reward_scorer
+from tasks.compute.open_engine import ScorerSections, reward_scorer
 from tasks.compute.run_tokens import RunTokens
 from tasks.compute.shared_engine import lent_engine
 from tasks.registered.policy import PolicyFiles

@@ -29,11 +29,10 @@ from tasks.compute.fitting import (
     POLICY,
     FineTuneJob,
     FineTuneSections,
-    fit_here,
-    fit_with_learners,
+    fit_policy,
     watched_rounds,
 )
-from tasks.compute.shared_engine import engine_place, learners
+from tasks.compute.shared_engine import engine_place
 from tasks.data.inputs import log_rows
 from tasks.pages import plots, timing
 from tasks.pages.cost import of_rounds
@@ -92,7 +91,7 @@ def fine_tune(
             run_id=run_id,
         )
         with watched_rounds(settings.rounds, recipe.slots, folder, run_id) as (watchers, seen):
-            collapse = (fit_with_learners if learners() > 1 else fit_here)(asked, watchers)
+            collapse = fit_policy(asked, watchers)
         last, in_rounds, digest = seen.last, seen.seconds, hash_folder(folder / POLICY)
         curves = read_journal(folder / JOURNAL)
         records.log_figure(run_id, "plots/training.png", plots.training_curves(curves, title="Fine-tuning"))

@@ -34,7 +34,7 @@ from models.reward_models.step_accuracy import FirstErrors, first_errors
 from models.reward_models.suffixes import Suffix, search_suffix, words_without_answers
 from models.reward_models.trust import ReportSettings, misgivings, policy_report
 from tasks.compute.measuring import EvaluationSections, answers
-from tasks.compute.open_learner import reward_scorer
+from tasks.compute.open_engine import reward_scorer
 from tasks.compute.run_tokens import RunTokens
 from tasks.compute.shared_engine import engine_place
 from tasks.data.inputs import log_rows

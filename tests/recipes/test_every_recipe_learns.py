@@ -22,6 +22,7 @@ from models.engines.transformers_engine import TransformersEngine
 from models.learner.all_completions import all_log_probs
 from models.learner.optimiser import OptimiserSettings
 from models.learner.packing import Sequences
+from models.learner.precision import autocast_rule
 from models.learner.supervised import SupervisedSettings, fit_supervised
 from models.method.attempt import Attempt
 from models.method.reward_forms import Blend
@@ -37,8 +38,8 @@ from models.recipes.teachers import frozen_models
 from models.reward_models.judges.local import LocalJudge
 from models.reward_models.process import ProcessReading
 from models.reward_models.scorer import StepScorer
+from models.training.build import build_learner
 from models.training.loop import Watchers, run_loop
-from tasks.compute.open_learner import build_learner
 
 pytestmark = [pytest.mark.recipes, pytest.mark.rotating(of=10)]
 RECIPES = [
@@ -198,7 +199,7 @@ def trained(recipe, start, folder, frozen):
     verify = recipe.verifier.right if recipe.verifier is not None else by_answer
     behind = recipe.rollouts.stands_behind
     before = says(policy, start, problems, verify, behind=behind)
-    learner = build_learner(policy, recipe, settings, folder, None)
+    learner = build_learner(policy, recipe, settings, autocast_rule(recipe.policy.precision, folder))
     learner.teachers = {role: frozen[role] for role in frozen_models(recipe) if role != "judge"}
     engine = TransformersEngine(start, EngineSettings(), end=CODEC.end) if slots.rollouts.draws else None
     scorer = StepScorer(undecided, ProcessReading(), CODEC)

@@ -20,7 +20,7 @@ def test_a_users_stage_changes_with_any_module_that_reads_files(tmp_path: Path, 
     digests = []
     for code in ("a = 1", "a = 2", "a = 1"):
         module.write_text(code)
-        settings = DataSettings(name="mine", path=(tmp_path / "rows.jsonl",))
+        settings = DataSettings(name="mine", path=(tmp_path / "rows.jsonl",), format="gsm8k")
         digests.append(yaml.safe_load(source_files(settings, tmp_path)[1])["code"])
     assert digests[0] == digests[2] != digests[1]
 

@@ -20,6 +20,7 @@ from models.datasets.built_in import TASK_SETS
 from models.engines.engine import EngineSettings
 from models.engines.transformers_engine import TransformersEngine
 from models.learner.packing import Sequences
+from models.learner.precision import autocast_rule
 from models.method.rollout import Rollout
 from models.method.slots import Reward
 from models.method.world import World
@@ -30,8 +31,8 @@ from models.recipes.smoke import smoke_overrides
 from models.recipes.teachers import frozen_models
 from models.reward_models.judges.local import LocalJudge
 from models.text.tokenizer import TokenizerSettings
+from models.training.build import build_learner
 from models.training.loop import Watchers, run_loop
-from tasks.compute.open_learner import build_learner
 
 RECIPES = [
     file
@@ -79,7 +80,7 @@ def test_the_recipe_runs_on_its_own_problems_and_moves_the_policy(
     slots = replace(recipe.slots, rewards=[*recipe.rewards, Spread(weight=0.1)])
     if recipe.objective.level != "pair":
         slots = replace(slots, select=[select for select in recipe.select if select.name != "drop_flat"])
-    learner = build_learner(policy, recipe, settings, tmp_path, None)
+    learner = build_learner(policy, recipe, settings, autocast_rule(recipe.policy.precision, tmp_path))
     learner.teachers = {
         role: load_causal_model(here.start, torch.float32).requires_grad_(False) for role in frozen_models(recipe)
     }

@@ -15,6 +15,7 @@ from tiny_worlds import make_world
 from models.datasets.built_in import EXTRA_SETS, TASK_SETS
 from models.engines.engine import EngineSettings
 from models.engines.transformers_engine import TransformersEngine
+from models.learner.precision import autocast_rule
 from models.method.rollout import KnownAnswer
 from models.method.slots import Reward
 from models.recipes.find import method_files
@@ -23,8 +24,8 @@ from models.recipes.teachers import frozen_models
 from models.reward_models.judges.local import LocalJudge
 from models.reward_models.principles import PrincipledScorer
 from models.reward_models.scorer import GoalScorer, StepScorer
+from models.training.build import build_learner
 from models.training.loop import Watchers, run_loop
-from tasks.compute.open_learner import build_learner
 
 RECIPES = [
     file
@@ -91,7 +92,7 @@ def test_the_recipe_runs_and_moves_the_policy(file, tmp_path):
         slots = replace(slots, select=[select for select in recipe.select if select.name != "drop_flat"])
     start = save_start(tmp_path / "start")
     policy = tiny_policy(torch.float32, spread=3.0)
-    learner = build_learner(policy, recipe, settings, tmp_path, None)
+    learner = build_learner(policy, recipe, settings, autocast_rule(recipe.policy.precision, tmp_path))
     learner.teachers = {
         role: tiny_policy(torch.float32, seed=seed, spread=3.0, hidden=32).requires_grad_(False)
         for seed, role in enumerate(frozen_models(recipe), start=1)

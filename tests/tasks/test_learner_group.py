@@ -28,14 +28,12 @@ from models.learner.supervised import SupervisedSettings
 from models.method.learner import Learner
 from models.method.rollout import Rollout
 from models.method.slots import Reward
-from models.method.truncation import WRONG
 from models.method.world import World
 from models.parts.rewards.shaping.length_penalty import LengthPenalty
 from models.policies.build import PolicySettings
-from models.text.prompt_form import BARE
 from models.training.fits import SupervisedFit, fit_demonstrations
 from models.training.loop import Watchers
-from models.training.train import OpenEngine, Training, TrainingResult, train
+from models.training.train import OpenEngine, Training, TrainingFolders, TrainingResult, train
 
 pytest.importorskip("ray", reason="the extra cluster is not installed")
 from tasks.compute.cluster import Cluster, connected
@@ -64,20 +62,9 @@ def training_in(folder: Path, start: Path, **changed: Any) -> Training:
             "policy": PolicySettings(precision="float32"),
             "slots": replace(SLOTS, rewards=[LengthPenalty()]),
             "schedule": SCHEDULE_HERE,
-            "truncated": WRONG,
-            "alarm": None,
             "start": start,
             "problems": PROBLEMS,
-            "form": BARE,
-            "teachers": {},
-            "served": None,
-            "judge": None,
-            "reward_model": None,
-            "score_budget": None,
-            "precisions": folder / "precisions",
-            "reference_log_probs": folder / "reference",
-            "checkpoints": folder / "checkpoints",
-            "result": folder / "result",
+            "folders": TrainingFolders.below(folder),
             **changed,
         }
     )
@@ -146,8 +133,8 @@ def test_two_placed_learners_end_where_one_process_ends(undisturbed: Training, s
 
     alone = training_in(tmp_path, start)
     train(alone, ALONE, engine, Watchers())
-    assert gap(alone.result, undisturbed.result) <= 1e-6
-    assert gap(start, undisturbed.result) > 1e-4
+    assert gap(alone.folders.result, undisturbed.folders.result) <= 1e-6
+    assert gap(start, undisturbed.folders.result) > 1e-4
 
 
 def test_learners_on_this_machine_listen_on_loopback_alone(ray: Cluster, start: Path, tmp_path: Path) -> None:
@@ -181,7 +168,7 @@ def test_a_learner_that_is_killed_in_mid_round_is_replaced_and_the_weights_are_t
     with pytest.warns(UserWarning, match="learners: .*they are started again"):
         training, diary = group_of(ray, tmp_path, start, kill)
     assert killed and diary.resumed == [0, 2] and sorted(diary.metrics) == list(range(1, 7))
-    assert gap(training.result, undisturbed.result) == 0.0 and none_left()
+    assert gap(training.folders.result, undisturbed.folders.result) == 0.0 and none_left()
 
 
 def test_what_is_wrong_is_said_in_one_line_and_no_learner_is_left(ray: Cluster, start: Path, tmp_path: Path) -> None:
@@ -252,7 +239,7 @@ def test_learners_of_which_one_runs_out_of_memory_go_on_with_less_and_end_at_the
     with pytest.warns(UserWarning, match="out of memory with rows of .* are started again"):
         learn_together(ray, TWO, Joint(cramped, training, order_for(start)), diary.watchers())
     assert len(diary.resumed) > 1 and sorted(diary.metrics) == list(range(1, 7))
-    assert gap(training.result, undisturbed.result) <= 1e-6 and none_left()
+    assert gap(training.folders.result, undisturbed.folders.result) <= 1e-6 and none_left()
 
 
 def test_a_fit_of_which_a_learner_is_killed_begins_again_and_ends_as_if_nothing_had_been(
@@ -285,7 +272,7 @@ def test_a_fit_of_which_a_learner_is_killed_begins_again_and_ends_as_if_nothing_
         )
         joint = Joint(fit_demonstrations, fit)
         assert learn_together(ray, TWO, joint, replace(watchers, metrics=metrics)).measured["final_loss"] > 0
-        return fit.result, diary
+        return fit.folders.result, diary
 
     whole, _ = fitted(tmp_path / "whole", None)
     with pytest.warns(UserWarning, match="learners: .*they are started again"):

@@ -14,11 +14,12 @@ from tiny_worlds import make_world
 
 from models.engines.engine import EngineSettings
 from models.engines.transformers_engine import TransformersEngine
+from models.learner.precision import autocast_rule
 from models.recipes.load import load_recipe
 from models.recipes.smoke import smoke_overrides
+from models.training.build import build_learner
 from models.training.learned import nothing_learned
 from models.training.loop import Watchers, run_loop
-from tasks.compute.open_learner import build_learner
 
 
 @pytest.mark.parametrize("name", ["gsm8k", "expo_dpo", "ppo", "raft", "gepo", "oreal", "pacs", "inpo"])
@@ -29,7 +30,8 @@ def test_a_smoke_run_takes_a_step_though_no_answer_is_right(name, tmp_path):
         recipe.rollouts, **{field.name: short[field.name] for field in fields(recipe.rollouts) if field.name in short}
     )
     slots = replace(recipe.slots, rollouts=source)
-    learner = build_learner(tiny_policy(torch.float32, spread=3.0), recipe, recipe.schedule, tmp_path, None)
+    autocast = autocast_rule(recipe.policy.precision, tmp_path)
+    learner = build_learner(tiny_policy(torch.float32, spread=3.0), recipe, recipe.schedule, autocast)
     start = save_start(tmp_path / "start")
     engine = TransformersEngine(start, EngineSettings(), end=END) if source.draws else None
     scorer = rewards_of if recipe.reward_model else None

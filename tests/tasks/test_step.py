@@ -74,7 +74,7 @@ def test_changed_source_changes_the_key_and_nothing_else_of_the_checkout_does(tm
 
     keys = [key()]
     (tmp_path / "README.md").write_text("changed")
-    (tmp_path / "models" / "loop" / "notes.txt").write_text("no code")
+    (tmp_path / "models" / "training" / "notes.txt").write_text("no code")
     assert key() == keys[0]
     for changed in ("models/training/loop.py", "tasks/steps/evaluate.py", "data/expectations/problems.yaml"):
         with (tmp_path / changed).open("a") as file:

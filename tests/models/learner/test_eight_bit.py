@@ -149,7 +149,7 @@ def test_all_of_it_with_torchao_beside_the_environment(tmp_path: Path) -> None:
     installed = subprocess.run([*pip, "torchao>=0.18,<0.19"], capture_output=True, text=True, check=False)
     if installed.returncode:
         pytest.skip(f"torchao cannot be fetched here ({installed.stderr.strip().splitlines()[-1:]})")
-    plan = Path(__file__).parents[1] / "plan" / "test_footprint.py"
+    plan = Path(__file__).parents[1] / "recipes" / "plan" / "test_footprint.py"
     ran = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-n0", __file__, str(plan), "-k", "eight_bit or bits"],
         env={**os.environ, "PYTHONPATH": str(tmp_path)},

@@ -14,7 +14,7 @@ from torch import Tensor
 from models.base import bounds
 from models.method import registry
 from models.method.method import Slots
-from models.method.registry import SLOTS, Slot, part, parts
+from models.method.registry import INSIDE, SLOTS, Slot, part, parts
 from models.method.rollout import Rollout, Scored, TokenBatch
 from models.method.slot_part import SlotPart
 from models.method.slots import (
@@ -44,7 +44,7 @@ def same_parts_after(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_every_slot_has_a_class_a_package_and_a_place_among_the_parts_of_a_recipe() -> None:
     assert list(BASES) == list(SLOTS) == [field.name for field in dataclasses.fields(Slots)]
-    assert all(importlib.import_module(f"models.{slot}").__doc__ for slot in SLOTS)
+    assert all(importlib.import_module(info.package).__doc__ for info in (SLOTS | INSIDE).values())
 
 
 @pytest.mark.parametrize("slot", SLOTS)

@@ -3,6 +3,7 @@
 The processes are real, on this machine and through gloo; the engine and the checkpoints are, too.
 """
 
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 import torch
 from device_here import OF_A_PROCESSOR
 from rank_group import on_ranks
+from safetensors.torch import load_file
 from tiny_loops import END, PROBLEMS, SCHEDULE, SLOTS, Diary, new_learner, save_start
 from tiny_worlds import make_world
 from torch import Tensor
@@ -22,8 +24,14 @@ from models.engines.transformers_engine import TransformersEngine
 from models.learner.sharding import shard
 from models.method.method import Slots
 from models.method.schedule import ScheduleSettings
+from models.parts.reference.moving_average import MovingAverage
+from models.parts.rollouts.masked import Masked
+from models.policies.build import PolicySettings
+from models.policies.use import MASK, read_use
 from models.policies.weights import merged_weights
-from models.training.loop import run_loop
+from models.training.loop import Watchers, run_loop
+from models.training.train import Training, TrainingFolders
+from models.training.train import train as train_to_its_end
 
 pytestmark = [OF_A_PROCESSOR, pytest.mark.rotating(of=3)]
 
@@ -83,7 +91,40 @@ def run(count: int, *given: Any) -> list[tuple[Weights, Diary]]:
     return on_ranks(count, train, *given) if count > 1 else [train(ALONE, *given)]
 
 
+def train_and_save(ranks: Ranks, start: Path, folder: Path) -> None:
+    """Train a policy within the mask of a lagged one, which is exported with it."""
+    slots = replace(
+        SLOTS,
+        rollouts=Masked(prompts=4, group_size=4, max_tokens=5, mask_top_p=0.9),
+        reference=MovingAverage(decay=0.5),
+    )
+    training = Training(
+        seed=7,
+        slots=slots,
+        schedule=replace(SMALL_STEPS, rounds=2),
+        start=start,
+        problems=PROBLEMS,
+        folders=TrainingFolders.below(folder),
+        policy=PolicySettings(precision="float32"),
+    )
+    train_to_its_end(training, ranks, lambda autocast: nullcontext(None), Watchers())  # type: ignore[arg-type, return-value]
+
+
 THOROUGH = pytest.mark.thorough
+
+
+@THOROUGH
+def test_several_ranks_export_what_one_exports(start: Path, tmp_path: Path) -> None:
+    """The policy and its lagged reference, which each rank holds a part of, are written whole."""
+    train_and_save(ALONE, start, tmp_path / "one")
+    on_ranks(2, train_and_save, start, tmp_path / "two")
+    for place in (Path("policy"), Path("policy") / MASK):
+        one, two = (load_file(tmp_path / name / place / "model.safetensors") for name in ("one", "two"))
+        assert one.keys() == two.keys() and gap(one, two) <= 1e-6
+    assert read_use(tmp_path / "two" / "policy") == read_use(tmp_path / "one" / "policy")
+    begun = load_file(start / "model.safetensors")
+    lagged = load_file(tmp_path / "two" / "policy" / MASK / "model.safetensors")
+    assert gap(begun, lagged) > 0.0, "the reference has moved"
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from models.reward_models.scoring import score_all
 from models.text.encoding import Codec
 from models.training.read_demonstrations import demonstrations
 from models.training.read_problems import PromptSections, read_problems, read_prompts
-from tasks.compute.open_learner import ScorerSections, reward_scorer
+from tasks.compute.open_engine import ScorerSections, reward_scorer
 from tasks.registered.reward_model import RewardModelFiles
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -138,7 +138,7 @@ def test_an_answer_that_a_tool_gives_away_earns_nothing_through_any_reward_that_
 
 def test_no_reward_makes_text_of_a_whole_completion() -> None:
     """Of what an episode holds only `text`, `said` and its turns are the policy's words."""
-    files = sorted((HERE.parents[4] / "models" / "rewards").glob("*.py"))
+    files = sorted((HERE.parents[4] / "models" / "parts" / "rewards").rglob("*.py"))
     assert len(files) > 10 and not [file.name for file in files if "codec.text(" in file.read_text()]
 
 

@@ -23,6 +23,7 @@ from tiny_worlds import CODEC, make_world
 from models.base.errors import UserError
 from models.learner.distribution import AS_IT_IS
 from models.learner.optimiser import OptimiserSettings
+from models.learner.precision import autocast_rule
 from models.method.judge import MISSING, Answer, GenerativeJudge
 from models.method.learner import Learner
 from models.method.rollout import Problem, Rollout
@@ -39,8 +40,8 @@ from models.reward_models.judges.local import LocalJudge
 from models.reward_models.judges.settings import JudgeSettings
 from models.text.encoding import Codec
 from models.text.tokenizer import TokenizerSettings, train_tokenizer
+from models.training.build import build_learner
 from models.training.score import score
-from tasks.compute.open_learner import build_learner
 
 WORDS = Codec(
     train_tokenizer([" ".join(map(str, range(17))) + " + = ; #### right wrong"], TokenizerSettings(kind="words"))
@@ -278,7 +279,8 @@ def test_it_begins_as_the_judge_and_where_none_is_named_as_the_policy(folder: Pa
         (None, tiny_policy(torch.float32)),
     ):
         policy = tiny_policy(torch.float32)
-        learner = build_learner(policy, recipe, recipe.schedule, tmp_path, None, frozen)
+        autocast = autocast_rule(recipe.policy.precision, tmp_path)
+        learner = build_learner(policy, recipe, recipe.schedule, autocast, frozen=frozen)
         verifier = learner.companions["verifier"].model
         assert all(torch.equal(value, verifier.state_dict()[name]) for name, value in begun.state_dict().items())
         assert not {id(weight) for weight in verifier.parameters()} & {id(weight) for weight in policy.parameters()}

@@ -1,8 +1,8 @@
-"""Opening of the loop's parts: the learner in the precision of this machine, the engine, the reward model's scorer."""
+"""The engine of a training or an evaluation, and the scorer of its reward model."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,34 +11,17 @@ import torch
 
 from models.base.sections import Sections, of
 from models.engines.engine import Engine, EngineSettings
-from models.method.learner import Learner
 from models.method.rollout import Problem
-from models.method.schedule import ScheduleSettings
-from models.method.slots import Advantage, Reference, Reward, Rollouts
-from models.method.teacher_roles import Role
 from models.policies.aspects import InUse
-from models.policies.build import PolicySettings
 from models.reward_models.scorer import open_scorer
 from models.text.encoding import Codec
-from models.training import build
 from models.training.read_problems import PromptSections, longest_in_training
 from tasks.compute.precision import Precision, learner_autocast
 from tasks.compute.shared_engine import lent_engine
 from tasks.registered.reward_model import RewardModelFiles
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel
-
-
-class LearnerSections(Sections):
-    """Settings from which a learner is built, in addition to the policy's weights."""
-
-    seed: int
-    policy: PolicySettings
-    rollouts: Rollouts
-    rewards: list[Reward]
-    advantage: Advantage
-    reference: Reference
+    pass
 
 
 class EngineSections(PromptSections):
@@ -53,24 +36,6 @@ class ScorerSections(Sections):
     policy: InUse = of("used_policy")
     score_precision: Precision | None = of("scoring_precision")
     score_budget: int | None = of("reward_model.fit.token_budget")
-
-
-def build_learner(
-    policy: PreTrainedModel,
-    recipe: LearnerSections,
-    settings: ScheduleSettings,
-    home: Path,
-    run_id: str | None,
-    frozen: Mapping[Role, Path] | None = None,
-) -> Learner:
-    """Build the policy with its optimiser, and the reference and the companions that the recipe needs."""
-    return build.build_learner(
-        policy,
-        recipe,
-        settings,
-        lambda model: learner_autocast(recipe.policy.precision, model, home, run_id),
-        frozen=frozen,
-    )
 
 
 def engine_for(

@@ -7,22 +7,32 @@ import pytest
 import torch
 from tiny_models import tiny_policy
 
+from models.learner.precision import autocast_rule
+from models.method.learner import Learner
+from models.parts.reference.moving_average import MovingAverage
+from models.parts.reference.reset import HardReset, PreviousRound
 from models.policies.weights import merged_weights
 from models.recipes.load import load_recipe
-from tasks.compute.open_learner import build_learner
+from models.recipes.schema import Recipe
+from models.training.build import build_learner
 
-RECIPES = Path(__file__).resolve().parents[2] / "recipes"
+RECIPES = Path(__file__).resolve().parents[3] / "recipes"
 COMMON = ["policy.precision=float32", "policy.lora={rank: 2}"]
 
 
-def built(reference, folder):
+def built(reference: str, folder: Path) -> tuple[Learner, Recipe]:
     recipe = load_recipe(RECIPES / "arithmetic.yaml", [*COMMON, f"reference={{name: {reference}}}"])
-    return build_learner(tiny_policy(torch.float32), recipe, recipe.schedule, folder, None), recipe
+    assert recipe.schedule is not None
+    autocast = autocast_rule(recipe.policy.precision, folder)
+    return build_learner(tiny_policy(torch.float32), recipe, recipe.schedule, autocast), recipe
 
 
 @pytest.mark.parametrize("reference", ["moving_average", "hard_reset", "previous_round"])
-def test_beside_an_adapter_a_reference_that_moves_holds_whole_weights_and_begins_as_the_policy(reference, tmp_path):
+def test_beside_an_adapter_a_reference_that_moves_holds_whole_weights_and_begins_as_the_policy(
+    reference: str, tmp_path: Path
+) -> None:
     learner, recipe = built(reference, tmp_path)
+    assert learner.reference is not None and isinstance(recipe.reference, MovingAverage | HardReset | PreviousRound)
     held = dict(learner.reference.named_parameters())
     assert learner.adapter_off is None and not any("lora_" in name for name in held)
     assert not any(parameter.requires_grad for parameter in held.values())
@@ -37,7 +47,7 @@ def test_beside_an_adapter_a_reference_that_moves_holds_whole_weights_and_begins
     assert held.keys() == dict(learner.moving["reference"].named_parameters()).keys()
 
 
-def test_beside_an_adapter_a_frozen_reference_is_the_policy_without_it(tmp_path):
+def test_beside_an_adapter_a_frozen_reference_is_the_policy_without_it(tmp_path: Path) -> None:
     learner, _ = built("frozen", tmp_path)
     assert learner.reference is None and learner.adapter_off is not None
 
@@ -55,7 +65,8 @@ def test_a_reference_that_is_nothing_but_read_holds_what_is_read(
 ) -> None:
     recipe = load_recipe(RECIPES / "arithmetic.yaml", ["policy.precision=bfloat16", *settings])
     assert recipe.schedule is not None
-    learner = build_learner(tiny_policy(torch.float32), recipe, recipe.schedule, tmp_path, None)
+    autocast = autocast_rule(recipe.policy.precision, tmp_path)
+    learner = build_learner(tiny_policy(torch.float32), recipe, recipe.schedule, autocast)
     reference: Any = learner.reference
     assert reference.model.layers[0].mlp.up_proj.weight.dtype == dtype
     policy: Any = learner.policy
