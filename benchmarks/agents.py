@@ -21,7 +21,7 @@ from typing import Any
 
 from benchmarks.agents_page import page
 from benchmarks.league import KEPT, alone
-from benchmarks.league_records import ROOT, Result, code_digest, commit, read_all, write
+from benchmarks.league_records import ROOT, LeagueResult, code_digest, commit, read_all, write
 from benchmarks.league_training import COMMON, train
 from benchmarks.warm_starts import Work
 from models.base.errors import UserError
@@ -52,7 +52,7 @@ def as_trained(name: str, seed: int) -> Any:
     return load_recipe(name, (*COMMON, f"seed={seed}"))
 
 
-def run(name: str, seed: int) -> Result:
+def run(name: str, seed: int) -> LeagueResult:
     """Train a recipe. An error is recorded in the result."""
     recipe = as_trained(name, seed)
     began = time.process_time()
@@ -68,7 +68,7 @@ def run(name: str, seed: int) -> Result:
         failed = f"{type(error).__name__}: {error}"
         traceback.print_exc()
     completions = recipe.largest_round * recipe.schedule.rounds
-    return Result(
+    return LeagueResult(
         recipe=name,
         seed=seed,
         budget=completions,
@@ -87,7 +87,7 @@ def run(name: str, seed: int) -> Result:
     )
 
 
-def has_result(name: str, seed: int, results: Sequence[Result]) -> bool:
+def has_result(name: str, seed: int, results: Sequence[LeagueResult]) -> bool:
     """Return whether a training of the current recipe is among the results."""
     wanted = digest(plain(as_trained(name, seed)))
     return any((result.recipe, result.seed) == (name, seed) and result.counts(wanted, None) for result in results)

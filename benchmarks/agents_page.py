@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from benchmarks.league_page import line, reason
-from benchmarks.league_records import Result
+from benchmarks.league_records import LeagueResult
 from models.recipes.find import find_recipe
 from models.recipes.load import load_recipe
 
@@ -21,7 +21,7 @@ rounds on one thread. The head of a recipe describes what replaces what its pape
 COLUMNS = ("recipe", "paper", "data", "start", "end", "gain", "verdict", "seeds", "completions", "s")
 
 
-def page(names: Sequence[str], results: Sequence[Result]) -> str:
+def page(names: Sequence[str], results: Sequence[LeagueResult]) -> str:
     """Render the page.
 
     Args:
@@ -51,7 +51,7 @@ def page(names: Sequence[str], results: Sequence[Result]) -> str:
     return "\n".join(text) + "\n"
 
 
-def _row(name: str, recipe: Any, own: Sequence[Result]) -> str:
+def _row(name: str, recipe: Any, own: Sequence[LeagueResult]) -> str:
     row = line(own)
     paper = recipe.source.title if recipe.source.id is None else f"{recipe.source.title} ({recipe.source.id})"
     gain = f"{row.gain:+.1%}"

@@ -74,7 +74,7 @@ Made = tuple[Stepper, dict[str, Any]]
 """A training run and its report, which may grow while it runs."""
 
 
-class Apart:
+class StepperProcess:
     """A stepper in a process of its own, made there by `make` (picklable: a module's function or a partial of one)."""
 
     def __init__(self, make: Callable[[], Made]) -> None:
@@ -112,7 +112,7 @@ class Apart:
         return value
 
 
-Side = TypeVar("Side", Stepper, Apart)
+Side = TypeVar("Side", Stepper, StepperProcess)
 
 
 def _serve(pipe: Connection, make: Callable[[], Made]) -> None:
@@ -133,7 +133,7 @@ def _serve(pipe: Connection, make: Callable[[], Made]) -> None:
 
 
 def alternate(
-    sides: Mapping[str, Stepper | Apart], *, warm: int, repeats: int, steps: int = 1
+    sides: Mapping[str, Stepper | StepperProcess], *, warm: int, repeats: int, steps: int = 1
 ) -> dict[str, list[float]]:
     """Return the seconds a step of each side, `repeats` samples each, taken in turns.
 
@@ -151,7 +151,9 @@ def alternate(
     return seconds
 
 
-def fastest_alone(candidates: Mapping[str, Callable[[], Apart]], *, tries: int = 1) -> tuple[Apart, dict[str, Any]]:
+def fastest_alone(
+    candidates: Mapping[str, Callable[[], StepperProcess]], *, tries: int = 1
+) -> tuple[StepperProcess, dict[str, Any]]:
     """Try every candidate in a process that has the machine to itself; begin the fastest again.
 
     `fastest` cannot be used if two candidates do not fit into the memory together. A candidate whose process dies, for

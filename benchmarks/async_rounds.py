@@ -55,7 +55,7 @@ ROOM = 16
 
 
 @dataclass(frozen=True)
-class Rule:
+class StalenessRule:
     """Which rollouts may be trained on: their largest age, and whether older groups are dropped."""
 
     age: int
@@ -65,13 +65,13 @@ class Rule:
         return f"async {self.age}{', dropping' if self.drops else ''}"
 
 
-IN_STEP = Rule(0)
-WAITING = tuple(Rule(age) for age in (1, 2, 4, 8))
-DROPPING = tuple(Rule(age, drops=True) for age in (2, 4, 8))
+IN_STEP = StalenessRule(0)
+WAITING = tuple(StalenessRule(age) for age in (1, 2, 4, 8))
+DROPPING = tuple(StalenessRule(age, drops=True) for age in (2, 4, 8))
 
 
 @dataclass(frozen=True)
-class Shape:
+class AsyncRunShape:
     """Sizes of one run."""
 
     prompts: int
@@ -82,8 +82,8 @@ class Shape:
     """Rounds at the beginning that are not counted."""
 
 
-FULL = Shape(8, 4, 768, 24, 9)
-QUICK = Shape(2, 2, 24, 12, 9)
+FULL = AsyncRunShape(8, 4, 768, 24, 9)
+QUICK = AsyncRunShape(2, 2, 24, 12, 9)
 
 
 class Even(Reward):
@@ -120,7 +120,7 @@ def measure(settings: Settings, name: str) -> list[Row]:
     from tasks.compute.cluster import connected, placed_fleet
 
     shape = QUICK if settings.quick else FULL
-    runs: dict[Rule, list[_Run]] = {rule: [] for rule in (IN_STEP, *WAITING, DROPPING[0])}
+    runs: dict[StalenessRule, list[_Run]] = {rule: [] for rule in (IN_STEP, *WAITING, DROPPING[0])}
     with tempfile.TemporaryDirectory() as place, connected(None) as cluster:
         start = save(two_kinds(64, 2), word_tokenizer(), Path(place) / "policy")
         engine = EngineSettings(name="transformers", max_sequences=ROOM)
@@ -169,7 +169,7 @@ class _Run:
         return statistics.mean(length for group in self.lengths for length in group)
 
 
-def _run(fleet: Engine, start: Path, shape: Shape, rule: Rule, folder: Path) -> _Run:
+def _run(fleet: Engine, start: Path, shape: AsyncRunShape, rule: StalenessRule, folder: Path) -> _Run:
     """Run one training, from the beginning."""
     torch.set_num_threads(1)
     problems = [Problem(str(at), "", tokens=tuple(ids)) for at, ids in enumerate(token_lists(256, 12, seed=1))]
@@ -241,7 +241,7 @@ def _simulated(what: str, lengths: Sequence[Sequence[int]], rounds: int) -> list
     prompts, room = 64, 64
     learn = prompts * len(lengths[0]) * mean / (8 * room) * 0.02
     plant = Plant(8, room, 0.02, 0.0, learn, prompts)
-    made: dict[Rule, Simulated] = {
+    made: dict[StalenessRule, Simulated] = {
         rule: simulate(plant, lengths, rule.age, rounds, drops=rule.drops) for rule in (IN_STEP, *WAITING, *DROPPING)
     }
     in_step = made.pop(IN_STEP)

@@ -39,7 +39,7 @@ QUIET = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "HF_HUB_DISAB
 
 
 @dataclass(frozen=True)
-class Finding:
+class ClaimResult:
     """One line: a claim, its effect and the verdict."""
 
     name: str
@@ -81,7 +81,7 @@ def verdict(low: float, high: float, line: float, larger: bool) -> Verdict:
     return "inconclusive"
 
 
-def put_to_the_test(trial: Trial, toy: Toy, seeds: int, tell: Callable[[str], None]) -> Finding:
+def put_to_the_test(trial: Trial, toy: Toy, seeds: int, tell: Callable[[str], None]) -> ClaimResult:
     """Measure a claim's effect once a seed."""
     began = time.perf_counter()
     effects: list[float] = []
@@ -94,14 +94,14 @@ def put_to_the_test(trial: Trial, toy: Toy, seeds: int, tell: Callable[[str], No
         behind = ", ".join(f"{name} {value:.4g}" for name, value in numbers.items())
         tell(f"{trial.name}: seed {seed + 1} of {seeds}, {trial.measures} {effect:+.4g} ({behind})")
     low, high = interval(effects)
-    return Finding(
+    return ClaimResult(
         trial.name, trial.paper, trial.claim, trial.measures, statistics.fmean(effects), low, high, trial.line,
         trial.larger, verdict(low, high, trial.line, trial.larger), tuple(effects),
         {name: statistics.fmean(each) for name, each in values.items()}, time.perf_counter() - began,
     )  # fmt: skip
 
 
-def table(findings: Sequence[Finding]) -> str:
+def table(findings: Sequence[ClaimResult]) -> str:
     """Format one line a claim."""
     head = ("claim", "paper", "effect", "95 % interval", "line", "verdict")
     rows = [
@@ -136,7 +136,7 @@ def held(file: Path) -> list[dict[str, Any]]:
     return findings
 
 
-def record(file: Path, finding: Finding, machine: Mapping[str, Any]) -> None:
+def record(file: Path, finding: ClaimResult, machine: Mapping[str, Any]) -> None:
     """Put a finding into a file, where it replaces the older one of its name; claims are in the order of the trials.
 
     Args:
@@ -164,7 +164,7 @@ def main() -> int:
         parser.error("--seeds must be 2 or more: one run has no spread")
     torch.set_num_threads(1)  # models this small only lose by more
     machine = describe()
-    findings: list[Finding] = []
+    findings: list[ClaimResult] = []
     with tempfile.TemporaryDirectory() as place:
         toy = make_toy(Path(place))
         for trial in TRIALS:

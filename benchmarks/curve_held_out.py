@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.curve_records import HeldOut
+from benchmarks.curve_records import HeldOutResults
 from benchmarks.warm_starts import Work
 from models.answers.exact import by_answer
 from models.engines.engine import Engine, Sampling
@@ -29,7 +29,7 @@ def rule_of(recipe: Any) -> Verify:
     return by_answer if recipe.verifier is None else recipe.verifier.right  # type: ignore[no-any-return]
 
 
-def held_out(recipe: Any, engine: Engine | None, codec: Codec, problems: Sequence[Problem]) -> HeldOut:
+def held_out(recipe: Any, engine: Engine | None, codec: Codec, problems: Sequence[Problem]) -> HeldOutResults:
     """Measure the policy that an engine runs.
 
     Args:
@@ -51,7 +51,7 @@ def held_out(recipe: Any, engine: Engine | None, codec: Codec, problems: Sequenc
     names = ("sampled_accuracy", "greedy_accuracy", "tokens", "loose_accuracy", "finished_share")
     sampled, greedy, tokens, loose, finished = (float(prompt_values(records, name).mean()) for name in names)
     in_part = None if math.isnan(loose) else loose
-    return HeldOut(sampled, greedy, tokens, len(problems), asked.samples, in_part, finished)
+    return HeldOutResults(sampled, greedy, tokens, len(problems), asked.samples, in_part, finished)
 
 
 @contextmanager

@@ -59,7 +59,7 @@ class Round:
 
 
 @dataclass(frozen=True)
-class HeldOut:
+class HeldOutResults:
     """Results of the policy on the recipe's held-out problems of the validation split."""
 
     sampled: float
@@ -100,11 +100,11 @@ class Curve:
     """Accuracy of the reward model on held-out pairs."""
     warm_start_loss: float | None = None
     """Loss of a given base after its warm start, on held-out demonstrations, nats a token."""
-    base: HeldOut | None = None
+    base: HeldOutResults | None = None
     """The given base before its warm start; None without a base or a warm start."""
-    before: HeldOut | None = None
+    before: HeldOutResults | None = None
     """The policy that the rounds begin with."""
-    after: HeldOut | None = None
+    after: HeldOutResults | None = None
     rounds: list[Round] = field(default_factory=list)
     stopped: str = ""
     """Reason why it has fewer rounds than the recipe; empty if it has them all."""

@@ -51,7 +51,7 @@ class _Waiting:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Waiting(Environment):
+class DelayEnvironment(Environment):
     """Environment that answers with a word, after a while."""
 
     name = "waiting"
@@ -76,7 +76,7 @@ def measure(settings: Settings, name: str) -> list[Row]:
         engine = TransformersEngine(Path(folder), EngineSettings(), end=codec.ends)
         for turn in range(settings.warm + settings.samples):
             for waves in seconds:
-                chosen = EpisodeSettings(environment=Waiting(), limits=limits, role="user", waves=waves)
+                chosen = EpisodeSettings(environment=DelayEnvironment(), limits=limits, role="user", waves=waves)
                 time.sleep(REST)
                 began = time.perf_counter()
                 played = play(engine, codec, chosen, problems, sampling, turn)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from benchmarks.alternate import Apart, Beat, Made, Stepper, alternate, fastest
+from benchmarks.alternate import Beat, Made, Stepper, StepperProcess, alternate, fastest
 from benchmarks.materials import llama, save, texts, token_lists, word_tokenizer
 from benchmarks.rows import Row, compare
 from benchmarks.settings import Settings
@@ -33,7 +33,7 @@ SHORT = ""
 
 
 @dataclass(frozen=True)
-class Shape:
+class EvaluationShape:
     """Sizes of one evaluation."""
 
     prompts: int = 64
@@ -49,7 +49,7 @@ class Shape:
 
 def measure(settings: Settings, name: str) -> list[Row]:
     """Measure one row."""
-    shape = Shape(prompts=4, prompt=8, samples=2, completion=8) if settings.quick else Shape()
+    shape = EvaluationShape(prompts=4, prompt=8, samples=2, completion=8) if settings.quick else EvaluationShape()
     prompts = token_lists(shape.prompts, shape.prompt, seed=1)
     with tempfile.TemporaryDirectory() as place:
         folder = save(llama(), word_tokenizer(), Path(place) / "model")
@@ -58,7 +58,7 @@ def measure(settings: Settings, name: str) -> list[Row]:
         for side, maker in makers.items():
             ways = {
                 f"{precision}, {'compiled' if compiled else 'eager'}": partial(
-                    Apart, partial(maker, folder, prompts, shape, precision, compiled)
+                    StepperProcess, partial(maker, folder, prompts, shape, precision, compiled)
                 )
                 for compiled in ((False,) if settings.quick else (True, False))
                 for precision in PRECISIONS[: 1 if settings.quick else None]
@@ -84,7 +84,7 @@ def measure(settings: Settings, name: str) -> list[Row]:
 
 
 def our_stepper(
-    folder: Path, prompts: Sequence[Sequence[int]], shape: Shape, precision: Precision, compiled: bool
+    folder: Path, prompts: Sequence[Sequence[int]], shape: EvaluationShape, precision: Precision, compiled: bool
 ) -> Made:
     """Make the stepper in our side's own process."""
 
@@ -105,7 +105,9 @@ def our_stepper(
     return Stepper(run), {}
 
 
-def bare(folder: Path, prompts: Sequence[Sequence[int]], shape: Shape, precision: Precision, compiled: bool) -> Made:
+def bare(
+    folder: Path, prompts: Sequence[Sequence[int]], shape: EvaluationShape, precision: Precision, compiled: bool
+) -> Made:
     """Make a stepper of vLLM without the pipeline."""
 
     def run(beat: Beat) -> None:

@@ -45,7 +45,7 @@ DIFFERENCES = (0.01, 0.02, 0.04, 0.08)
 
 
 @dataclass(frozen=True)
-class Problems:
+class GateSplitDraw:
     """One draw of a gate split."""
 
     levels: Values
@@ -53,13 +53,13 @@ class Problems:
     """Logit of a right sample for a policy without its own noise, [n]."""
 
 
-def draw_problems(chance: np.random.Generator) -> Problems:
+def draw_problems(chance: np.random.Generator) -> GateSplitDraw:
     """Draw problems of all levels."""
     levels = np.repeat(np.arange(1.0, len(LEVELS) + 1), LEVELS)
-    return Problems(levels, np.repeat(np.array(EASE), LEVELS) + SPREAD * chance.normal(size=levels.size))
+    return GateSplitDraw(levels, np.repeat(np.array(EASE), LEVELS) + SPREAD * chance.normal(size=levels.size))
 
 
-def answers(problems: Problems, shift: float, chance: np.random.Generator) -> GateMeasurements:
+def answers(problems: GateSplitDraw, shift: float, chance: np.random.Generator) -> GateMeasurements:
     """Draw the answers of a policy that is `shift` logits better than the first."""
     n = problems.levels.size
     logit = problems.ease + shift + OWN * chance.normal(size=n)

@@ -52,7 +52,7 @@ SHOWN = 25
 
 
 @dataclass(frozen=True)
-class Step:
+class CheckStep:
     """One command, run with a limit of seconds."""
 
     name: str
@@ -63,7 +63,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CheckStepResult:
     """Result of a step."""
 
     name: str
@@ -93,7 +93,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return run_all(chosen, options.minutes * 60, options.out)
 
 
-def steps(device: str, tiny: bool, out: Path) -> list[Step]:
+def steps(device: str, tiny: bool, out: Path) -> list[CheckStep]:
     """Return the steps, the most important first."""
     tests = TINY_TESTS if tiny else ("tests/models/base/test_device.py", *(f"tests/models/{name}" for name in PACKAGES))
     suite = ["pytest", "--device", device, *tests, "-m", "not slow and not thorough", "-q", "--no-loadscope-reorder",
@@ -103,9 +103,9 @@ def steps(device: str, tiny: bool, out: Path) -> list[Step]:
     curve = ["benchmarks.main_curve", "--device", device, "--out", str(out / f"main_curve_{device}.json")]
     curve += ["--rounds", "1", "--set", *TINY_RECIPE] if tiny else []
     return [
-        Step("tests", 4, lambda seconds: python(*suite)),
-        Step("gpu", 5, lambda seconds: python(*measured, "--minutes", minutes_within(seconds))),
-        Step("main_curve", 3, lambda seconds: python(*curve, "--minutes", minutes_within(seconds))),
+        CheckStep("tests", 4, lambda seconds: python(*suite)),
+        CheckStep("gpu", 5, lambda seconds: python(*measured, "--minutes", minutes_within(seconds))),
+        CheckStep("main_curve", 3, lambda seconds: python(*curve, "--minutes", minutes_within(seconds))),
     ]
 
 
@@ -119,15 +119,15 @@ def minutes_within(seconds: float) -> str:
     return f"{seconds * (1 - SLACK) / 60:.2f}"
 
 
-def limit_of(position: int, every: Sequence[Step], left: float) -> float:
+def limit_of(position: int, every: Sequence[CheckStep], left: float) -> float:
     """Return the seconds that a step may take of those that are left for it and for the later steps."""
     return max(0.0, left) * every[position].share / sum(step.share for step in every[position:])
 
 
-def run_all(every: Sequence[Step], seconds: float, out: Path) -> int:
+def run_all(every: Sequence[CheckStep], seconds: float, out: Path) -> int:
     """Run the steps within `seconds`, one after the other. Returns 0 if all of them passed, else 1."""
     deadline = time.monotonic() + seconds
-    outcomes: list[Outcome] = []
+    outcomes: list[CheckStepResult] = []
     for position, step in enumerate(every):
         limit = limit_of(position, every, deadline - time.monotonic())
         outcomes.append(run(step, limit, out))
@@ -140,10 +140,10 @@ def run_all(every: Sequence[Step], seconds: float, out: Path) -> int:
     return int(not passed)
 
 
-def run(step: Step, limit: float, out: Path) -> Outcome:
+def run(step: CheckStep, limit: float, out: Path) -> CheckStepResult:
     """Run one step for `limit` seconds at most; all its output is in NAME.log."""
     if limit < LEAST_SECONDS:
-        return Outcome(step.name, None, 0.0, limit, False, f"{limit:.0f} s were left for it")
+        return CheckStepResult(step.name, None, 0.0, limit, False, f"{limit:.0f} s were left for it")
     command, log = step.command(limit), out / f"{step.name}.log"
     print(f"== {step.name}, {limit:.0f} s: {' '.join(command[1:])}", flush=True)
     began = time.monotonic()
@@ -155,7 +155,9 @@ def run(step: Step, limit: float, out: Path) -> Outcome:
     lines = _shortened(log).splitlines()
     print("\n".join(lines[-SHOWN:]), flush=True)
     last = next((line.strip() for line in reversed(lines) if line.strip()), "it printed nothing")
-    return Outcome(step.name, status, round(time.monotonic() - began, 1), round(limit, 1), timed_out, last[:300])
+    return CheckStepResult(
+        step.name, status, round(time.monotonic() - began, 1), round(limit, 1), timed_out, last[:300]
+    )
 
 
 def _ended(process: subprocess.Popen[bytes], limit: float) -> tuple[int, bool]:

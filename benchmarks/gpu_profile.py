@@ -23,7 +23,7 @@ TOP = 10
 
 
 @dataclass(frozen=True)
-class Operation:
+class OperationProfile:
     """One kind of operation of an update."""
 
     name: str
@@ -34,7 +34,7 @@ class Operation:
     calls: int
 
 
-def operations_of(step: Callable[[], Any], device: torch.device) -> tuple[list[Operation], float]:
+def operations_of(step: Callable[[], Any], device: torch.device) -> tuple[list[OperationProfile], float]:
     """Return the operations of one call that take most, and the seconds of all together.
 
     Raises:
@@ -55,7 +55,7 @@ def operations_of(step: Callable[[], Any], device: torch.device) -> tuple[list[O
     if not whole:
         raise RuntimeError("the profiler saw no time of the device")
     first = sorted(spent, reverse=True)[:TOP]
-    return [Operation(name, time / 1e6, time / whole, calls) for time, name, calls in first if time], whole / 1e6
+    return [OperationProfile(name, time / 1e6, time / whole, calls) for time, name, calls in first if time], whole / 1e6
 
 
 def with_profile(rows: Sequence[Row], size: Size, batch: Packed, terms: Terms) -> list[Row]:

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from benchmarks import trl_side
-from benchmarks.alternate import Apart, Beat, Made, Stepper, alternate, fastest
+from benchmarks.alternate import Beat, Made, Stepper, StepperProcess, alternate, fastest
 from benchmarks.learners import schedule
 from benchmarks.materials import llama, save, texts, token_lists, word_tokenizer
 from benchmarks.rows import Row, compare
@@ -64,7 +64,7 @@ Write = Callable[[Any, Sequence[Sequence[int]]], list[str]]
 
 
 @dataclass(frozen=True)
-class Shape:
+class GrpoStepShape:
     """Sizes of one step."""
 
     prompt: int
@@ -75,9 +75,9 @@ class Shape:
 
 
 SHAPES = {
-    "grpo_32": Shape(prompt=32, completion=64, group=8, prompts=8, at_least=3.0),
-    "grpo_256": Shape(prompt=256, completion=64, group=16, prompts=4, at_least=10.0),
-    "grpo_900": Shape(prompt=900, completion=64, group=16, prompts=2, at_least=25.0),
+    "grpo_32": GrpoStepShape(prompt=32, completion=64, group=8, prompts=8, at_least=3.0),
+    "grpo_256": GrpoStepShape(prompt=256, completion=64, group=16, prompts=4, at_least=10.0),
+    "grpo_900": GrpoStepShape(prompt=900, completion=64, group=16, prompts=2, at_least=25.0),
 }
 
 
@@ -99,19 +99,19 @@ def measure(settings: Settings, name: str) -> list[Row]:
     """Measure one row for the shape called `name`."""
     shape = SHAPES[name]
     if settings.quick:
-        shape = Shape(shape.prompt // 8, 8, 4, 2, shape.at_least)
+        shape = GrpoStepShape(shape.prompt // 8, 8, 4, 2, shape.at_least)
     prompts = token_lists(DISTINCT, shape.prompt, seed=1)
     with tempfile.TemporaryDirectory() as place:
         folder = save(llama(), word_tokenizer(), Path(place) / "model")
         ours, tried = fastest(
             {
-                way: partial(Apart, partial(our_stepper, folder, prompts, shape, engine))
+                way: partial(StepperProcess, partial(our_stepper, folder, prompts, shape, engine))
                 for way, engine in list(ENGINES.items())[: 1 if settings.quick else None]
             }
         )
         sides = {"ours": ours}
         if has_trl():
-            sides["peer"] = Apart(partial(their_stepper, folder, prompts, shape, settings.quick))
+            sides["peer"] = StepperProcess(partial(their_stepper, folder, prompts, shape, settings.quick))
         seconds = alternate(sides, warm=settings.warm, repeats=settings.samples)
         reports = {side: stepper.stop() for side, stepper in sides.items()}
     reports["ours"] |= tried
@@ -132,13 +132,13 @@ def measure(settings: Settings, name: str) -> list[Row]:
     ]
 
 
-def our_stepper(folder: Path, prompts: Sequence[Sequence[int]], shape: Shape, settings: EngineSettings) -> Made:
+def our_stepper(folder: Path, prompts: Sequence[Sequence[int]], shape: GrpoStepShape, settings: EngineSettings) -> Made:
     """Make the stepper in our side's own process."""
     report: dict[str, Any] = {"rounds": []}
     return Stepper(our_side(folder, prompts, shape, settings, report)), report
 
 
-def their_stepper(folder: Path, prompts: Sequence[Sequence[int]], shape: Shape, quick: bool) -> Made:
+def their_stepper(folder: Path, prompts: Sequence[Sequence[int]], shape: GrpoStepShape, quick: bool) -> Made:
     """Make the stepper in TRL's own process, with the fastest of its settings."""
     batch = shape.group * shape.prompts
     return fastest(trl_side.candidates(batch, lambda given: their_side(folder, prompts, shape, given), quick=quick))
@@ -147,7 +147,7 @@ def their_stepper(folder: Path, prompts: Sequence[Sequence[int]], shape: Shape, 
 def our_side(
     folder: Path,
     prompts: Sequence[Sequence[int]],
-    shape: Shape,
+    shape: GrpoStepShape,
     settings: EngineSettings,
     report: dict[str, Any],
     write: Write = texts,
@@ -189,7 +189,7 @@ def our_side(
 def their_side(
     folder: Path,
     prompts: Sequence[Sequence[int]],
-    shape: Shape,
+    shape: GrpoStepShape,
     arguments: dict[str, Any],
     write: Write = texts,
 ) -> Callable[[Beat], None]:

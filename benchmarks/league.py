@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.league_page import page
-from benchmarks.league_records import RESULTS, ROOT, SEARCHED, Result, code_digest, commit, read_all, write
+from benchmarks.league_records import RESULTS, ROOT, SEARCHED, LeagueResult, code_digest, commit, read_all, write
 from benchmarks.league_training import BUDGET, POINTS, league_overrides, league_recipe, train
 from benchmarks.warm_starts import TASK, Work
 from models.base.errors import UserError
@@ -67,7 +67,7 @@ def entrants() -> list[str]:
     return [recipe.name for recipe in recipes if recipe.schedule is not None and recipe.data.name == TASK]
 
 
-def missing(jobs: Sequence[Job], results: Sequence[Result], code: str | None) -> list[Job]:
+def missing(jobs: Sequence[Job], results: Sequence[LeagueResult], code: str | None) -> list[Job]:
     """Return the jobs without a valid result."""
     by_place = {(result.recipe, result.seed): result for result in results}
     left = []
@@ -91,7 +91,7 @@ def digest_of(job: Job) -> str:
     return digest(stated, job.budget, job.points)
 
 
-def run(job: Job, work: Path, machine: str = "") -> Result:
+def run(job: Job, work: Path, machine: str = "") -> LeagueResult:
     """Train one recipe. An error is recorded in the result."""
     recipe = job.resolved()
     began = time.process_time()
@@ -105,7 +105,7 @@ def run(job: Job, work: Path, machine: str = "") -> Result:
         failed = f"{type(error).__name__}: {error}"
         traceback.print_exc()
     drawn = round(sum(metrics["rollouts/completions"] for metrics in rounds))
-    return Result(
+    return LeagueResult(
         recipe=job.recipe,
         seed=job.seed,
         budget=job.budget,
@@ -154,7 +154,7 @@ def run_all(
             raise
 
 
-def estimate(jobs: Sequence[Job], results: Sequence[Result], workers: int) -> float:
+def estimate(jobs: Sequence[Job], results: Sequence[LeagueResult], workers: int) -> float:
     """Estimate the seconds of `jobs`: by the processor seconds of a recipe's own results, else by the median of all."""
     measured = [result for result in results if result.curve]
     rates = {result.recipe: result.processor_seconds / result.budget for result in measured}
@@ -162,7 +162,7 @@ def estimate(jobs: Sequence[Job], results: Sequence[Result], workers: int) -> fl
     return sum(rates.get(job.recipe, usual) * job.budget for job in jobs) / workers
 
 
-def of_rate(results: Sequence[Result], name: str, rate: float) -> list[Result]:
+def of_rate(results: Sequence[LeagueResult], name: str, rate: float) -> list[LeagueResult]:
     """Return the results of a recipe with a step size."""
     return [result for result in results if result.recipe == name and math.isclose(result.learning_rate, rate)]
 

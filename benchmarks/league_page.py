@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
-from benchmarks.league_records import Result
+from benchmarks.league_records import LeagueResult
 from models.evaluation.bootstrap import Interval, bootstrap_mean, paired_bootstrap
 from models.recipes.find import find_recipe
 
@@ -32,7 +32,7 @@ VERDICTS = ("above", "above, paired", "not apart", "below, paired", "below")
 
 
 @dataclass(frozen=True)
-class Line:
+class LeagueRow:
     """A recipe over its seeds."""
 
     recipe: str
@@ -66,14 +66,14 @@ class Line:
         return "not apart"
 
 
-def line(results: Sequence[Result]) -> Line:
+def line(results: Sequence[LeagueResult]) -> LeagueRow:
     """Make one recipe's line from its trainings, none of which failed."""
     first, last = results[0], [result.curve[-1] for result in results]
     length = min(len(result.curve) for result in results)
     means = [statistics.fmean(result.curve[at].accuracy for result in results) for at in range(length)]
     entropies = [result.rounds["policy/entropy"][-1] for result in results if result.rounds.get("policy/entropy")]
     names = list(dict.fromkeys(name for result in results for name in result.claims))
-    return Line(
+    return LeagueRow(
         first.recipe,
         _over_problems(results, 0),
         max(means),
@@ -98,7 +98,7 @@ def reason(recipe: str) -> str:
     return " ".join(said.replace("\n#", " ").split())
 
 
-def page(results: Sequence[Result], wanted: int, code: str, recipes: Mapping[str, str]) -> str:
+def page(results: Sequence[LeagueResult], wanted: int, code: str, recipes: Mapping[str, str]) -> str:
     """Render the page.
 
     Args:
@@ -107,7 +107,7 @@ def page(results: Sequence[Result], wanted: int, code: str, recipes: Mapping[str
         recipes: name -> text, whose heads give the reason why a recipe does not end above its start.
     """
     measured = [result for result in results if result.curve]
-    by_name: dict[str, list[Result]] = {}
+    by_name: dict[str, list[LeagueResult]] = {}
     for result in measured:
         by_name.setdefault(result.recipe, []).append(result)
     lines = sorted((line(group) for group in by_name.values()), key=lambda row: -row.end.estimate)
@@ -145,17 +145,17 @@ def page(results: Sequence[Result], wanted: int, code: str, recipes: Mapping[str
     return "\n".join(text) + "\n"
 
 
-def _by_problem(results: Sequence[Result], at: int) -> list[float]:
+def _by_problem(results: Sequence[LeagueResult], at: int) -> list[float]:
     """Return the accuracy at each problem, [problems], the mean over seeds."""
     rows = [result.curve[at].by_problem for result in results]
     return [statistics.fmean(values) for values in zip(*rows, strict=True)]
 
 
-def _over_problems(results: Sequence[Result], at: int) -> Interval:
+def _over_problems(results: Sequence[LeagueResult], at: int) -> Interval:
     return bootstrap_mean(_by_problem(results, at), resamples=2000)
 
 
-def _row(line: Line) -> str:
+def _row(line: LeagueRow) -> str:
     entropy = "" if line.entropy is None else f"{line.entropy:.3f}"
     gain = f"{line.gain:+.1%}"
     cells = (

@@ -43,7 +43,7 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Result:
+class LeagueResult:
     """One training."""
 
     recipe: str
@@ -77,7 +77,7 @@ class Result:
         return self.recipe_digest == recipe_digest and code in (None, self.code_digest)
 
 
-_RESULTS: TypeAdapter[list[Result]] = TypeAdapter(list[Result])
+_RESULTS: TypeAdapter[list[LeagueResult]] = TypeAdapter(list[LeagueResult])
 _NUMBERS = pa.list_(pa.float64())
 _CURVE = pa.struct(
     [
@@ -103,7 +103,7 @@ _SCHEMA = pa.schema(
 )
 
 
-def write(result: Result, file: Path, *, by_rate: bool = False) -> None:
+def write(result: LeagueResult, file: Path, *, by_rate: bool = False) -> None:
     """Add a result to a Parquet file; it replaces that of the same recipe and seed.
 
     Args:
@@ -116,7 +116,7 @@ def write(result: Result, file: Path, *, by_rate: bool = False) -> None:
         pq.write_table(pa.Table.from_pylist(rows, _SCHEMA), part, compression="zstd", compression_level=19)
 
 
-def read_all(file: Path) -> list[Result]:
+def read_all(file: Path) -> list[LeagueResult]:
     """Read every result of a Parquet file, by recipe and seed; none if the file does not exist."""
     if not file.is_file():
         return []
@@ -124,7 +124,7 @@ def read_all(file: Path) -> list[Result]:
     return _RESULTS.validate_python(rows)
 
 
-def _key(result: Result, by_rate: bool) -> tuple[str, int, float]:
+def _key(result: LeagueResult, by_rate: bool) -> tuple[str, int, float]:
     return result.recipe, result.seed, result.learning_rate if by_rate else 0.0
 
 

@@ -33,7 +33,7 @@ from transformers.utils import logging
 
 from benchmarks.base_starts import start_of_base
 from benchmarks.curve_held_out import held_out, measuring_engine, rule_of
-from benchmarks.curve_records import EVERY, Curve, HeldOut, Round, beside, read, table
+from benchmarks.curve_records import EVERY, Curve, HeldOutResults, Round, beside, read, table
 from benchmarks.given_base import base_folder
 from benchmarks.machine import describe
 from benchmarks.pair_reward_model import fit_to_pairs
@@ -200,7 +200,7 @@ def _start(recipe: Any, work: Work, curve: Curve, clock: _Stages, own: Path, fil
     return start
 
 
-def _printed(name: str, measured: HeldOut) -> HeldOut:
+def _printed(name: str, measured: HeldOutResults) -> HeldOutResults:
     """Print a measurement and return it."""
     print(f"held out {name}: {measured}", file=sys.stderr, flush=True)
     return measured

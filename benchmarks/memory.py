@@ -27,7 +27,7 @@ import psutil
 import torch
 
 from benchmarks import trl_side
-from benchmarks.alternate import Apart, Beat, Made, Stepper
+from benchmarks.alternate import Beat, Made, Stepper, StepperProcess
 from benchmarks.learners import grpo_update, learner_of, schedule, scored_of
 from benchmarks.materials import learner_precision, llama, save, texts, token_lists, word_tokenizer
 from benchmarks.rows import Row, compare
@@ -41,7 +41,7 @@ GIB = 2**30
 
 
 @dataclass(frozen=True)
-class Shape:
+class MemoryShape:
     """Sizes of one update."""
 
     vocabulary: int = 151_936
@@ -64,8 +64,8 @@ class Shape:
 
 
 SHAPES = {
-    "memory": Shape(),
-    "deep_memory": Shape(2048, 256, 256, 16, 512, 8, recompute=True, at_least=1 / 0.6, wanted="0.6 of it"),
+    "memory": MemoryShape(),
+    "deep_memory": MemoryShape(2048, 256, 256, 16, 512, 8, recompute=True, at_least=1 / 0.6, wanted="0.6 of it"),
 }
 
 
@@ -110,7 +110,7 @@ def measure(settings: Settings, name: str) -> list[Row]:
         for side, make in (("ours", our_stepper), ("peer", their_stepper)):
             if side == "peer" and not has_trl():
                 continue
-            apart = Apart(partial(make, folder, shape))
+            apart = StepperProcess(partial(make, folder, shape))
             apart.advance(2)
             reports[side] = apart.stop()
     above = {side: [facts["most"] - facts["before"]] for side, facts in reports.items()}
@@ -130,7 +130,7 @@ def measure(settings: Settings, name: str) -> list[Row]:
     ]
 
 
-def our_stepper(folder: Path, shape: Shape) -> Made:
+def our_stepper(folder: Path, shape: MemoryShape) -> Made:
     """Make two updates of ours, the second watched."""
     report: dict[str, Any] = {}
 
@@ -152,7 +152,7 @@ def our_stepper(folder: Path, shape: Shape) -> Made:
     return Stepper(run), report
 
 
-def their_stepper(folder: Path, shape: Shape) -> Made:
+def their_stepper(folder: Path, shape: MemoryShape) -> Made:
     """Make two steps of TRL's, the second watched."""
     report: dict[str, Any] = {}
 

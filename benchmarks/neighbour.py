@@ -19,8 +19,8 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from benchmarks.alternate import REST, Apart, Made
-from benchmarks.grpo_step import DISTINCT, ENGINES, SHAPES, Shape, our_stepper
+from benchmarks.alternate import REST, Made, StepperProcess
+from benchmarks.grpo_step import DISTINCT, ENGINES, SHAPES, GrpoStepShape, our_stepper
 from benchmarks.materials import llama, save, token_lists, word_tokenizer
 from benchmarks.rows import Row, compare
 from benchmarks.settings import Settings
@@ -36,7 +36,7 @@ def measure(settings: Settings, name: str) -> list[Row]:
     """Measure two rows: next to the neighbour against quiet, and the cost of the short spin on a quiet machine."""
     shape = SHAPES["grpo_32"]
     if settings.quick:
-        shape = Shape(4, 8, 4, 2, shape.at_least)
+        shape = GrpoStepShape(4, 8, 4, 2, shape.at_least)
     prompts = token_lists(DISTINCT, shape.prompt, seed=1)
     seconds: dict[tuple[str, bool], list[float]] = {}
     with tempfile.TemporaryDirectory() as place:
@@ -89,12 +89,12 @@ def measure(settings: Settings, name: str) -> list[Row]:
     ]
 
 
-def _side(spin: str, make: Callable[[], Made]) -> Apart:
+def _side(spin: str, make: Callable[[], Made]) -> StepperProcess:
     """Make a side whose process is started with this spin, and with no other policy of waiting."""
     before = {name: os.environ.pop(name, None) for name in (SPIN, "OMP_WAIT_POLICY")}
     os.environ[SPIN] = spin
     try:
-        return Apart(make)
+        return StepperProcess(make)
     finally:
         del os.environ[SPIN]
         os.environ.update({name: value for name, value in before.items() if value is not None})

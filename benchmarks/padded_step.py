@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.alternate import Apart, Beat, Made, Stepper, alternate, fastest
+from benchmarks.alternate import Beat, Made, Stepper, StepperProcess, alternate, fastest
 from benchmarks.batches import Batch, alternating, tail
 from benchmarks.learners import grpo_update, learner_of, schedule, scored_of
 from benchmarks.materials import VOCABULARY, learner_precision, llama
@@ -28,7 +28,7 @@ from benchmarks.settings import Settings
 
 
 @dataclass(frozen=True)
-class Shape(Batch):
+class PaddedStepShape(Batch):
     """Sizes of one update."""
 
     at_least: float
@@ -36,14 +36,14 @@ class Shape(Batch):
 
 
 SHAPES = {
-    "unshared": Shape(64, 8, (320,) * 32, 1.3, "update, prompt 64, completion 320, group 8 x 4"),
-    "heavy_tail": Shape(
+    "unshared": PaddedStepShape(64, 8, (320,) * 32, 1.3, "update, prompt 64, completion 320, group 8 x 4"),
+    "heavy_tail": PaddedStepShape(
         64, 16, tail(64, shortest=24, longest=1024), 3.5, "update, prompt 64, completions 24 to 1,024, group 16 x 4"
     ),
 }
 QUICK = {
-    "unshared": Shape(8, 4, (16,) * 8, 1.3, "update, quick"),
-    "heavy_tail": Shape(8, 4, tail(8, shortest=4, longest=48), 3.5, "update, quick"),
+    "unshared": PaddedStepShape(8, 4, (16,) * 8, 1.3, "update, quick"),
+    "heavy_tail": PaddedStepShape(8, 4, tail(8, shortest=4, longest=48), 3.5, "update, quick"),
 }
 MICRO_BATCHES = (8, 16, 32)
 """Numbers of parallel completions that the padded loop is tried with; the first is the default of TRL."""
@@ -53,8 +53,8 @@ def measure(settings: Settings, name: str) -> list[Row]:
     """Measure one row for the shape called `name`."""
     shape = (QUICK if settings.quick else SHAPES)[name]
     sides = {
-        "ours": Apart(partial(our_stepper, shape)),
-        "peer": Apart(partial(padded_stepper, shape, settings.quick)),
+        "ours": StepperProcess(partial(our_stepper, shape)),
+        "peer": StepperProcess(partial(padded_stepper, shape, settings.quick)),
     }
     seconds = alternate(sides, warm=settings.warm, repeats=settings.samples)
     reports = {side: stepper.stop() for side, stepper in sides.items()}
@@ -73,7 +73,7 @@ def measure(settings: Settings, name: str) -> list[Row]:
     ]
 
 
-def our_stepper(shape: Shape) -> Made:
+def our_stepper(shape: PaddedStepShape) -> Made:
     """Make the stepper in our side's own process: `fit_round`, as the loop calls it."""
     policy = llama()
     learner = learner_of(policy, learner_precision(policy))
@@ -87,7 +87,7 @@ def our_stepper(shape: Shape) -> Made:
     return Stepper(run), {"autocast": str(learner.autocast)}
 
 
-def padded_stepper(shape: Shape, quick: bool) -> Made:
+def padded_stepper(shape: PaddedStepShape, quick: bool) -> Made:
     """Make the stepper in the padded loop's own process, with the fastest of its micro-batches."""
     pairs, advantage = shape.pairs(), alternating(len(shape.lengths))
     policy = llama()

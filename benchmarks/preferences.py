@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from benchmarks import trl_side
-from benchmarks.alternate import Apart, Beat, Made, Stepper, alternate, fastest
+from benchmarks.alternate import Beat, Made, Stepper, StepperProcess, alternate, fastest
 from benchmarks.learners import OPTIMISER, learner_of, schedule
 from benchmarks.materials import learner_precision, llama, save, texts, token_lists, word_tokenizer
 from benchmarks.rows import Row, compare
@@ -47,7 +47,7 @@ STEPS = 2
 
 
 @dataclass(frozen=True)
-class Shape:
+class PreferenceShape:
     """Sizes of one step."""
 
     prompt: int = 256
@@ -60,12 +60,12 @@ class Shape:
 
 def measure(settings: Settings, name: str) -> list[Row]:
     """Measure the row for DPO or for the reward model."""
-    shape = Shape(prompt=16, answer=8, batch=4, distinct=16) if settings.quick else Shape()
+    shape = PreferenceShape(prompt=16, answer=8, batch=4, distinct=16) if settings.quick else PreferenceShape()
     with tempfile.TemporaryDirectory() as place:
         folder = save(llama(), word_tokenizer(), Path(place) / "model")
-        sides = {"ours": Apart(partial(our_stepper, name, folder, shape))}
+        sides = {"ours": StepperProcess(partial(our_stepper, name, folder, shape))}
         if has_trl():
-            sides["peer"] = Apart(partial(their_stepper, name, folder, shape, settings.quick))
+            sides["peer"] = StepperProcess(partial(their_stepper, name, folder, shape, settings.quick))
         seconds = alternate(sides, warm=settings.warm, repeats=settings.samples, steps=STEPS)
         reports = {side: stepper.stop() for side, stepper in sides.items()}
     rates = {side: [shape.batch / taken for taken in values] for side, values in seconds.items()}
@@ -84,21 +84,21 @@ def measure(settings: Settings, name: str) -> list[Row]:
     ]
 
 
-def pairs_of(shape: Shape) -> list[Pair]:
+def pairs_of(shape: PreferenceShape) -> list[Pair]:
     """Make random pairs; every answer ends with the end token."""
     prompts = token_lists(shape.distinct, shape.prompt, seed=1)
     chosen, rejected = (token_lists(shape.distinct, shape.answer - 1, seed=seed) for seed in (2, 3))
     return [Pair(p, [*c, 1], [*r, 1]) for p, c, r in zip(prompts, chosen, rejected, strict=True)]
 
 
-def our_stepper(name: str, folder: Path, shape: Shape) -> Made:
+def our_stepper(name: str, folder: Path, shape: PreferenceShape) -> Made:
     """Make the stepper in our side's own process."""
     run = {"dpo": our_dpo, "reward_model": our_reward_model}[name]
     report: dict[str, Any] = {}
     return Stepper(partial(run, folder, shape, report)), report
 
 
-def our_reward_model(folder: Path, shape: Shape, report: dict[str, Any], beat: Beat) -> None:
+def our_reward_model(folder: Path, shape: PreferenceShape, report: dict[str, Any], beat: Beat) -> None:
     """Run the fit that the pipeline's task calls, with a beat after every update."""
     settings = RewardModelSettings(
         steps=100_000,
@@ -112,7 +112,7 @@ def our_reward_model(folder: Path, shape: Shape, report: dict[str, Any], beat: B
     fit_reward_model(model, pairs_of(shape), settings, seed=0, autocast=autocast, report=lambda step, metrics: beat())
 
 
-def our_dpo(folder: Path, shape: Shape, report: dict[str, Any], beat: Beat) -> None:
+def our_dpo(folder: Path, shape: PreferenceShape, report: dict[str, Any], beat: Beat) -> None:
     """Run the loop's fit of the DPO objective; the reference's log-probs come with the pairs, as from the cache."""
     policy, _ = open_policy(folder)
     learner = learner_of(policy, learner_precision(policy))
@@ -146,7 +146,7 @@ def our_dpo(folder: Path, shape: Shape, report: dict[str, Any], beat: Beat) -> N
             beat()
 
 
-def their_stepper(name: str, folder: Path, shape: Shape, quick: bool) -> Made:
+def their_stepper(name: str, folder: Path, shape: PreferenceShape, quick: bool) -> Made:
     """Make the stepper in TRL's own process, with the fastest of its settings."""
     run = {"dpo": their_dpo, "reward_model": their_reward_model}[name]
 
@@ -156,7 +156,7 @@ def their_stepper(name: str, folder: Path, shape: Shape, quick: bool) -> Made:
     return fastest(trl_side.candidates(shape.batch, with_arguments, quick=quick))
 
 
-def their_reward_model(folder: Path, shape: Shape, arguments: dict[str, Any], beat: Beat) -> None:
+def their_reward_model(folder: Path, shape: PreferenceShape, arguments: dict[str, Any], beat: Beat) -> None:
     """Run TRL's trainer on the same token ids."""
     from datasets import Dataset
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
@@ -176,7 +176,7 @@ def their_reward_model(folder: Path, shape: Shape, arguments: dict[str, Any], be
     trl_side.train(trainer, beat)
 
 
-def their_dpo(folder: Path, shape: Shape, arguments: dict[str, Any], beat: Beat) -> None:
+def their_dpo(folder: Path, shape: PreferenceShape, arguments: dict[str, Any], beat: Beat) -> None:
     """Run TRL's trainer with the reference's log-probs computed before the first step."""
     from datasets import Dataset
     from transformers import AutoModelForCausalLM, AutoTokenizer

@@ -28,8 +28,8 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from benchmarks import trl_side
-from benchmarks.alternate import Apart, Beat, Made, Stepper, alternate, fastest_alone
-from benchmarks.grpo_step import DISTINCT, ENGINES, Shape, our_side, their_side
+from benchmarks.alternate import Beat, Made, Stepper, StepperProcess, alternate, fastest_alone
+from benchmarks.grpo_step import DISTINCT, ENGINES, GrpoStepShape, our_side, their_side
 from benchmarks.rows import Row, compare, unmeasured
 from benchmarks.settings import Settings, has_trl
 from models.base.errors import UserError
@@ -40,7 +40,7 @@ from models.training.flops import Group, forward_flops, shapes_of
 from models.training.peak import matmul_peak, peak_memory
 
 BASE = "smollm2-135m-instruct"
-SHAPE = Shape(prompt=96, completion=64, group=8, prompts=8, at_least=2.0)
+SHAPE = GrpoStepShape(prompt=96, completion=64, group=8, prompts=8, at_least=2.0)
 """`prompt` is the most tokens of a prompt; instructions that are longer are left out."""
 NEVER_DRAWN = "<reponame>"
 """A token of the vocabulary that the model was not trained to write in an answer: the end token of both sides."""
@@ -49,7 +49,7 @@ PARAMS = Path(__file__).resolve().parents[1] / "params.yaml"
 
 def measure(settings: Settings, name: str) -> list[Row]:
     """Measure seconds and memory of a step; two rows, or one with the reason if there are none."""
-    shape = SHAPE if not settings.quick else Shape(prompt=96, completion=4, group=2, prompts=2, at_least=2.0)
+    shape = SHAPE if not settings.quick else GrpoStepShape(prompt=96, completion=4, group=2, prompts=2, at_least=2.0)
     what = f"GRPO step of {BASE}, prompt {shape.prompt}, completion {shape.completion}, {shape.prompts} x {shape.group}"
     try:
         base = folder_of(BASE)
@@ -59,12 +59,15 @@ def measure(settings: Settings, name: str) -> list[Row]:
         folder = endless(base, Path(place) / "model")
         prompts = prompts_of(folder, shape.prompt)
         ways = list(ENGINES.items())[: 1 if settings.quick else 2]
-        makers: dict[str, dict[str, Callable[[], Apart]]] = {
-            "ours": {way: partial(Apart, partial(our_stepper, folder, prompts, shape, engine)) for way, engine in ways}
+        makers: dict[str, dict[str, Callable[[], StepperProcess]]] = {
+            "ours": {
+                way: partial(StepperProcess, partial(our_stepper, folder, prompts, shape, engine))
+                for way, engine in ways
+            }
         }
         if has_trl():
             makers["peer"] = {
-                way: partial(Apart, partial(their_stepper, folder, prompts, shape, given))
+                way: partial(StepperProcess, partial(their_stepper, folder, prompts, shape, given))
                 for way, given in trl_side.settings_tried(shape.group * shape.prompts, quick=settings.quick).items()
             }
         seconds: dict[str, list[float]] = {}
@@ -127,13 +130,13 @@ def write(tokenizer: Any, prompts: Sequence[Sequence[int]]) -> list[str]:
     return [tokenizer.decode(ids, clean_up_tokenization_spaces=False) for ids in prompts]
 
 
-def our_stepper(folder: Path, prompts: list[list[int]], shape: Shape, engine: Any) -> Made:
+def our_stepper(folder: Path, prompts: list[list[int]], shape: GrpoStepShape, engine: Any) -> Made:
     """Make our side, in its own process."""
     report: dict[str, Any] = {"rounds": []}
     return Stepper(_with_peak(our_side(folder, prompts, shape, engine, report, write), report)), report
 
 
-def their_stepper(folder: Path, prompts: list[list[int]], shape: Shape, given: dict[str, Any]) -> Made:
+def their_stepper(folder: Path, prompts: list[list[int]], shape: GrpoStepShape, given: dict[str, Any]) -> Made:
     """Make TRL's side with a Trainer's settings, in its own process."""
     report: dict[str, Any] = {}
     return Stepper(_with_peak(their_side(folder, prompts, shape, given, write), report)), report
@@ -152,7 +155,9 @@ def _with_peak(run: Any, report: dict[str, Any]) -> Any:
     return watched
 
 
-def generation_share(folder: Path, prompts: list[list[int]], shape: Shape, seconds: float, autocast: str) -> float:
+def generation_share(
+    folder: Path, prompts: list[list[int]], shape: GrpoStepShape, seconds: float, autocast: str
+) -> float:
     """Compute the share of the measured matrix peak that generation reaches; every prompt is counted once."""
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder))

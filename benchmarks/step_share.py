@@ -15,8 +15,8 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.alternate import REST, Apart, fastest
-from benchmarks.grpo_step import DISTINCT, ENGINES, SHAPES, Shape, our_stepper
+from benchmarks.alternate import REST, StepperProcess, fastest
+from benchmarks.grpo_step import DISTINCT, ENGINES, SHAPES, GrpoStepShape, our_stepper
 from benchmarks.materials import learner_precision, llama, save, token_lists, word_tokenizer
 from benchmarks.rows import Row, compare
 from benchmarks.settings import Settings
@@ -34,7 +34,7 @@ SHORT = (
 
 def measure(settings: Settings, name: str) -> list[Row]:
     """Measure one row."""
-    shape = Shape(32, 8, 4, 2, AT_LEAST) if settings.quick else SHAPES["grpo_256"]
+    shape = GrpoStepShape(32, 8, 4, 2, AT_LEAST) if settings.quick else SHAPES["grpo_256"]
     model = llama()
     precision = learner_precision(model) or torch.float32
     groups = [Group(shape.prompt, (shape.completion,) * shape.group)] * shape.prompts
@@ -45,7 +45,7 @@ def measure(settings: Settings, name: str) -> list[Row]:
         folder = save(model, word_tokenizer(), Path(place) / "model")
         ours, tried = fastest(
             {
-                way: partial(Apart, partial(our_stepper, folder, prompts, shape, engine))
+                way: partial(StepperProcess, partial(our_stepper, folder, prompts, shape, engine))
                 for way, engine in list(ENGINES.items())[-1 if settings.quick else 0 :]
             }
         )

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from benchmarks import trl_side
-from benchmarks.alternate import Apart, Beat, Made, Stepper, alternate, fastest
+from benchmarks.alternate import Beat, Made, Stepper, StepperProcess, alternate, fastest
 from benchmarks.learners import OPTIMISER
 from benchmarks.materials import learner_precision, llama, save, token_lists, word_tokenizer
 from benchmarks.rows import Row, compare
@@ -40,7 +40,7 @@ STEPS = 4
 
 
 @dataclass(frozen=True)
-class Shape:
+class SupervisedShape:
     """Sizes of one step."""
 
     shortest: int = 16
@@ -57,12 +57,12 @@ class Shape:
 
 def measure(settings: Settings, name: str) -> list[Row]:
     """Measure one row."""
-    shape = Shape(shortest=4, longest=32, rows=4, distinct=64) if settings.quick else Shape()
+    shape = SupervisedShape(shortest=4, longest=32, rows=4, distinct=64) if settings.quick else SupervisedShape()
     with tempfile.TemporaryDirectory() as place:
         folder = save(llama(), word_tokenizer(), Path(place) / "model")
-        sides = {"ours": Apart(partial(our_stepper, folder, shape))}
+        sides = {"ours": StepperProcess(partial(our_stepper, folder, shape))}
         if has_trl():
-            sides["peer"] = Apart(partial(their_stepper, folder, shape, settings.quick))
+            sides["peer"] = StepperProcess(partial(their_stepper, folder, shape, settings.quick))
         seconds = alternate(sides, warm=settings.warm, repeats=settings.samples, steps=STEPS)
         reports = {side: stepper.stop() for side, stepper in sides.items()}
     rates = {side: rates_of(values, reports[side].pop("tokens")) for side, values in seconds.items()}
@@ -87,7 +87,7 @@ def rates_of(seconds: list[float], tokens: list[int]) -> list[float]:
     return [turn / (taken * STEPS) for turn, taken in zip(turns, seconds, strict=True)]
 
 
-def sequences_of(shape: Shape) -> list[list[int]]:
+def sequences_of(shape: SupervisedShape) -> list[list[int]]:
     """Draw random sequences, lengths uniform from shortest to longest."""
     draw = random.Random(4)
     lengths = [draw.randint(shape.shortest, shape.longest) for _ in range(shape.distinct)]
@@ -95,7 +95,7 @@ def sequences_of(shape: Shape) -> list[list[int]]:
     return [ids[:length] for ids, length in zip(longest, lengths, strict=True)]
 
 
-def our_stepper(folder: Path, shape: Shape) -> Made:
+def our_stepper(folder: Path, shape: SupervisedShape) -> Made:
     """Make the stepper in our side's own process."""
     report: dict[str, Any] = {"tokens": []}
 
@@ -130,7 +130,7 @@ def our_stepper(folder: Path, shape: Shape) -> Made:
     return Stepper(run), report
 
 
-def their_stepper(folder: Path, shape: Shape, quick: bool) -> Made:
+def their_stepper(folder: Path, shape: SupervisedShape, quick: bool) -> Made:
     """Make the stepper in TRL's own process, with the fastest of its settings."""
     counts: list[int] = []  # of all tries; only the last are read, which are those of the run that continues
 
@@ -154,7 +154,7 @@ def their_stepper(folder: Path, shape: Shape, quick: bool) -> Made:
 
 
 def their_side(
-    folder: Path, shape: Shape, strategy: str, arguments: dict[str, Any], counts: list[int], beat: Beat
+    folder: Path, shape: SupervisedShape, strategy: str, arguments: dict[str, Any], counts: list[int], beat: Beat
 ) -> None:
     """Run TRL's trainer with packing; `counts` takes the real tokens of every update."""
     from datasets import Dataset

@@ -10,7 +10,7 @@ from prefect import flow
 from flows.runtime import prefect_run
 from flows.runtime.opening import FlowContext, closed_with, log_recipe, own_folder
 from flows.runtime.telling import told_when_stopped
-from flows.runtime.training import Training, train_policy
+from flows.runtime.training import TrainingProgress, train_policy
 from flows.servers.servers import page_address
 from models.base.errors import UserError
 from models.evaluation.aggregate import Standing, standings
@@ -20,10 +20,10 @@ from models.recipes.load import digest, load_recipe, plain
 from tasks.compute.shared_engine import shared_engine
 from tasks.host.code_version import running_version
 from tasks.host.machine import log_machine
-from tasks.pages.comparison import Cost, write_comparison
+from tasks.pages.comparison import TrainingCost, write_comparison
 from tasks.steps.fine_tune import curves_of, why_not_learned
 from tasks.tracking import records, runs, summaries, tags
-from tasks.tracking.journal import Row
+from tasks.tracking.journal import JournalRow
 
 
 @flow(name="compare")
@@ -34,7 +34,7 @@ def compare(
     metric: str = "sampled_accuracy",
     budget: int | None = None,
     smoke: bool = False,
-) -> tuple[str, list[Standing], list[Cost], list[str]]:
+) -> tuple[str, list[Standing], list[TrainingCost], list[str]]:
     """Train every recipe with every seed and compare a held-out metric. No policy is registered.
 
     Args:
@@ -78,7 +78,7 @@ def compare(
             records.log_text(run, "recipe/overrides.txt", "\n".join(overrides) + "\n")
         with told_when_stopped(home, f"compare {experiment}", run, page), closed_with(run):
             scores: dict[str, list[float]] = {contender.name: [] for contender in chosen}
-            costs: list[Cost] = []
+            costs: list[TrainingCost] = []
             lost: list[str] = []
             for contender in chosen:
                 done = []
@@ -94,7 +94,7 @@ def compare(
         return run, standing, costs, lost
 
 
-def _trained(contender: Contender, seed: int, home: Path, parent: str) -> Training:
+def _trained(contender: Contender, seed: int, home: Path, parent: str) -> TrainingProgress:
     overrides = [*contender.overrides, f"seed={seed}"]
     recipe = load_recipe(contender.file, overrides)
     described = plain(recipe)
@@ -111,13 +111,13 @@ def _trained(contender: Contender, seed: int, home: Path, parent: str) -> Traini
     return training
 
 
-def not_learned(method: str, done: Sequence[Training]) -> list[str]:
+def not_learned(method: str, done: Sequence[TrainingProgress]) -> list[str]:
     """Return one line per training of a method, seeds from 0, whose policy collapsed or did not change."""
     whys = [why_not_learned(training.tuned) if training.tuned else "" for training in done]
     return [f"{method}, seed {seed}: {why}" for seed, why in enumerate(whys) if why]
 
 
-def _score(training: Training, metric: str) -> float:
+def _score(training: TrainingProgress, metric: str) -> float:
     key = f"eval/{metric}"
     if key not in training.scores:
         known = sorted(name.removeprefix("eval/") for name in training.scores if name.startswith("eval/"))
@@ -125,7 +125,7 @@ def _score(training: Training, metric: str) -> float:
     return training.scores[key]
 
 
-def cost_of(contender: Contender, trainings: list[list[Row]]) -> Cost:
+def cost_of(contender: Contender, trainings: list[list[JournalRow]]) -> TrainingCost:
     """Return a method's budget, and the mean seconds and tokens of its rounds over its trainings.
 
     Args:
@@ -137,7 +137,7 @@ def cost_of(contender: Contender, trainings: list[list[Row]]) -> Cost:
     seconds = sum(row.get("seconds/round", 0.0) for row in rows) / count
     tokens = sum(row.get("speed/round", 0.0) * row.get("seconds/round", 0.0) for row in rows) / count
     if not contender.recipe.open_ended:
-        return Cost(contender.rounds, contender.completions, contender.updates, seconds, tokens)
+        return TrainingCost(contender.rounds, contender.completions, contender.updates, seconds, tokens)
     rounds = round(len(rows) / count)  # fewer than granted: additional draws count against the budget
     completions = round(sum(row.get("rollouts/completions", 0.0) for row in rows) / count)
-    return Cost(rounds, completions, contender.updates * rounds // contender.rounds, seconds, tokens)
+    return TrainingCost(rounds, completions, contender.updates * rounds // contender.rounds, seconds, tokens)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from flows.runtime.outcome import columns
 
 if TYPE_CHECKING:
-    from tasks.registered.difference import CodeDifference, Difference, Setting
+    from tasks.registered.difference import CodeDifference, Difference, SettingDifference
     from tasks.registered.evaluation_difference import FlippedAnswer
 
 LONGEST = 60
@@ -60,14 +60,14 @@ def write_page(file: Path, said: Difference) -> None:
         raise UserError(f"{file}: the page cannot be written ({error.strerror})") from None
 
 
-def setting_lines(title: str, settings: Sequence[Setting]) -> list[str]:
+def setting_lines(title: str, settings: Sequence[SettingDifference]) -> list[str]:
     """Return one line per setting that differs; for long values, the words that differ."""
     if not settings:
         return [f"{title}: no difference"]
     return [f"{title}: {len(settings)} differ", *_indented(columns([_row(entry) for entry in settings]))]
 
 
-def _row(entry: Setting) -> list[str]:
+def _row(entry: SettingDifference) -> list[str]:
     if max(len(entry.before), len(entry.after)) <= LONGEST:
         return [entry.name, f"{entry.before or '(none)'} -> {entry.after or '(none)'}"]
     from models.base.errors import shortened

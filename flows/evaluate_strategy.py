@@ -22,7 +22,7 @@ from tasks.tracking import records, runs, tags
 
 
 @dataclass(frozen=True)
-class Compared:
+class StrategyComparison:
     """Both evaluations, and the run that has them."""
 
     run: str
@@ -31,7 +31,7 @@ class Compared:
 
 
 @flow(name="evaluate strategy", flow_run_name="evaluate {policy} with {strategy}")
-def evaluate_strategy(policy: str, strategy: str, recipe: str, overrides: Overrides = None) -> Compared:
+def evaluate_strategy(policy: str, strategy: str, recipe: str, overrides: Overrides = None) -> StrategyComparison:
     """Evaluate a policy with and without a strategy, on the problems and in the episodes of a recipe.
 
     Args:
@@ -65,4 +65,4 @@ def evaluate_strategy(policy: str, strategy: str, recipe: str, overrides: Overri
             opened.run_id,
             f"## {policy}, with the strategy {strategy}\n\nWith it {made.headline}.\n\nAlone {plain.headline}.\n",
         )
-        return Compared(opened.run_id, plain, made)
+        return StrategyComparison(opened.run_id, plain, made)

@@ -14,7 +14,7 @@ from flows.runtime.opening import FlowContext, notice_champion, open_flow
 from flows.runtime.parameters import Overrides, RecipeName
 from flows.runtime.steps import context_of
 from flows.runtime.telling import tell_decision
-from flows.runtime.training import Training, train_policy
+from flows.runtime.training import TrainingProgress, train_policy
 from tasks.compute.shared_engine import shared_engine
 from tasks.gate.judgement import OnGate
 from tasks.pages.description import UNPINNED, hand_page
@@ -29,7 +29,7 @@ from tasks.tracking.verdict_record import HandJudgement, decided
 
 
 @dataclass
-class Outcome:
+class TrainFlowResult:
     """Result of a run of the flow, for its caller."""
 
     run_id: str
@@ -53,7 +53,7 @@ def train(
     refresh: bool = False,
     cluster: str | None = None,
     resume: bool = False,
-) -> Outcome:
+) -> TrainFlowResult:
     """Run a recipe, from the data to the promoted model.
 
     Args:
@@ -74,13 +74,13 @@ def train(
 
 def run_steps(
     opened: FlowContext, refresh: bool, cluster: str | None = None, resume: bool = False
-) -> tuple[Outcome, StepResult]:
+) -> tuple[TrainFlowResult, StepResult]:
     """Run the steps one after the other. Returns the outcome and the result of the validation."""
     recipe, run = opened.recipe, opened.run_id
     noticed = notice_champion(run, policy_name(recipe))
     with shared_engine(recipe.placement, cluster):
         training = train_policy(opened, refresh, resume)
-        outcome = Outcome(run, training.steps, model=policy_name(recipe))
+        outcome = TrainFlowResult(run, training.steps, model=policy_name(recipe))
         facts = opened.facts | {"data": training.version.digest} | ({"champion": noticed} if noticed else {})
         validated, warmed, rewarded, tuned = training.validated, training.warmed, training.rewarded, training.tuned
         if tuned is None:
@@ -115,7 +115,7 @@ def why_no_anchor(champion: registry.VersionInfo | None, model: str) -> str:
 
 
 def evaluate_splits(
-    training: Training, champion: registry.VersionInfo | None, model: str
+    training: TrainingProgress, champion: registry.VersionInfo | None, model: str
 ) -> tuple[dict[str, StepResult], dict[str, OnGate]]:
     """Return role -> evaluation: base, candidate and champion on validation, the last two also for the verdict.
 

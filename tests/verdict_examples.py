@@ -5,16 +5,16 @@ from typing import Any
 
 from models.evaluation.bootstrap import Interval
 from models.evaluation.gate.budget import next_look
-from models.evaluation.gate.checks import Check, State
+from models.evaluation.gate.checks import GateCheck, State
 from tasks.tracking import registry, tags
 from tasks.tracking.verdict_record import VerdictRecord, store_decision
 
 LOOK = next_look(2, 0.003, budget=0.05, looks=365)
 
 
-def check(name: str, state: State, detail: str) -> Check:
+def check(name: str, state: State, detail: str) -> GateCheck:
     """A check without numbers."""
-    return Check(name, state, math.nan, math.nan, detail)
+    return GateCheck(name, state, math.nan, math.nan, detail)
 
 
 def verdict(**changes: Any) -> VerdictRecord:

@@ -11,7 +11,7 @@ from flows.runtime import collection
 from flows.runtime.environment import state_folder
 
 if TYPE_CHECKING:
-    from flows.services.place import Place
+    from flows.services.place import ServiceFolder
 
 app = typer.Typer(
     no_args_is_help=True, help="PostgreSQL, an S3 server, MLflow and Prefect on this machine, without containers."
@@ -93,7 +93,7 @@ def upgrade(folder: FolderOption = None) -> None:
     tables.upgrade(_place(folder))
 
 
-def _place(folder: Path | None) -> Place:
-    from flows.services.place import Place
+def _place(folder: Path | None) -> ServiceFolder:
+    from flows.services.place import ServiceFolder
 
-    return Place((folder or state_folder() / "services").absolute())
+    return ServiceFolder((folder or state_folder() / "services").absolute())

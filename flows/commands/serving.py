@@ -31,14 +31,14 @@ def serve(
 
     Example: `rewardflow serve champion`, or `rewardflow serve 3 --port 8001 -- --max-model-len 4096`
     """
-    from flows.servers.serve_policy import Place
+    from flows.servers.serve_policy import PolicyEndpoint
     from flows.servers.serve_policy import serve as serve_policy
     from tasks.tracking import recorded, store
 
     collection.begin()
     store.open_for_reading(state_folder())
     said = recorded.recorded(version, lambda: meant_policy(model))
-    serve_policy(said, writable_state_folder(), Place(host, port, drain, tuple(options or ())))
+    serve_policy(said, writable_state_folder(), PolicyEndpoint(host, port, drain, tuple(options or ())))
 
 
 COMMANDS = (serve,)

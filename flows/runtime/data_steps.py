@@ -29,7 +29,7 @@ class PreparedApart:
 
 
 @dataclass(frozen=True)
-class HeldOut(PreparedApart):
+class HeldOutSet(PreparedApart):
     """A held-out set on which policies are evaluated."""
 
     validated: StepResult
@@ -85,16 +85,16 @@ def call_validation(opened: FlowContext, data: Prepared, refresh: bool = False) 
     return call_step(opened, validate_data, ValidationSections(opened.recipe), *inputs, refresh=refresh)
 
 
-def call_held_out_validation(opened: FlowContext, data: Prepared, refresh: bool = False) -> dict[str, HeldOut]:
+def call_held_out_validation(opened: FlowContext, data: Prepared, refresh: bool = False) -> dict[str, HeldOutSet]:
     """Validate the held-out sets, with lengths in the tokens of the policy that is trained on the data."""
-    held_out: dict[str, HeldOut] = {}
+    held_out: dict[str, HeldOutSet] = {}
     for name, held in data.held_out.items():
         sections = ValidationSections(held.recipe)
         none: list[DataVersion] = []
         inputs = (held.version, none, data.version)
         with _named(f"gate.held_out.{name}"):
             validated = call_step(opened, validate_data, sections, *inputs, refresh=refresh, name=f"validate {name}")
-        held_out[name] = HeldOut(held.recipe, held.result, held.version, validated)
+        held_out[name] = HeldOutSet(held.recipe, held.result, held.version, validated)
     return held_out
 
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from flows.runtime.steps import context_of
-from flows.runtime.training import Training
+from flows.runtime.training import TrainingProgress
 from models.base.errors import UserError
 from tasks.gate.judgement import JudgementSections, OnGate
 from tasks.registered.policy import PolicyFiles, registered_policy
 from tasks.steps.judge_champion import ComparedEvaluations, judge_champion
 from tasks.tracking import by_hand, registry
-from tasks.tracking.by_hand import Waiting
+from tasks.tracking.by_hand import PendingChampion
 from tasks.tracking.verdict_record import HandJudgement, decided, verdict_of
 from tasks.tracking.verdict_text import verdict_text
 
 
-def judge_by_hand(training: Training, gate: Mapping[str, OnGate], model: str) -> HandJudgement | None:
+def judge_by_hand(training: TrainingProgress, gate: Mapping[str, OnGate], model: str) -> HandJudgement | None:
     """Judge the champion if it was set by hand and waits for the gate; otherwise return None without any work.
 
     Args:
@@ -33,7 +33,9 @@ def judge_by_hand(training: Training, gate: Mapping[str, OnGate], model: str) ->
     return judge_champion(context, waiting, measured)
 
 
-def measure(training: Training, waiting: Waiting, gate: Mapping[str, OnGate], model: str) -> ComparedEvaluations | str:
+def measure(
+    training: TrainingProgress, waiting: PendingChampion, gate: Mapping[str, OnGate], model: str
+) -> ComparedEvaluations | str:
     """Evaluate the champion, the previous champion and the anchor, or return in one sentence why this is impossible."""
     champion = registry.champion(model)
     if champion is None or champion.version != waiting.version:

@@ -10,16 +10,16 @@ from flows.servers.server_record import running_servers
 from flows.servers.servers import given_servers, page_address
 
 if TYPE_CHECKING:
-    from flows.train import Outcome
+    from flows.train import TrainFlowResult
     from models.evaluation.aggregate import Standing
-    from tasks.pages.comparison import Cost
+    from tasks.pages.comparison import TrainingCost
     from tasks.pages.timing import TimeLine
     from tasks.runner.step import StepResult
     from tasks.tracking.registry import VersionInfo
     from tasks.tracking.summaries import RunLine, RunSummary
 
 
-def closing_lines(outcome: Outcome, home: Path) -> str:
+def closing_lines(outcome: TrainFlowResult, home: Path) -> str:
     """Return the table of steps, the verdict, the champion's address, and the links to the run."""
     from tasks.pages import cost, timing
     from tasks.tracking import registry
@@ -64,7 +64,12 @@ def _where(run_id: str, home: Path) -> list[str]:
 
 
 def comparison_lines(
-    run_id: str, standings: Sequence[Standing], costs: Sequence[Cost], lost: Sequence[str], metric: str, home: Path
+    run_id: str,
+    standings: Sequence[Standing],
+    costs: Sequence[TrainingCost],
+    lost: Sequence[str],
+    metric: str,
+    home: Path,
 ) -> str:
     """Return the table of a comparison, the trainings that did not learn, and the link to the run."""
     from tasks.pages.comparison import comparison_rows

@@ -8,7 +8,7 @@ from typing import Any
 
 from prefect import get_run_logger
 
-from flows.runtime.data_steps import HeldOut, call_apart, call_held_out_validation, call_preparation, call_validation
+from flows.runtime.data_steps import HeldOutSet, call_apart, call_held_out_validation, call_preparation, call_validation
 from flows.runtime.going_on import GoingOn
 from flows.runtime.opening import FlowContext
 from flows.runtime.steps import call_cached, call_step, context_of
@@ -40,7 +40,7 @@ from tasks.tracking import runs, tags
 
 
 @dataclass
-class Training:
+class TrainingProgress:
     """State of a training: its steps by name, and their results."""
 
     opened: FlowContext
@@ -51,7 +51,7 @@ class Training:
     rewarded: StepResult | None
     tuned: StepResult | None = None
     """None if the recipe ends before reinforcement learning."""
-    held_out: dict[str, HeldOut] = field(default_factory=dict)
+    held_out: dict[str, HeldOutSet] = field(default_factory=dict)
     """Name of a held-out set -> its recipe, version and validation."""
     steps: list[StepResult] = field(default_factory=list)
     scores: dict[str, float] = field(default_factory=dict)
@@ -101,7 +101,7 @@ class Training:
         return result
 
 
-def train_policy(opened: FlowContext, refresh: bool = False, resume: bool | None = None) -> Training:
+def train_policy(opened: FlowContext, refresh: bool = False, resume: bool | None = None) -> TrainingProgress:
     """Run data, validation, warm start, reward model and, if the recipe has a schedule, reinforcement learning.
 
     Args:
@@ -191,7 +191,7 @@ def train_policy(opened: FlowContext, refresh: bool = False, resume: bool | None
             said = (made_reward_model(rewarded), learning, (), dict(teachers))
             judged = step(reward_report, ReportSections(recipe), validated, *said)
             require_trust(judged)
-    training = Training(opened, refresh, version, validated, warmed, rewarded, held_out=held_out, steps=steps)
+    training = TrainingProgress(opened, refresh, version, validated, warmed, rewarded, held_out=held_out, steps=steps)
     if recipe.schedule is not None:
         for role, settings in frozen_models(recipe).items():
             if role not in teachers:

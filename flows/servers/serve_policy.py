@@ -23,7 +23,7 @@ from models.base.errors import UserError
 from models.base.http_answers import answer_here
 from models.engines.attention_heads import check_heads
 from models.engines.engine import has_vllm
-from models.policies.use import Use, read_use
+from models.policies.use import PolicyUse, read_use
 from tasks.registered.export import SERVING, recipe_of, served_folder, served_name
 from tasks.tracking.recorded import VersionRecord
 from tasks.tracking.registry import VersionInfo
@@ -51,7 +51,7 @@ _PREFIX = r"(?m)^(?:\([^)\n]*\) )?(?:[A-Z]+ [\d-]+ [\d:]+ )?(?:\[[^\]\n]*\] )?"
 
 
 @dataclass(frozen=True)
-class Place:
+class PolicyEndpoint:
     """Address and options with which a policy is served."""
 
     host: str = HOST
@@ -68,7 +68,7 @@ class Place:
         return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
 
 
-def serve(said: VersionRecord, home: Path, place: Place) -> None:
+def serve(said: VersionRecord, home: Path, place: PolicyEndpoint) -> None:
     """Serve a version until Ctrl-C or SIGTERM; requests in flight are answered before it ends.
 
     Raises:
@@ -85,7 +85,7 @@ def serve(said: VersionRecord, home: Path, place: Place) -> None:
         _serve_from(folder, said, version, home, place)
 
 
-def _serve_from(folder: Path, said: VersionRecord, version: VersionInfo, home: Path, place: Place) -> None:
+def _serve_from(folder: Path, said: VersionRecord, version: VersionInfo, home: Path, place: PolicyEndpoint) -> None:
     """Serve the model that was exported to a folder."""
     check_use(said.label, read_use(folder))
     check_heads(folder, said.label)
@@ -107,7 +107,7 @@ def _serve_from(folder: Path, said: VersionRecord, version: VersionInfo, home: P
     print("Ended.")
 
 
-def check_use(label: str, use: Use) -> None:
+def check_use(label: str, use: PolicyUse) -> None:
     """Check that vLLM would sample from the policy that was evaluated.
 
     Raises:
@@ -184,7 +184,7 @@ class _Starting:
         return _get(self.server, "/health") is not None
 
 
-def _run(server: Server, place: Place, names: Sequence[str], asked: _Asked) -> None:
+def _run(server: Server, place: PolicyEndpoint, names: Sequence[str], asked: _Asked) -> None:
     wait_until_healthy(server, _Starting(server, asked), START_SECONDS, _cause)
     if asked.times:
         return
@@ -231,7 +231,7 @@ def _get(server: Server, path: str) -> bytes | None:
     return answer_here(server.address + path)
 
 
-def _launch(arguments: Sequence[str], place: Place, log: Path, home: Path, on_cpu: bool) -> Server:
+def _launch(arguments: Sequence[str], place: PolicyEndpoint, log: Path, home: Path, on_cpu: bool) -> Server:
     # As in the engine: on a CPU no core is reserved, so that others, such as the server to be replaced, can use it.
     # One process computes and schedules: each further process would first load all of vLLM's code again.
     cpu = {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "VLLM_ENABLE_V1_MULTIPROCESSING": "0"}

@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 from flows.services import postgres, service_set
-from flows.services.place import Place
+from flows.services.place import ServiceFolder
 from tasks.state.backup import Contents, manifest, read_backup
 
 DATABASES, OBJECTS = "databases", "objects"
@@ -63,5 +63,5 @@ def restore(file: Path, home: Path) -> Contents:
     return contents
 
 
-def _place(home: Path) -> Place:
-    return Place(home / "services")
+def _place(home: Path) -> ServiceFolder:
+    return ServiceFolder(home / "services")

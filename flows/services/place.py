@@ -40,7 +40,7 @@ REGION = "us-east-1"
 
 
 @dataclass(frozen=True)
-class Place:
+class ServiceFolder:
     """The folder of one set of services."""
 
     folder: Path

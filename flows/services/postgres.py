@@ -17,7 +17,7 @@ from typing import Any
 import psutil
 
 from flows.servers.server_record import HOST
-from flows.services.place import USER, Place
+from flows.services.place import USER, ServiceFolder
 from models.base.atomic_write import replace_folder
 from models.base.errors import UserError
 
@@ -29,7 +29,7 @@ LEFT_SECONDS = 30.0
 """Time limit for the processes of a killed server to notice and end, seconds."""
 
 
-def prepare(place: Place) -> None:
+def prepare(place: ServiceFolder) -> None:
     """Create the databases if they do not exist, completely or not at all.
 
     Raises:
@@ -58,7 +58,7 @@ def prepare(place: Place) -> None:
         _run([program("postgres"), "--single", "-D", beside, *alone], "".join(f"{s};\n" for s in statements), identity)
 
 
-def command(place: Place) -> list[str]:
+def command(place: ServiceFolder) -> list[str]:
     """Return the server's command line."""
     settings = {
         "listen_addresses": HOST,
@@ -70,13 +70,13 @@ def command(place: Place) -> list[str]:
     return [program("postgres"), "-D", str(folder(place)), *chosen]
 
 
-def answers(place: Place) -> bool:
+def answers(place: ServiceFolder) -> bool:
     """Whether the server accepts connections."""
     asked = [program("pg_isready"), "--quiet", "--host", HOST, "--port", str(place.ports()["database"])]
     return subprocess.run(asked, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0
 
 
-def dump(place: Place, name: str, file: Path) -> None:
+def dump(place: ServiceFolder, name: str, file: Path) -> None:
     """Write a database as of one moment to `file`, in PostgreSQL's own format; others can use it during the dump.
 
     Raises:
@@ -85,7 +85,7 @@ def dump(place: Place, name: str, file: Path) -> None:
     _ask(place, "pg_dump", "--format=custom", "--no-owner", f"--file={file}", f"--dbname={name}")
 
 
-def restore(place: Place, name: str, file: Path) -> None:
+def restore(place: ServiceFolder, name: str, file: Path) -> None:
     """Restore the output of `dump` into an empty database, completely or not at all.
 
     Raises:
@@ -94,7 +94,7 @@ def restore(place: Place, name: str, file: Path) -> None:
     _ask(place, "pg_restore", "--single-transaction", "--no-owner", f"--dbname={name}", str(file))
 
 
-def revision(place: Place, name: str) -> str:
+def revision(place: ServiceFolder, name: str) -> str:
     """Return Alembic's revision of a database's tables; "" if it has none yet.
 
     Raises:
@@ -106,7 +106,7 @@ def revision(place: Place, name: str) -> str:
     return _ask(place, "psql", *asked, "--command=SELECT version_num FROM alembic_version").strip()
 
 
-def _ask(place: Place, name: str, *options: str) -> str:
+def _ask(place: ServiceFolder, name: str, *options: str) -> str:
     asked = [program(name), "--host", HOST, "--port", str(place.ports()["database"]), "--username", USER, *options]
     environment = {**os.environ, "PGPASSFILE": str(place.password_file)}
     done = subprocess.run(asked, capture_output=True, text=True, env=environment)
@@ -115,7 +115,7 @@ def _ask(place: Place, name: str, *options: str) -> str:
     return done.stdout
 
 
-def wait_for_left_ones(place: Place) -> None:
+def wait_for_left_ones(place: ServiceFolder) -> None:
     """Wait for the workers of a killed server: a new server refuses to start before the last of them has ended.
 
     Raises:
@@ -135,7 +135,7 @@ def wait_for_left_ones(place: Place) -> None:
         raise UserError(f"{data}: processes of an earlier PostgreSQL server still run here ({numbers}); end them first")
 
 
-def folder(place: Place) -> Path:
+def folder(place: ServiceFolder) -> Path:
     """Return PostgreSQL's own folder."""
     return place.folder / "database"
 

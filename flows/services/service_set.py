@@ -17,7 +17,7 @@ from flows.runtime.environment import prefect_folders
 from flows.servers.server_process import FOREIGN, LASTING_LEASES, START_SECONDS, end, launch, wait_until_healthy
 from flows.servers.server_record import HOST, Server, record, recorded, running_servers
 from flows.services import object_store, postgres
-from flows.services.place import BUCKET, NAMES, Place
+from flows.services.place import BUCKET, NAMES, ServiceFolder
 from models.base.errors import UserError
 from tasks.state import storage
 from tasks.tracking.schema import Schema
@@ -29,7 +29,7 @@ HUNG_SECONDS = 20.0
 """Time limit for an answer of a running server, seconds; a slower one counts as hung."""
 
 
-def start(place: Place, say: Callable[[str], None] = print) -> dict[str, Server]:
+def start(place: ServiceFolder, say: Callable[[str], None] = print) -> dict[str, Server]:
     """Start the services that do not run, and wait until all answer. Returns all by name.
 
     The remains of a killed server are ended first; if the database does not run, its clients are ended too.
@@ -67,7 +67,7 @@ def start(place: Place, say: Callable[[str], None] = print) -> dict[str, Server]
         return running | started
 
 
-def stop(place: Place) -> list[str]:
+def stop(place: ServiceFolder) -> list[str]:
     """End the recorded services that are alive, and only those. Returns their names."""
     if not place.folder.is_dir():
         return []
@@ -78,7 +78,7 @@ def stop(place: Place) -> list[str]:
 
 
 @contextmanager
-def database(place: Place) -> Iterator[None]:
+def database(place: ServiceFolder) -> Iterator[None]:
     """Run only the database inside the block. If it does not run, it is created and started, and ended afterwards.
 
     Raises:
@@ -101,13 +101,13 @@ def database(place: Place) -> Iterator[None]:
             _end_in_order({"database": server}, place)
 
 
-def state(place: Place) -> dict[str, Server | None]:
+def state(place: ServiceFolder) -> dict[str, Server | None]:
     """Return the server of each service by name; None if it does not run."""
     running = running_servers(place.folder)
     return {name: running.get(name) for name in NAMES}
 
 
-def environment(place: Place) -> dict[str, str]:
+def environment(place: ServiceFolder) -> dict[str, str]:
     """Return the environment variables of a client.
 
     Raises:
@@ -119,7 +119,7 @@ def environment(place: Place) -> dict[str, str]:
     return place.environment()
 
 
-def _launch(name: str, place: Place) -> Server:
+def _launch(name: str, place: ServiceFolder) -> Server:
     commands: Mapping[str, Callable[[], list[str]]] = {
         "database": lambda: postgres.command(place),
         "store": lambda: object_store.command(objects(place), place.ports()["store"]),
@@ -142,17 +142,17 @@ def _launch(name: str, place: Place) -> Server:
     )
 
 
-def _mlflow(place: Place) -> list[str]:
+def _mlflow(place: ServiceFolder) -> list[str]:
     kept = ["--backend-store-uri", place.database_uri("psycopg2", "mlflow")]
     served = ["--serve-artifacts", "--artifacts-destination", f"{BUCKET}/mlflow"]
     return [sys.executable, "-m", "mlflow", "server", *_listening("mlflow", place), *kept, *served, "--workers", "2"]
 
 
-def _listening(name: str, place: Place) -> list[str]:
+def _listening(name: str, place: ServiceFolder) -> list[str]:
     return ["--host", HOST, "--port", str(place.ports()[name])]
 
 
-def environment_of(name: str, place: Place) -> dict[str, str]:
+def environment_of(name: str, place: ServiceFolder) -> dict[str, str]:
     """Return a service's whole environment: the current one without client settings, and what the service needs."""
     prefixes = ("AWS_", "PG", "PREFECT_API_", "PREFECT_SERVER_DATABASE", "MLFLOW_BACKEND", "RCLONE_")
     inherited = {key: value for key, value in os.environ.items() if key not in FOREIGN and not key.startswith(prefixes)}
@@ -174,7 +174,7 @@ def environment_of(name: str, place: Place) -> dict[str, str]:
     return inherited
 
 
-def _answering(place: Place, say: Callable[[str], None]) -> dict[str, Server]:
+def _answering(place: ServiceFolder, say: Callable[[str], None]) -> dict[str, Server]:
     """Return the services that run and answer."""
     answering = {}
     for name, server in running_servers(place.folder).items():
@@ -187,7 +187,7 @@ def _answering(place: Place, say: Callable[[str], None]) -> dict[str, Server]:
     return answering
 
 
-def _wait(name: str, server: Server, place: Place, seconds: float = START_SECONDS) -> None:
+def _wait(name: str, server: Server, place: ServiceFolder, seconds: float = START_SECONDS) -> None:
     """Wait until a service answers as a client would ask it; the bucket is created if it is missing."""
     if name == "database":
         wait_until_healthy(server, lambda: postgres.answers(place), seconds)
@@ -200,18 +200,18 @@ def _wait(name: str, server: Server, place: Place, seconds: float = START_SECOND
         wait_until_healthy(server, seconds=seconds)
 
 
-def _end_in_order(servers: Mapping[str, Server], place: Place) -> None:
+def _end_in_order(servers: Mapping[str, Server], place: ServiceFolder) -> None:
     """End the services that use others before those that they use."""
     for names in (("mlflow", "prefect"), ("store", "database")):
         end({name: servers[name] for name in names if name in servers}, place.folder)
 
 
-def objects(place: Place) -> Path:
+def objects(place: ServiceFolder) -> Path:
     """Return the folder of the S3 server: a bucket is a folder, an object a file."""
     return place.folder / "objects"
 
 
-def _require_current(place: Place) -> None:
+def _require_current(place: ServiceFolder) -> None:
     """Raise UserError if the tables are of another MLflow version: its server would migrate them, or fail at length."""
     there = postgres.revision(place, "mlflow")
     if there:
@@ -225,7 +225,7 @@ def _require_drivers() -> None:
 
 
 @contextmanager
-def _alone(place: Place) -> Iterator[None]:
+def _alone(place: ServiceFolder) -> Iterator[None]:
     """Hold the lock of the folder: wait for another process that starts or ends services here."""
     with (place.folder / "lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

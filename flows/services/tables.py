@@ -7,14 +7,14 @@ import sys
 from collections.abc import Callable
 
 from flows.services import postgres, service_set
-from flows.services.place import Place
+from flows.services.place import ServiceFolder
 from models.base.errors import UserError
 
 UPGRADES = {"mlflow": ["db", "upgrade"], "prefect": ["server", "database", "upgrade", "--yes"]}
 """Service -> its own command that migrates its tables."""
 
 
-def upgrade(place: Place, say: Callable[[str], None] = print) -> None:
+def upgrade(place: ServiceFolder, say: Callable[[str], None] = print) -> None:
     """Migrate the tables of MLflow and Prefect to the installed versions. Only a backup can undo this.
 
     Raises:

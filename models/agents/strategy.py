@@ -28,7 +28,7 @@ from models.text.bridge import Bridge, bridge_of
 from models.text.encoding import Codec
 
 
-class Source(NamedTuple):
+class SourcePaper(NamedTuple):
     """The source paper of a strategy."""
 
     id: int | None
@@ -43,7 +43,7 @@ class Strategy(Part):
     slot = "strategy"
 
     @property
-    def source(self) -> Source | None:
+    def source(self) -> SourcePaper | None:
         """Source paper; None if there is none."""
         return None
 

@@ -47,7 +47,7 @@ _TUPLE = re.compile(r"\(.*\)", re.DOTALL)
 
 
 @dataclass(frozen=True)
-class Part:
+class RelationChain:
     """A part of a list: the sides of its relations, and the relations."""
 
     sides: tuple[str, ...]
@@ -87,7 +87,7 @@ def stated_pairs(given: str, expected: str) -> list[Pair]:
     return _of_list(said, wanted, given, expected)
 
 
-def list_parts(text: str) -> list[Part]:
+def list_parts(text: str) -> list[RelationChain]:
     """Return the parts of a list and their relations; commas, semicolons, `and` and `or` outside brackets separate
     them."""
     parts, sides, relations, start, depth = [], [], [], 0, 0
@@ -103,9 +103,9 @@ def list_parts(text: str) -> list[Part]:
             mark = token[0].lstrip("\\")
             relations.append(_MARKS.get(mark, mark))
         else:
-            parts.append(Part(tuple(sides), tuple(relations)))
+            parts.append(RelationChain(tuple(sides), tuple(relations)))
             sides, relations = [], []
-    parts.append(Part((*sides, text[start:].strip()), tuple(relations)))
+    parts.append(RelationChain((*sides, text[start:].strip()), tuple(relations)))
     return [part for part in parts if any(part.sides)]
 
 
@@ -116,7 +116,7 @@ def _clean(text: str) -> str:
     return inside[:-1].strip() if inside != text and inside.endswith("}") and "\\boxed" not in inside else text
 
 
-def _is_chain(part: Part) -> bool:
+def _is_chain(part: RelationChain) -> bool:
     """Return whether a part has several relations of one kind: two equations, an equation and an order, or other
     relations."""
     if len(part.relations) < 2:
@@ -124,7 +124,7 @@ def _is_chain(part: Part) -> bool:
     return len(part.relations) > 2 or not _ORDER.issuperset(part.relations)
 
 
-def _side_by_side(said: list[Part], wanted: list[Part]) -> list[Pair]:
+def _side_by_side(said: list[RelationChain], wanted: list[RelationChain]) -> list[Pair]:
     if [part.relations for part in said] != [part.relations for part in wanted]:
         return []
     return [
@@ -132,21 +132,21 @@ def _side_by_side(said: list[Part], wanted: list[Part]) -> list[Pair]:
     ]
 
 
-def _values(parts: list[Part]) -> dict[str, str] | None:
+def _values(parts: list[RelationChain]) -> dict[str, str] | None:
     """Return values by name, if every part gives a value to a name, and each name has only one; otherwise None."""
     named = [part.named for part in parts]
     values = dict(each for each in named if each is not None)
     return values if len(values) == len(parts) else None
 
 
-def _by_name(said: list[Part], values: dict[str, str], given: str, expected: str) -> list[Pair]:
+def _by_name(said: list[RelationChain], values: dict[str, str], given: str, expected: str) -> list[Pair]:
     if _TUPLE.fullmatch(given):
         return [(given, expected)]
     named = _values(said) or {}
     return [(named[name], values[name]) for name in values] if named.keys() == values.keys() else []
 
 
-def _of_one(said: Part, wanted: list[Part], given: str, expected: str) -> list[Pair]:
+def _of_one(said: RelationChain, wanted: list[RelationChain], given: str, expected: str) -> list[Pair]:
     name = said.named
     if said.relations == ("∈",) and _NAME.fullmatch(said.sides[0]):
         name = (said.sides[0].replace(" ", ""), said.sides[1])
@@ -163,7 +163,7 @@ def _of_one(said: Part, wanted: list[Part], given: str, expected: str) -> list[P
     return [] if _only_value(wanted) else [(given, expected)]
 
 
-def _of_list(said: list[Part], wanted: list[Part], given: str, expected: str) -> list[Pair]:
+def _of_list(said: list[RelationChain], wanted: list[RelationChain], given: str, expected: str) -> list[Pair]:
     equations = [part for part in said if part.relations == ("=",)]
     names = [part.named[0] for part in equations if part.named is not None]
     if len(names) != len(equations):
@@ -175,7 +175,7 @@ def _of_list(said: list[Part], wanted: list[Part], given: str, expected: str) ->
     return [(given, expected)] if len(set(names)) < 2 or in_order else []
 
 
-def _only_value(wanted: list[Part]) -> bool:
+def _only_value(wanted: list[RelationChain]) -> bool:
     """Return whether a name has a value without variables: an equation with that solution is then not an answer."""
     values = _values(wanted)
     return values is not None and len(values) == 1 and not _letters(next(iter(values.values())))

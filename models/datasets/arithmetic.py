@@ -58,7 +58,7 @@ class Operation:
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class ArithmeticProblem:
     """A start value and the operations on it."""
 
     start: int
@@ -76,7 +76,7 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class WorkingLine:
     """One line of a working: `left operation = result`, where the result may be wrong."""
 
     left: int
@@ -93,7 +93,7 @@ class Line:
 class Working:
     """A worked solution: its lines, at least one."""
 
-    lines: tuple[Line, ...]
+    lines: tuple[WorkingLine, ...]
 
     @property
     def values(self) -> tuple[int, ...]:
@@ -115,18 +115,18 @@ class Working:
         return all(lowest <= value <= highest for value in self.values)
 
 
-def work(problem: Problem, write: Callable[[int, int], int] = lambda position, result: result) -> Working:
+def work(problem: ArithmeticProblem, write: Callable[[int, int], int] = lambda position, result: result) -> Working:
     """Work the problem line by line; `write(position, result)` returns the value that is written for a result."""
     lines = []
     value = problem.start
     for position, operation in enumerate(problem.operations):
         written = write(position, operation.apply(value))
-        lines.append(Line(value, operation, written))
+        lines.append(WorkingLine(value, operation, written))
         value = written
     return Working(tuple(lines))
 
 
-def operand_skipped(problem: Problem) -> Iterator[Working]:
+def operand_skipped(problem: ArithmeticProblem) -> Iterator[Working]:
     """Yield every working that leaves out one operation that would have changed the value; nothing at level 1."""
     if problem.level < 2:
         return
@@ -134,17 +134,17 @@ def operand_skipped(problem: Problem) -> Iterator[Working]:
     for position, operation in enumerate(problem.operations):
         if operation.apply(value) != value:
             rest = problem.operations[:position] + problem.operations[position + 1 :]
-            yield work(Problem(problem.start, rest))
+            yield work(ArithmeticProblem(problem.start, rest))
         value = operation.apply(value)
 
 
-def sign_lost(problem: Problem) -> Iterator[Working]:
+def sign_lost(problem: ArithmeticProblem) -> Iterator[Working]:
     """Yield the one working without minus signs before results; nothing if no result is below zero."""
     if min(work(problem).values) < 0:
         yield work(problem, lambda position, result: abs(result))
 
 
-def slip(problem: Problem) -> Iterator[Working]:
+def slip(problem: ArithmeticProblem) -> Iterator[Working]:
     """Yield every working with one result off by 1, 2 or 3, except the one that is a lost sign (-1 written as 1)."""
     lost = tuple(sign_lost(problem))
     for wrong, error in product(range(problem.level), SLIPS):
@@ -158,7 +158,7 @@ def _off_by(wrong: int, error: int, position: int, result: int) -> int:
 
 
 @lru_cache(maxsize=65536)
-def flawed(problem: Problem, flaw: Flaw, lowest: int, highest: int) -> tuple[Working, ...]:
+def flawed(problem: ArithmeticProblem, flaw: Flaw, lowest: int, highest: int) -> tuple[Working, ...]:
     """Return the distinct workings of the problem with that flaw and all results in the range; may be empty."""
     kinds = {"operand_skipped": operand_skipped, "sign_lost": sign_lost, "slip": slip}
     # Leaving out either of two equal adjacent operations gives the same working, which counts once.

@@ -26,7 +26,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from models.base.atomic_write import replace_folder
 from models.base.errors import UserError
-from models.datasets.arithmetic import FLAWS, OPERATIONS, SOUND, Flaw, Operation, Problem, flawed, work
+from models.datasets.arithmetic import FLAWS, OPERATIONS, SOUND, ArithmeticProblem, Flaw, Operation, flawed, work
 from models.datasets.params import checked, read_section, run_stage
 from models.datasets.schema import COLUMNS, Kind, Row, Split, arrow_schema, write_rows
 
@@ -136,23 +136,23 @@ class ArithmeticSettings(_Section):
         return self
 
 
-def draw_problem(random: Random, level: int, settings: ArithmeticSettings) -> Problem:
+def draw_problem(random: Random, level: int, settings: ArithmeticSettings) -> ArithmeticProblem:
     """Draw a problem of that level, with add, take away and double equally likely; results are not checked."""
     operations = []
     for _ in range(level):
         name = random.choice(OPERATIONS)
         operand = random.randint(*settings.operand)
         operations.append(Operation("double", 2) if name == "double" else Operation(name, operand))
-    return Problem(random.randint(*settings.start), tuple(operations))
+    return ArithmeticProblem(random.randint(*settings.start), tuple(operations))
 
 
-def is_of_gate(problem: Problem) -> bool:
+def is_of_gate(problem: ArithmeticProblem) -> bool:
     """Return whether the problem is reserved for the gate; this depends on its text alone and not on the seeds."""
     digest = hashlib.sha256(problem.prompt.encode()).digest()
     return int.from_bytes(digest[:8], "big") / 2**64 < GATE_PART
 
 
-def draw_level(level: int, count: int, settings: ArithmeticSettings, of_gate: bool = False) -> list[Problem]:
+def draw_level(level: int, count: int, settings: ArithmeticSettings, of_gate: bool = False) -> list[ArithmeticProblem]:
     """Draw `count` distinct problems of a level with all results in range, in random order, of the gate or the others.
 
     Raises:
@@ -162,7 +162,7 @@ def draw_level(level: int, count: int, settings: ArithmeticSettings, of_gate: bo
     share = settings.negative_share
     below, others = round(count * (share or 0.0)), count - round(count * (share or 0.0))
     negatives = 0
-    below_zero: dict[Problem, bool] = {}  # whether a result is below zero, in the order of the draws
+    below_zero: dict[ArithmeticProblem, bool] = {}  # whether a result is below zero, in the order of the draws
     for _ in range(count * TRIES):
         problem = draw_problem(random, level, settings)
         working = work(problem)
@@ -188,9 +188,9 @@ def draw_level(level: int, count: int, settings: ArithmeticSettings, of_gate: bo
     return problems
 
 
-def draw_problems(settings: ArithmeticSettings) -> dict[Split, list[Problem]]:
+def draw_problems(settings: ArithmeticSettings) -> dict[Split, list[ArithmeticProblem]]:
     """Draw the problems of every split; no problem is in two splits."""
-    splits: dict[Split, list[Problem]] = {"gate": [], "validation": [], "train": []}
+    splits: dict[Split, list[ArithmeticProblem]] = {"gate": [], "validation": [], "train": []}
     for level in settings.problems.levels:
         validation, train = (settings.problems.of(split, level) for split in ("validation", "train"))
         pool = draw_level(level, validation + train, settings)
@@ -202,7 +202,7 @@ def draw_problems(settings: ArithmeticSettings) -> dict[Split, list[Problem]]:
     return splits
 
 
-def draw_flaw(random: Random, problem: Problem, shares: DemonstrationFlaws, value: Range) -> tuple[str, str]:
+def draw_flaw(random: Random, problem: ArithmeticProblem, shares: DemonstrationFlaws, value: Range) -> tuple[str, str]:
     """Draw a demonstration of the problem: its kind of flaw (or `none`) and the working as text."""
     for flaw in ("sign_lost", "operand_skipped", "slip"):
         workings = flawed(problem, flaw, *value)
@@ -211,7 +211,9 @@ def draw_flaw(random: Random, problem: Problem, shares: DemonstrationFlaws, valu
     return SOUND, work(problem).text
 
 
-def demonstrations(problems: list[Problem], count: int, split: Split, settings: ArithmeticSettings) -> list[Row]:
+def demonstrations(
+    problems: list[ArithmeticProblem], count: int, split: Split, settings: ArithmeticSettings
+) -> list[Row]:
     """Draw `count` demonstrations of the problems in turn; `answer` is the problem's, whatever the working states."""
     random = Random(f"{settings.seed}/demonstrations/{split}")
     rows: list[Row] = []
@@ -225,7 +227,7 @@ def demonstrations(problems: list[Problem], count: int, split: Split, settings: 
     return rows
 
 
-def preferences(problems: list[Problem], count: int, split: Split, settings: ArithmeticSettings) -> list[Row]:
+def preferences(problems: list[ArithmeticProblem], count: int, split: Split, settings: ArithmeticSettings) -> list[Row]:
     """Draw `count` pairs of a sound and a flawed solution, all distinct.
 
     Raises:
@@ -233,7 +235,7 @@ def preferences(problems: list[Problem], count: int, split: Split, settings: Ari
     """
     random = Random(f"{settings.seed}/preferences/{split}")
     weights = [getattr(settings.flaws.preferences, flaw) for flaw in FLAWS]
-    pairs: dict[Flaw, list[tuple[Problem, str]]] = {flaw: [] for flaw in FLAWS}
+    pairs: dict[Flaw, list[tuple[ArithmeticProblem, str]]] = {flaw: [] for flaw in FLAWS}
     for flaw, problem in ((flaw, problem) for flaw in FLAWS for problem in problems):
         workings = flawed(problem, flaw, *settings.value)
         # Use a few workings of each problem, not all: a slip has many, and every problem should be used.

@@ -24,7 +24,7 @@ Numbers = NDArray[np.int32]
 
 
 @dataclass(frozen=True)
-class Part:
+class SourceRows:
     """The rows of one source: the prompts and splits of its raw rows, and the kinds that they become."""
 
     prompts: NDArray[np.uint64]
@@ -37,7 +37,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Placed:
+class RowPlacement:
     """Placement of the rows of one kind in one part, [rows] each."""
 
     stays: Flags
@@ -56,7 +56,7 @@ class Dropped:
     """Rows among them whose prompt is held out only in another spelling."""
 
 
-def place(parts: Sequence[Part], *, derived_problems: bool) -> tuple[list[dict[Kind, Placed]], Dropped]:
+def place(parts: Sequence[SourceRows], *, derived_problems: bool) -> tuple[list[dict[Kind, RowPlacement]], Dropped]:
     """Place the rows of each part, kind by kind, and count the dropped ones.
 
     Args:
@@ -73,7 +73,7 @@ def place(parts: Sequence[Part], *, derived_problems: bool) -> tuple[list[dict[K
     ends = [0, *accumulate(len(part.splits) for part in parts)]
     spans = [slice(start, end) for start, end in pairwise(ends)]
     problem_of = np.full(int(prompts.max(initial=-1)) + 1, -1, dtype=np.int32)
-    made: list[dict[Kind, Placed]] = [{} for _ in parts]
+    made: list[dict[Kind, RowPlacement]] = [{} for _ in parts]
     dropped = of_alike = 0
     for kind in KINDS:  # problems come first: the other kinds refer to them
         count = 0
@@ -92,7 +92,7 @@ def place(parts: Sequence[Part], *, derived_problems: bool) -> tuple[list[dict[K
             count += int(kept.sum())
             if kind == "problems":
                 problem_of[own[first]] = numbers[first]
-            placed[kind] = Placed(kept, numbers, problem_of[own])
+            placed[kind] = RowPlacement(kept, numbers, problem_of[own])
     return made, Dropped(dropped, of_alike)
 
 

@@ -40,7 +40,7 @@ from models.base.errors import UserError, listed
 from models.datasets.data_files import files_of
 from models.datasets.formats import SPLIT_IF_NAMED
 from models.datasets.params import checked, read_section, run_stage
-from models.datasets.placing import Dropped, Part, Placed, place
+from models.datasets.placing import Dropped, RowPlacement, SourceRows, place
 from models.datasets.row_groups import row_groups
 from models.datasets.schema import COLUMNS, IDS, KINDS, MANIFEST, SPLITS, SYSTEM, Kind, Split, arrow_schema, file_name
 from models.datasets.settings import DataSettings
@@ -61,7 +61,7 @@ class _Numbered:
 
     shards: Sequence[Shard]
     splits: np.ndarray[tuple[int], np.dtype[np.int8]]
-    placed: Mapping[Kind, Placed]
+    placed: Mapping[Kind, RowPlacement]
 
 
 def silent(stage: str, rows: int, of: int | None) -> None:
@@ -99,7 +99,7 @@ def _read(settings: DataSettings, shards: Path, report: Report) -> tuple[list[_N
 
     read = [shards_of(source, settings, shards / str(number), report=count) for number, source in enumerate(sources)]
     parts = [
-        Part(
+        SourceRows(
             np.concatenate([shard.prompts for shard in of_source]),
             np.concatenate([shard.alike for shard in of_source]),
             np.concatenate([shard.splits for shard in of_source]),

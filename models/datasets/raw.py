@@ -87,7 +87,7 @@ class RawRow:
 
 
 @dataclass(frozen=True)
-class Batch:
+class RawBatch:
     """Consecutive rows of a file, not parsed yet; or the error, if the file cannot be read any further."""
 
     file: Path
@@ -114,7 +114,7 @@ Piece = tuple[int, Any, int]
 """A row as a reader cuts it: its number, its content, its number of characters."""
 
 
-def read_batches(files: Iterable[Path], limit: int | None = None) -> Iterator[Batch]:
+def read_batches(files: Iterable[Path], limit: int | None = None) -> Iterator[RawBatch]:
     """Yield all rows of the files in order, or the first `limit` of them. An error in a file is yielded as a batch in
     its place: the caller parses the rows before it first, so that their errors are reported first.
 
@@ -131,13 +131,13 @@ def read_batches(files: Iterable[Path], limit: int | None = None) -> Iterator[Ba
                 count += len(batch.numbers)
                 yield batch
         except UserError as error:
-            yield Batch(file, broken=error)
+            yield RawBatch(file, broken=error)
             return
     if not count:
         raise UserError(f"{', '.join(str(file) for file in files)}: no rows")
 
 
-def _read(file: Path, limit: int | None) -> Iterator[Batch]:
+def _read(file: Path, limit: int | None) -> Iterator[RawBatch]:
     readers = {".jsonl": _json_lines, ".json": _json_list, ".csv": _csv}
     suffix = file.suffix.lower()
     if suffix == ".parquet":
@@ -153,14 +153,14 @@ def _read(file: Path, limit: int | None) -> Iterator[Batch]:
             held.append(content)
             size += length
             if len(held) == BATCH_ROWS or size >= BATCH_CHARACTERS:
-                yield Batch(file, numbers, held, parse)
+                yield RawBatch(file, numbers, held, parse)
                 numbers, held, size = [], [], 0
     except UserError as error:
         if held:
-            yield Batch(file, numbers, held, parse)
+            yield RawBatch(file, numbers, held, parse)
         raise error
     if held:
-        yield Batch(file, numbers, held, parse)
+        yield RawBatch(file, numbers, held, parse)
 
 
 def _said(file: Path, pieces: Iterator[Piece]) -> Iterator[Piece]:
@@ -276,7 +276,7 @@ def _without_nul(lines: Iterable[str], file: Path) -> Iterator[str]:
         yield line
 
 
-def _parquet(file: Path, limit: int | None) -> Iterator[Batch]:
+def _parquet(file: Path, limit: int | None) -> Iterator[RawBatch]:
     number = 0
     source = open_parquet(file)
     names = _names(source.schema_arrow.names, str(file))
@@ -286,7 +286,7 @@ def _parquet(file: Path, limit: int | None) -> Iterator[Batch]:
             if not taken.num_rows:
                 return
             numbers = range(number + 1, number + 1 + taken.num_rows)
-            yield Batch(file, numbers, ArrowRows(taken.rename_columns(names)))
+            yield RawBatch(file, numbers, ArrowRows(taken.rename_columns(names)))
             number += taken.num_rows
     except (pa.ArrowException, OSError) as error:
         raise unreadable_parquet(file, error) from error

@@ -29,7 +29,7 @@ from models.base.errors import UserError
 from models.datasets.formats import HELD_OUT, SPLIT_IF_NAMED, GivenSplit, columns_of, convert_row, unrecognised
 from models.datasets.normalise import normalise
 from models.datasets.placing import hashes_of
-from models.datasets.raw import Batch, RawRow, read_batches
+from models.datasets.raw import RawBatch, RawRow, read_batches
 from models.datasets.schema import IDS, SPLITS, SYSTEM, Kind, Split, arrow_schema
 from models.datasets.settings import DataSettings
 from models.datasets.sources import Source
@@ -96,10 +96,10 @@ def shards_of(source: Source, settings: DataSettings, folder: Path, *, report: C
         UserError: a file cannot be read, has no rows, or is not of the format; a row's value is wrong.
     """
 
-    def batches() -> Iterator[Batch]:
+    def batches() -> Iterator[RawBatch]:
         return read_batches(source.files, settings.limit)
 
-    def read(columns: Mapping[str, str], into: str, rows: Iterator[Batch]) -> list[Shard]:
+    def read(columns: Mapping[str, str], into: str, rows: Iterator[RawBatch]) -> list[Shard]:
         reading = Reading(source, columns, settings)
         made = []
         (folder / into).mkdir(parents=True, exist_ok=True)
@@ -125,7 +125,7 @@ def shards_of(source: Source, settings: DataSettings, folder: Path, *, report: C
     return _recognised(source, read(columns, "read", batches()))
 
 
-def columns_in(batch: Batch) -> tuple[RawRow, frozenset[str]]:
+def columns_in(batch: RawBatch) -> tuple[RawRow, frozenset[str]]:
     """Return the first row of a batch, and the columns that any of its rows has."""
     rows = batch.rows()
     first = next(rows)
@@ -182,14 +182,14 @@ class _Convert:
     reading: Reading
     folder: Path
 
-    def __call__(self, numbered: tuple[int, Batch]) -> Shard:
+    def __call__(self, numbered: tuple[int, RawBatch]) -> Shard:
         number, batch = numbered
         file = self.folder / f"{number:06d}.arrow"
         if not file.is_file():
             self._write(file, batch)
         return _read_shard(file)
 
-    def _write(self, file: Path, batch: Batch) -> None:
+    def _write(self, file: Path, batch: RawBatch) -> None:
         reading = self.reading
         present: set[str] = set()
         ignored = frozenset(reading.settings.ignore)

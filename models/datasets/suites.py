@@ -20,7 +20,7 @@ from models.datasets.text_files import not_utf8
 
 
 @dataclass(frozen=True)
-class Check:
+class DataCheck:
     """One expectation about one column, or about the whole table."""
 
     type: str
@@ -63,9 +63,9 @@ class Suite:
     """The checks of one kind of data."""
 
     kind: Kind
-    checks: tuple[Check, ...]
+    checks: tuple[DataCheck, ...]
 
-    def for_file(self, split: str, columns: list[str]) -> list[Check]:
+    def for_file(self, split: str, columns: list[str]) -> list[DataCheck]:
         """Return the checks of a file of this split that has these columns, computed ones included."""
         return [
             check
@@ -91,7 +91,7 @@ def read_suite(folder: Path, kind: Kind) -> Suite:
         raise UserError(f"{path}: not YAML: {error}") from None
     if not isinstance(content, dict) or set(content) != {"kind", "expectations"} or content["kind"] != kind:
         raise UserError(f"{path}: a suite has two keys, 'kind: {kind}' and 'expectations'")
-    checks: list[Check] = []
+    checks: list[DataCheck] = []
     for number, raw in enumerate(content["expectations"] or [], start=1):
         try:
             entry = _Entry.model_validate(raw)
@@ -104,7 +104,7 @@ def read_suite(folder: Path, kind: Kind) -> Suite:
                 raise UserError(f"{path}: expectation {number} ({entry.type}): {kind} have no column '{column}'")
             name = COMPUTED.get(column, column)
             checks.append(
-                Check(
+                DataCheck(
                     type=entry.type,
                     checked=column,
                     arguments=entry.arguments,

@@ -22,7 +22,7 @@ STEPS = 8
 
 
 @dataclass(frozen=True, eq=False)
-class Ended:
+class NumberedCompletion:
     """A completion, with the number that it was requested by; its versions are those given to `Pumps.loaded`."""
 
     number: int
@@ -42,7 +42,7 @@ class Pumps:
         self._engine, self._drawing, self._device = engine, drawing, device
         self._changed = Condition()
         self._waiting: deque[dict[int, Ask]] = deque()
-        self._ended: list[Ended] = []
+        self._ended: list[NumberedCompletion] = []
         self._dropped: set[int] = set()
         self._begun: dict[int, int] = {}
         self._version = 0
@@ -90,7 +90,7 @@ class Pumps:
             self._ended = [ended for ended in self._ended if ended.number not in gone]
             self._changed.notify_all()
 
-    def ended(self, wait: bool, seconds: float | None = None) -> list[Ended]:
+    def ended(self, wait: bool, seconds: float | None = None) -> list[NumberedCompletion]:
         """Return completions ended since the last call. `wait`: block until one has ended, `nudge` or after `seconds`.
 
         Raises:
@@ -196,7 +196,7 @@ class Pumps:
             for number, generated in made.items():
                 spans = tuple((start, self._rounds[place][version]) for start, version in generated.versions)
                 if number not in self._dropped:
-                    self._ended.append(Ended(number, replace(generated, versions=spans)))
+                    self._ended.append(NumberedCompletion(number, replace(generated, versions=spans)))
                 self._dropped.discard(number)
                 del self._begun[number]
             self._at_work -= 1

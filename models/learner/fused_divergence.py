@@ -29,7 +29,7 @@ BUFFERS = 4
 """Number of blocks of one size in memory at the same time: both distributions, their mixture and the slope."""
 
 
-class Target(Protocol):
+class TargetDistribution(Protocol):
     """The distribution that the policy's is compared with."""
 
     @property
@@ -58,7 +58,7 @@ class Logits:
         return min(head.weight.shape[0] for _, head, _ in self.terms)
 
     def log_probs(self, rows: slice, width: int) -> Tensor:
-        """See `Target.log_probs`."""
+        """See `TargetDistribution.log_probs`."""
         total: Tensor | None = None
         for states, head, weight in self.terms:
             z = logits_of(states[rows], head, width, self.temperature)
@@ -86,7 +86,7 @@ def token_blocks(tokens: int, width: int, device: torch.device, block_elements: 
 
 
 @torch.no_grad()
-def absolute_gap(first: Target, other: Target, tokens: int, device: torch.device) -> Tensor:
+def absolute_gap(first: TargetDistribution, other: TargetDistribution, tokens: int, device: torch.device) -> Tensor:
     """Sum |first - other| over the vocabulary at each token, twice the total variation distance, [tokens]."""
     width = min(first.vocabulary, other.vocabulary)
     gaps = [
@@ -99,7 +99,7 @@ def absolute_gap(first: Target, other: Target, tokens: int, device: torch.device
 def fused_divergence(
     hidden: Tensor,
     head: Head,
-    target: Target,
+    target: TargetDistribution,
     beta: float,
     temperature: float = 1.0,
     *,
@@ -161,7 +161,7 @@ class _Fused(torch.autograd.Function):
         weight: Tensor,
         bias: Tensor | None,
         softcap: float | None,
-        target: Target,
+        target: TargetDistribution,
         formula: tuple[float, float, int],
         compute: torch.dtype,
         block_elements: int | None,

@@ -29,7 +29,7 @@ class NeedsLess(UserError):
 
 
 @dataclass(frozen=True)
-class Way:
+class GradientPlan:
     """How a gradient is computed; it changes only memory and time."""
 
     budget: int
@@ -45,12 +45,12 @@ def within_memory(
     make: Callable[[int], Result],
     model: nn.Module,
     optimiser: torch.optim.Optimizer,
-    first: Way,
+    first: GradientPlan,
     least: Callable[[], int],
     what: str,
     *,
     able: bool,
-) -> tuple[Result, Way]:
+) -> tuple[Result, GradientPlan]:
     """Return the result of `make` in the first way for which there is memory: `first`, then with layers computed again,
     then with rows of half as many tokens, and again half as many.
 
@@ -99,13 +99,13 @@ def within_memory(
         way = following
 
 
-def _ways(first: Way, least: Callable[[], int], able: bool) -> Iterator[Way]:
+def _ways(first: GradientPlan, least: Callable[[], int], able: bool) -> Iterator[GradientPlan]:
     """Iterate over the ways to try, each needing less memory than the one before."""
     budget, recompute = first.budget, first.recompute
     yield first
     if able and not recompute:
         recompute = True
-        yield Way(budget, recompute)
+        yield GradientPlan(budget, recompute)
     while budget > (shortest := least()):
         budget = max(budget // 2, shortest)
-        yield Way(budget, recompute)
+        yield GradientPlan(budget, recompute)

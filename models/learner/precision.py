@@ -46,7 +46,7 @@ LEAST_GAIN = 1.15
 
 
 @dataclass(frozen=True)
-class Choice:
+class PrecisionTiming:
     """The measured seconds of one forward and backward pass, and the precision that follows."""
 
     float32: float
@@ -95,7 +95,7 @@ def fastest_precision(model: nn.Module, folder: Path) -> Precision:
     file = folder / f"{key[:24]}.json"
     try:
         kept = json.loads(file.read_text())
-        return Choice(float(kept["float32"]), float(kept["bfloat16"])).precision
+        return PrecisionTiming(float(kept["float32"]), float(kept["bfloat16"])).precision
     except (OSError, ValueError, KeyError, TypeError):
         if processor().multiplies_bfloat16 is False:
             return "float32"
@@ -128,7 +128,7 @@ def _fixed(folder: Path, shape: str) -> Path:
     return folder / f"fixed-{shape}.json"
 
 
-def _measured_aloud(model: nn.Module) -> Choice:
+def _measured_aloud(model: nn.Module) -> PrecisionTiming:
     """Measure with a log line before and after: for a large model the passes take a while."""
     _LOG.warning("policy.precision: auto times passes in float32 and bfloat16, once for this model on this machine")
     started = time.perf_counter()
@@ -140,7 +140,7 @@ def _measured_aloud(model: nn.Module) -> Choice:
     return choice
 
 
-def measured(model: nn.Module) -> Choice:
+def measured(model: nn.Module) -> PrecisionTiming:
     """Time both in turn, after one pass each to warm up; the shortest of `REPEATS` counts.
 
     If the warm-up pass in bfloat16 is far slower, nothing else is timed.
@@ -148,7 +148,7 @@ def measured(model: nn.Module) -> Choice:
     with in_eval_mode(model):  # dropout would draw random numbers that belong to the run
         warm = {autocast: _seconds(model, autocast) for autocast in (None, torch.bfloat16)}
         if warm[torch.bfloat16] > max(HOPELESS_SECONDS, HOPELESS * warm[None]):
-            return Choice(warm[None], warm[torch.bfloat16])
+            return PrecisionTiming(warm[None], warm[torch.bfloat16])
         seconds: dict[torch.dtype | None, list[float]] = {None: [], torch.bfloat16: []}
         left = LONGEST - sum(warm.values())
         for turn in range(REPEATS):
@@ -157,7 +157,7 @@ def measured(model: nn.Module) -> Choice:
             for autocast, passes in seconds.items():
                 passes.append(_seconds(model, autocast))
                 left -= passes[-1]
-    return Choice(min(seconds[None]), min(seconds[torch.bfloat16]))
+    return PrecisionTiming(min(seconds[None]), min(seconds[torch.bfloat16]))
 
 
 def _seconds(model: nn.Module, autocast: torch.dtype | None) -> float:

@@ -25,7 +25,7 @@ _AMONG_OWN: ContextVar[bool] = ContextVar("among_own", default=False)
 """Whether a row of a share is being worked on: values that are read in the meantime are this rank's alone."""
 
 
-class Row(NamedTuple):
+class LearnerRow(NamedTuple):
     """One packed row."""
 
     indices: list[int]
@@ -54,7 +54,7 @@ def rows_of(
     together: Sequence[Hashable] | None = None,
     setting: str = "token_budget",
     shared: bool = True,
-) -> Iterator[Row]:
+) -> Iterator[LearnerRow]:
     """Iterate over this rank's rows of `sequences`. While the caller works on one, its other reads are not shared out.
 
     Args:
@@ -89,7 +89,7 @@ def rows_of(
             counts = place < len(mine)
             indices = [chosen[position] for position in (mine[place] if counts else shortest)]
             _AMONG_OWN.set(own or shares > 1)
-            yield Row(indices, sequences.take(indices), counts)
+            yield LearnerRow(indices, sequences.take(indices), counts)
             _AMONG_OWN.set(own)
     finally:
         _AMONG_OWN.set(own)

@@ -20,10 +20,10 @@ from models.base.seeds import seed_of
 from models.learner.compiled_layers import compile_layers, should_compile
 from models.learner.log_probs import completion_log_probs
 from models.learner.optimiser import OptimiserSettings, build_optimiser, take_step
-from models.learner.out_of_memory import Way, within_memory
+from models.learner.out_of_memory import GradientPlan, within_memory
 from models.learner.packing import Sequences, longest_unit
 from models.learner.recompute import can_recompute
-from models.learner.rows import Row, rows_of
+from models.learner.rows import LearnerRow, rows_of
 from models.learner.upload import to_device
 from models.learner.whole_weights import ranks_of
 
@@ -122,7 +122,7 @@ def fit_supervised(
     optimiser = build_optimiser(model, settings.optimiser)
     batches = shuffled_batches(len(sequences), min(settings.batch, len(sequences)), seed)
     metrics: dict[str, float] = {}
-    way, able = Way(settings.token_budget, recompute=recompute), can_recompute(model)
+    way, able = GradientPlan(settings.token_budget, recompute=recompute), can_recompute(model)
     for step in range(settings.steps):
         batch = sequences.take(next(batches))
         loss, way = within_memory(
@@ -179,7 +179,7 @@ def _counted(sequences: Sequences) -> list[Tensor]:
     return [torch.tensor(weights, dtype=torch.float64) for weights in sequences.weights]
 
 
-def _weighted(model: nn.Module, row: Row, counted: Sequence[Tensor], autocast: torch.dtype | None) -> Tensor:
+def _weighted(model: nn.Module, row: LearnerRow, counted: Sequence[Tensor], autocast: torch.dtype | None) -> Tensor:
     """Sum the negative log-likelihood of a row's tokens, each times its weight, a scalar, nats."""
     weights = torch.cat([counted[index] for index in row.indices])
     kept = None

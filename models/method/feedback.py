@@ -16,7 +16,7 @@ from models.method.registry import Part
 
 
 @dataclass(frozen=True)
-class Span:
+class RemarkSpan:
     """Characters of an answer that are praised or criticised."""
 
     start: int
@@ -31,7 +31,7 @@ class Remark:
     """The feedback on one answer."""
 
     text: str
-    spans: tuple[Span, ...] = ()
+    spans: tuple[RemarkSpan, ...] = ()
     """Spans of the answer; they do not overlap."""
 
 

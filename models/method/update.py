@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from models.learner.optimiser import NotFinite, take_step
-from models.learner.out_of_memory import Way, within_memory
+from models.learner.out_of_memory import GradientPlan, within_memory
 from models.learner.packing import Sequences, longest_unit
 from models.learner.recompute import can_recompute
 from models.learner.reduce import entropy_term, token_weights
@@ -65,7 +65,7 @@ class Fit:
         learner, tally, settings = self.learner, self.learner.tally, self.settings
         always = settings.gradient_checkpointing is True
         budget = min(settings.token_budget, tally.token_budget or settings.token_budget)
-        first = Way(budget, always or tally.recompute)
+        first = GradientPlan(budget, always or tally.recompute)
         able = settings.gradient_checkpointing == "auto" and can_recompute(learner.policy)
         watched, way = within_memory(
             lambda budget: self.gradient(rows, budget),

@@ -20,7 +20,7 @@ PATIENCE = 5.0
 """Timeout of the hub, seconds."""
 
 
-class Origin(NamedTuple):
+class ModelName(NamedTuple):
     """The name of a model, as transformers takes it."""
 
     name: str
@@ -34,7 +34,7 @@ class Origin(NamedTuple):
         return self.commit or "main"
 
 
-def origin_of(base: str | Path) -> Origin:
+def origin_of(base: str | Path) -> ModelName:
     """Parse the name of a base model: an existing folder, or else a hub id with or without a commit.
 
     Raises:
@@ -42,7 +42,7 @@ def origin_of(base: str | Path) -> Origin:
     """
     folder = given_folder(str(base))
     known = HUB_ID.fullmatch(str(base)) if folder is None else None
-    return Origin(known["name"], known["commit"]) if known else Origin(str(folder or base), None)
+    return ModelName(known["name"], known["commit"]) if known else ModelName(str(folder or base), None)
 
 
 def unpinned_base(base: str) -> str:

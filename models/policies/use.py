@@ -25,7 +25,7 @@ MASK = "mask"
 
 
 @dataclass(frozen=True)
-class Use:
+class PolicyUse:
     """Additions to the plain prompt and the weights that a policy's completions are drawn with."""
 
     after_prompt: tuple[int, ...] = ()
@@ -38,12 +38,12 @@ class Use:
     """Total probability, by the lagged policy in `mask/`, of the tokens that may be drawn; 1: no mask."""
 
 
-def write_use(folder: Path, use: Use) -> None:
+def write_use(folder: Path, use: PolicyUse) -> None:
     """Write `use` into a model folder."""
     (folder / USE).write_text(json.dumps(asdict(use), indent=1) + "\n", encoding="utf-8")
 
 
-def read_use(folder: Path) -> Use:
+def read_use(folder: Path) -> PolicyUse:
     """Read how the policy in `folder` is used; defaults without a file.
 
     Raises:
@@ -51,13 +51,13 @@ def read_use(folder: Path) -> Use:
     """
     file = folder / USE
     if not file.is_file():
-        return Use()
+        return PolicyUse()
     try:
         said = json.loads(file.read_text(encoding="utf-8"))
-        use = Use(**said)
+        use = PolicyUse(**said)
         if not 0 < float(use.mask_top_p) <= 1:
             raise ValueError(f"mask_top_p is {use.mask_top_p}")
-        return Use(
+        return PolicyUse(
             tuple(int(token) for token in use.after_prompt), str(use.text), bool(use.gated), float(use.mask_top_p)
         )
     except (ValueError, TypeError) as error:

@@ -38,7 +38,7 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Entry:
+class PartEntry:
     """A part, as the catalogue shows it."""
 
     slot: Slot
@@ -53,7 +53,7 @@ class Entry:
     """Traits that differ from the default of the slot, with the values that they have by default."""
 
 
-def entries(wanted: str = "") -> list[Entry]:
+def entries(wanted: str = "") -> list[PartEntry]:
     """Return the parts of a slot, those called `wanted`, or all parts.
 
     Raises:
@@ -68,9 +68,9 @@ def entries(wanted: str = "") -> list[Entry]:
     return chosen
 
 
-def _entry(slot: Slot, cls: type[Part]) -> Entry:
+def _entry(slot: Slot, cls: type[Part]) -> PartEntry:
     module = sys.modules[cls.__module__]
-    return Entry(
+    return PartEntry(
         slot,
         cls.name,
         _first_line(cls.__doc__),
@@ -178,7 +178,7 @@ def _traits(built: Any, base: type) -> list[tuple[str, str]]:
     return sorted(listed)
 
 
-def as_text(chosen: Sequence[Entry], whole: bool) -> str:
+def as_text(chosen: Sequence[PartEntry], whole: bool) -> str:
     """Format parts for a terminal: one line for each part or, if `whole`, all details of each."""
     if whole:
         return "\n\n".join(_page(entry) for entry in chosen)
@@ -194,7 +194,7 @@ def as_text(chosen: Sequence[Entry], whole: bool) -> str:
     return "\n".join([*lines[1:], "", legend])
 
 
-def _page(entry: Entry) -> str:
+def _page(entry: PartEntry) -> str:
     lines = [f"{entry.slot}: {{name: {entry.name}}}", entry.summary, f"from    {entry.source}", f"file    {entry.file}"]
     lines += [f"trait   {name}: {value}" for name, value in entry.traits]
     for setting in entry.settings:
@@ -223,7 +223,7 @@ def as_pages() -> dict[str, str]:
     return {"README.md": "\n".join(index) + "\n", **pages}
 
 
-def _slot_page(slot: Slot, chosen: Sequence[Entry]) -> str:
+def _slot_page(slot: Slot, chosen: Sequence[PartEntry]) -> str:
     lines = [f"# Parts of the slot `{slot}`", "", "A star marks the part that a recipe has if it names none."]
     for entry in chosen:
         star = " *" if entry.name == _EVERY[slot].default else ""

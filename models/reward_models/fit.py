@@ -27,7 +27,7 @@ from models.base.bounds import Positive
 from models.base.errors import UserError
 from models.base.seeds import seed_of
 from models.learner.optimiser import OptimiserSettings, build_optimiser, learning_rate_at, take_step
-from models.learner.out_of_memory import Way, within_memory
+from models.learner.out_of_memory import GradientPlan, within_memory
 from models.learner.packing import Sequences, longest_unit
 from models.learner.recompute import can_recompute
 from models.learner.rows import rows_of
@@ -292,7 +292,7 @@ def fit_in_batches(
     batches = shuffled_batches(count, min(settings.batch_pairs, count), seed)
     metrics: dict[str, float] = {}
     model.train()
-    way, able = Way(settings.token_budget, recompute=recompute), can_recompute(model)
+    way, able = GradientPlan(settings.token_budget, recompute=recompute), can_recompute(model)
     for step in range(total):
         batch = next(batches)
         watched, way = within_memory(

@@ -30,7 +30,7 @@ _INSIDE = (Path(__file__).parent / "inside" / "queries.py").read_text(encoding="
 
 
 @dataclass(frozen=True)
-class Result:
+class QueryResult:
     """Outcome of a query."""
 
     ordered: str = ""
@@ -58,7 +58,7 @@ class DatabaseAnswers:
 
     names: frozenset[str]
     """Names of its tables and columns, in lower case."""
-    results: tuple[Result, ...]
+    results: tuple[QueryResult, ...]
     """Result of each query, [queries]."""
     broken: str = ""
     """Reason why the database cannot be made; empty: it can."""
@@ -115,11 +115,13 @@ def _read(ran: Any) -> Mapping[str, Any] | None:
 
 def _answered(answer: Mapping[str, Any] | None, queries: int) -> DatabaseAnswers:
     if answer is None:
-        return DatabaseAnswers(frozenset(), (Result(why="it broke the database, or took too long"),) * queries)
+        return DatabaseAnswers(frozenset(), (QueryResult(why="it broke the database, or took too long"),) * queries)
     if "broken" in answer:
-        return DatabaseAnswers(frozenset(), (Result(why="the database is missing"),) * queries, str(answer["broken"]))
+        return DatabaseAnswers(
+            frozenset(), (QueryResult(why="the database is missing"),) * queries, str(answer["broken"])
+        )
     return DatabaseAnswers(frozenset(answer["names"]), tuple(_result(each) for each in answer["results"]))
 
 
-def _result(given: Mapping[str, Any]) -> Result:
-    return Result(**{**given, "reads": frozenset(given["reads"])})
+def _result(given: Mapping[str, Any]) -> QueryResult:
+    return QueryResult(**{**given, "reads": frozenset(given["reads"])})

@@ -59,7 +59,7 @@ class Program:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class ProgramVerdict:
     """Outcome of a program under its tests."""
 
     outcome: Outcome
@@ -172,7 +172,7 @@ class Sandbox:
         with self._worker() as worker:
             return worker.layers
 
-    def judge(self, programs: Sequence[Program]) -> list[Verdict]:
+    def judge(self, programs: Sequence[Program]) -> list[ProgramVerdict]:
         """Run each program under its tests and return the verdicts, [programs].
 
         Raises:
@@ -221,7 +221,7 @@ class Sandbox:
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 
-    def _judged(self, program: Program) -> Verdict:
+    def _judged(self, program: Program) -> ProgramVerdict:
         limits = self.settings
         request = {
             "kind": "tests",
@@ -236,9 +236,9 @@ class Sandbox:
         try:
             answer = self._told(request, limits.seconds_together + 1)
         except wire.TooLong as error:
-            return Verdict("failed", 0, 0, str(error))
+            return ProgramVerdict("failed", 0, 0, str(error))
         if answer is None:
-            return Verdict("failed", 0, 0, "the judge's time was over")
+            return ProgramVerdict("failed", 0, 0, "the judge's time was over")
         cases, passed = int(answer["cases"]), int(answer["passed"])
         outcome: Outcome
         if answer.get("useless"):
@@ -250,7 +250,7 @@ class Sandbox:
         else:
             outcome = "failed" if int(answer["faults"]) == cases else "partly"
         counts = int(answer.get("steps", 0)), int(answer.get("lines", 0))
-        return Verdict(outcome, passed, cases, shortened(str(answer["why"]), 200), *counts)
+        return ProgramVerdict(outcome, passed, cases, shortened(str(answer["why"]), 200), *counts)
 
     def _ran(self, request: Mapping[str, Any]) -> Ran:
         seconds = self.settings.seconds

@@ -14,7 +14,7 @@ import shutil
 from collections.abc import Sequence
 
 from models.base.errors import UserError
-from models.sandbox.sandbox import Ran, Sandbox, Verdict
+from models.sandbox.sandbox import ProgramVerdict, Ran, Sandbox
 
 PROGRAMS = ("iverilog", "vvp")
 LONGEST = 20_000
@@ -51,7 +51,7 @@ def is_closed(design: str) -> bool:
     return all(text in _PURE for text in reaching)
 
 
-def simulate(sandbox: Sandbox, designs: Sequence[tuple[str, str]]) -> list[Verdict]:
+def simulate(sandbox: Sandbox, designs: Sequence[tuple[str, str]]) -> list[ProgramVerdict]:
     """Simulate each design under its bench and return the verdicts, [designs].
 
     Args:
@@ -65,17 +65,19 @@ def simulate(sandbox: Sandbox, designs: Sequence[tuple[str, str]]) -> list[Verdi
     return [verdict_of(ran) for ran in sandbox.commands(runs)]
 
 
-def verdict_of(ran: Ran) -> Verdict:
+def verdict_of(ran: Ran) -> ProgramVerdict:
     """Return the verdict from the exit status and the printed lines of a simulation."""
     lines = ran.output.splitlines()
     passed, failed = (sum(line.startswith(word) for line in lines) for word in ("PASS", "FAIL"))
     why = next(iter(ran.errors.splitlines()), "")[:200]
     if ran.status == _BROKEN:
-        return Verdict("uncompilable", 0, 0, why)
+        return ProgramVerdict("uncompilable", 0, 0, why)
     if ran.late or ran.cut or ran.status != 0:
-        return Verdict("failed", 0, passed + failed, why or "it does not end")
+        return ProgramVerdict("failed", 0, passed + failed, why or "it does not end")
     if not passed + failed:
-        return Verdict("useless_tests", 0, 0, "the bench says nothing")
+        return ProgramVerdict("useless_tests", 0, 0, "the bench says nothing")
     if not failed:
-        return Verdict("passed", passed, passed, "")
-    return Verdict("partly", passed, passed + failed, next(line for line in lines if line.startswith("FAIL"))[:200])
+        return ProgramVerdict("passed", passed, passed, "")
+    return ProgramVerdict(
+        "partly", passed, passed + failed, next(line for line in lines if line.startswith("FAIL"))[:200]
+    )

@@ -25,7 +25,7 @@ from typing import Literal
 
 from pydantic import Field, NonNegativeFloat
 
-from models.datasets.arithmetic import Line, Problem, work
+from models.datasets.arithmetic import ArithmeticProblem, WorkingLine, work
 from models.datasets.schema import SOUND
 from models.reward_models.judges.question import LIST, NOTHING, OUTPUT, PLAIN, PROGRAM, REVERSE, STEP, TICK, fill
 from models.reward_models.judges.verdict import NO, YES
@@ -54,7 +54,9 @@ class CheckingSettings(SolutionSettings):
         return SOUND, task.steps
 
 
-def _asked(random: Random, kind: Kind, problem: Problem, steps: Sequence[str]) -> tuple[str, str, Sequence[str]]:
+def _asked(
+    random: Random, kind: Kind, problem: ArithmeticProblem, steps: Sequence[str]
+) -> tuple[str, str, Sequence[str]]:
     """Return a question, its verdict, and the working before the verdict."""
     if kind == "list":
         return fill(LIST, {"prompt": problem.prompt}), BETWEEN.join(items(problem)), ()
@@ -86,14 +88,14 @@ def asked_about(random: Random, right: Sequence[bool]) -> int:
     return random.choice(wrong) if wrong and random.random() < 0.5 else random.randrange(len(right))
 
 
-def items(problem: Problem) -> list[str]:
+def items(problem: ArithmeticProblem) -> list[str]:
     """Return the numbered items of a problem: its operations, the first with the start, and the end, [level + 1]."""
     start, *operations = (sentence.removesuffix(" .") for sentence in problem.prompt.split(" . "))
     operations[0] = f"{start} {operations[0]}"
     return [f"{number} {asked}" for number, asked in enumerate([*operations, "end"], 1)]
 
 
-def ticked(problem: Problem, steps: Sequence[str], number: int) -> tuple[str, list[str]]:
+def ticked(problem: ArithmeticProblem, steps: Sequence[str], number: int) -> tuple[str, list[str]]:
     """Return the verdict whether a solution has the item of that number, from 0, and the working before it."""
     if number >= len(steps):
         return NO, [NOTHING]
@@ -106,13 +108,13 @@ def beside(written: str, due: str) -> str:
     return f"{result(written)} {result(due)}"
 
 
-def expected(problem: Problem, steps: Sequence[str], number: int) -> str:
+def expected(problem: ArithmeticProblem, steps: Sequence[str], number: int) -> str:
     """Return the right step of that number, from 0, given the steps before it."""
     left = problem.start if number == 0 else _comes_to(steps[number - 1])
     if number >= problem.level:
         return f"#### {left}"
     operation = problem.operations[number]
-    return Line(left, operation, operation.apply(left)).text
+    return WorkingLine(left, operation, operation.apply(left)).text
 
 
 def program(due: str) -> str:
@@ -120,11 +122,11 @@ def program(due: str) -> str:
     return f"print ( {due.removeprefix('#### ').partition(' =')[0]} )"
 
 
-def onwards(problem: Problem, steps: Sequence[str], number: int) -> tuple[list[str], str]:
+def onwards(problem: ArithmeticProblem, steps: Sequence[str], number: int) -> tuple[list[str], str]:
     """Return the working that follows from the written result of a step, and its final result."""
     value = _comes_to(steps[number])
     ended = steps[number].startswith("####")
-    lines = () if ended else work(Problem(value, problem.operations[number + 1 :])).lines
+    lines = () if ended else work(ArithmeticProblem(value, problem.operations[number + 1 :])).lines
     return [line.text for line in lines] or [str(value)], str(lines[-1].result if lines else value)
 
 

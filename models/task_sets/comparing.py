@@ -26,7 +26,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeFloat
 
-from models.datasets.arithmetic import Problem, work
+from models.datasets.arithmetic import ArithmeticProblem, work
 from models.datasets.schema import SOUND
 from models.reward_models.judges.question import RANK, REFER, SOLVE, fill, numbered
 from models.task_sets.drawing import Share, Task
@@ -65,7 +65,7 @@ class ComparingSettings(SolutionSettings):
         """Return the right answer."""
         return SOUND, task.steps
 
-    def _referred(self, random: Random, problem: Problem) -> Task:
+    def _referred(self, random: Random, problem: ArithmeticProblem) -> Task:
         """Draw two solutions to be compared with a reference."""
         reference = self.solution(random, problem) if random.random() < self.mistaken else work(problem).text
         both = [self.solution(random, problem) for _ in range(2)]
@@ -75,7 +75,7 @@ class ComparingSettings(SolutionSettings):
 
 
 def ranked(
-    problem: Problem, solutions: Sequence[str], principle: Literal["correct", "concise"]
+    problem: ArithmeticProblem, solutions: Sequence[str], principle: Literal["correct", "concise"]
 ) -> tuple[str, list[str]]:
     """Return the numbers of the solutions from best to worst, and the working before the verdict."""
     if principle == "concise":

@@ -24,7 +24,7 @@ from typing import Self
 
 from pydantic import model_validator
 
-from models.datasets.arithmetic import FLAWS, Problem, Working, flawed, work
+from models.datasets.arithmetic import FLAWS, ArithmeticProblem, Working, flawed, work
 from models.datasets.schema import SOUND
 from models.reward_models.judges.pairs import WORDS
 from models.reward_models.judges.question import COMPARE, NOTHING, SCORE, fill
@@ -51,14 +51,14 @@ class SolutionSettings(WorkedSettings):
             raise ValueError(f"value: {self.value[0]} is larger than {self.value[1]}")
         return self
 
-    def solvable(self, random: Random) -> Problem:
+    def solvable(self, random: Random) -> ArithmeticProblem:
         """Draw a problem whose results are all within the range `value`."""
         problem = self.problem(random)
         while not work(problem).within(*self.value):
             problem = self.problem(random)
         return problem
 
-    def solution(self, random: Random, problem: Problem) -> str:
+    def solution(self, random: Random, problem: ArithmeticProblem) -> str:
         """Draw a solution such as a policy may write, sound or flawed."""
         sound = work(problem)
         if random.random() < self.sound:
@@ -101,12 +101,12 @@ class JudgingSettings(SolutionSettings):
         return "careless", (f"#### {random.choice([said for said in verdicts if said != task.answer])}",)
 
 
-def score_of(problem: Problem, solution: str) -> int:
+def score_of(problem: ArithmeticProblem, solution: str) -> int:
     """Return the number of results before the first that differs, or SOUND_SCORE."""
     return held(problem, solution)[0]
 
 
-def better(problem: Problem, mine: str, other: str) -> str:
+def better(problem: ArithmeticProblem, mine: str, other: str) -> str:
     """Return the solution with the higher score: first, second or neither."""
     return preferred(held(problem, mine), held(problem, other))[0]
 
@@ -117,7 +117,7 @@ def preferred(mine: tuple[int, str], other: tuple[int, str]) -> tuple[str, list[
     return answer, [f"{word} {said}" for word, (_, said) in zip(WORDS[:2], (mine, other), strict=True)]
 
 
-def critique(problem: Problem, solution: str) -> str:
+def critique(problem: ArithmeticProblem, solution: str) -> str:
     """Return the working, each step followed by the solution's result, up to the first that differs, and the score."""
     sound = work(problem)
     score, pairs = side_by_side(results(sound.text), results(solution))
@@ -126,13 +126,13 @@ def critique(problem: Problem, solution: str) -> str:
     return BETWEEN.join([*worked, *said[problem.level :], f"#### {score}"])
 
 
-def comparison(problem: Problem, mine: str, other: str) -> str:
+def comparison(problem: ArithmeticProblem, mine: str, other: str) -> str:
     """Return the working, the results of both solutions next to the due ones, and the better one."""
     answer, said = preferred(held(problem, mine), held(problem, other))
     return BETWEEN.join([*(line.text for line in work(problem).lines), *said, f"#### {answer}"])
 
 
-def held(problem: Problem, solution: str) -> tuple[int, str]:
+def held(problem: ArithmeticProblem, solution: str) -> tuple[int, str]:
     """Return the score of a solution, and its results next to the due ones."""
     return beside(results(work(problem).text), results(solution))
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, ClassVar
 
-from models.agents.play.textworld_games import Game, World, compile_to, listed, make
+from models.agents.play.textworld_games import TextWorldGame, TextWorldSize, compile_to, listed, make
 from models.base.atomic_write import replace_folder
 from models.datasets.params import checked, read_section, run_stage
 from models.datasets.schema import SOUND
@@ -72,12 +72,12 @@ class TextWorldSettings(TaskSettings):
         _, seed, quest = name.split("-")
         return make(int(seed), self._world(int(quest)))
 
-    def _world(self, quest: int) -> World:
-        return World(rooms=self.rooms, objects=self.objects, quest=quest)
+    def _world(self, quest: int) -> TextWorldSize:
+        return TextWorldSize(rooms=self.rooms, objects=self.objects, quest=quest)
 
     def _played(self, task: Task, most: int, choose: Callable[[int, tuple[str, ...]], str]) -> tuple[str, ...]:
         """Play a game and return its commands and answers, by turns; the last turn is a command."""
-        game = Game(self.compiled(task.answer), self.longest)
+        game = TextWorldGame(self.compiled(task.answer), self.longest)
         turns: list[str] = []
         try:
             game.begin()

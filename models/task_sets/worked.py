@@ -7,7 +7,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from models.datasets.arithmetic import OPERATIONS, Operation, Problem
+from models.datasets.arithmetic import OPERATIONS, ArithmeticProblem, Operation
 from models.task_sets.drawing import TaskSettings
 
 
@@ -31,10 +31,10 @@ class WorkedSettings(TaskSettings):
             raise ValueError("levels: there is none")
         return self
 
-    def problem(self, random: Random) -> Problem:
+    def problem(self, random: Random) -> ArithmeticProblem:
         """Draw a problem of any of the levels."""
         start, level = random.randint(*self.start), random.choice(self.levels)
-        return Problem(start, tuple(self._operation(random) for _ in range(level)))
+        return ArithmeticProblem(start, tuple(self._operation(random) for _ in range(level)))
 
     def _operation(self, random: Random) -> Operation:
         name = random.choice(OPERATIONS)

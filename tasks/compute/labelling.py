@@ -47,7 +47,7 @@ class LabellingSections(LengthSections):
 
 
 @dataclass(frozen=True)
-class Drawing:
+class LabellingModels:
     """The engine that writes completions, and the judge that reads them."""
 
     engine: Engine
@@ -59,7 +59,7 @@ class Drawing:
 @contextmanager
 def drawing(
     recipe: LabellingSections, start: Path, judges: Mapping[Role, PolicyFiles], *, asks: bool
-) -> Iterator[Drawing]:
+) -> Iterator[LabellingModels]:
     """Open the policy's engine and the judge for the duration of the block.
 
     Args:
@@ -79,7 +79,7 @@ def drawing(
         opened_judge(recipe.judge if asks else None, files.folder if files else None, start, recipe.seed) as judge,
         lent_engine(start, recipe.engine, longest=longest, end=codec.ends, trust_remote_code=trusted) as engine,
     ):
-        yield Drawing(engine, codec, judge)
+        yield LabellingModels(engine, codec, judge)
 
 
 def asked_problems(

@@ -81,7 +81,7 @@ class Joint(Generic[Data]):
 
 
 @dataclass(frozen=True)
-class Seat:
+class LearnerRank:
     """A learner's place in its group."""
 
     number: int
@@ -104,7 +104,9 @@ class HostedLearner:
         host, port = self._listening.getsockname()[:2]
         return host, port
 
-    def learn(self, made: Joint[Any], seat: Seat, placed: tuple[Cluster, PlacementSettings], mailbox: Any) -> Any:
+    def learn(
+        self, made: Joint[Any], seat: LearnerRank, placed: tuple[Cluster, PlacementSettings], mailbox: Any
+    ) -> Any:
         """Join the group and do its work."""
         if seat.threads is not None:
             torch.set_num_threads(seat.threads)
@@ -205,7 +207,7 @@ def _one_group(where: Cluster, placement: PlacementSettings, made: Joint[Any], h
     try:
         address = cluster.answer(learners[0].listen.remote())
         asked = [
-            learner.learn.remote(made, Seat(number, count, address, threads), (where, placement), mailbox)
+            learner.learn.remote(made, LearnerRank(number, count, address, threads), (where, placement), mailbox)
             for number, learner in enumerate(learners)
         ]
         waiting = asked

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from models.datasets.suites import Check
+from models.datasets.suites import DataCheck
 from models.datasets.validation import ValidationSettings
 from models.base.errors import UserError
 
@@ -45,7 +45,7 @@ class Failing:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CheckOutcome:
     """Result of a check on the rows that it was given."""
 
     held: bool
@@ -55,14 +55,14 @@ class Outcome:
     """The number that was compared with the bounds, if the check is about the whole column or table."""
 
 
-def names_rows(check: Check) -> bool:
+def names_rows(check: DataCheck) -> bool:
     """Return whether a check names the rows that fail."""
     from great_expectations.expectations.expectation import ColumnMapExpectation
 
     return issubclass(_kind(check), ColumnMapExpectation)
 
 
-def looks_at_rows(check: Check) -> bool:
+def looks_at_rows(check: DataCheck) -> bool:
     """Return whether a check decides on each row independently of the others."""
     return names_rows(check) and check.type not in AMONG_ALL and "mostly" not in check.arguments
 
@@ -101,13 +101,13 @@ class Expectations:
         data: str,
         file: str,
         part: str,
-        checks: Sequence[Check],
+        checks: Sequence[DataCheck],
         settings: ValidationSettings,
     ) -> None:
         self.data, self.file, self.checks, self.settings = data, file, checks, settings
         self._checkpoint = _checkpoint(context, f"{Path(file).stem}, {part}", checks) if checks else None
 
-    def run(self, rows: pd.DataFrame) -> list[Outcome]:
+    def run(self, rows: pd.DataFrame) -> list[CheckOutcome]:
         """Run the checks on the rows and return their outcomes, [checks].
 
         Args:
@@ -125,7 +125,7 @@ class Expectations:
             expectation_parameters=self.settings.model_dump(),
             run_id=RunIdentifier(run_name=self.data),
         )
-        outcomes: dict[int, Outcome] = {}
+        outcomes: dict[int, CheckOutcome] = {}
         for result in next(iter(outcome.run_results.values())).results:
             configuration: Any = result.expectation_config
             number: int = configuration.meta["check"]
@@ -136,7 +136,7 @@ class Expectations:
         return [outcomes[number] for number in range(len(self.checks))]
 
 
-def _checkpoint(context: EphemeralDataContext, name: str, checks: Sequence[Check]) -> Checkpoint:
+def _checkpoint(context: EphemeralDataContext, name: str, checks: Sequence[DataCheck]) -> Checkpoint:
     from great_expectations import Checkpoint, ExpectationSuite, ValidationDefinition
 
     suite = ExpectationSuite(
@@ -156,11 +156,11 @@ def _checkpoint(context: EphemeralDataContext, name: str, checks: Sequence[Check
     return context.checkpoints.add(checkpoint)
 
 
-def _outcome(check: Check, result: Any) -> Outcome:
+def _outcome(check: DataCheck, result: Any) -> CheckOutcome:
     details = result.result
     failing = () if result.success else details.get("unexpected_index_list") or ()
     observed = details.get("observed_value")
-    return Outcome(
+    return CheckOutcome(
         held=bool(result.success),
         failing=tuple(
             Failing(int(row["row"]), str(row.get("id")), str(row.get(check.checked, row.get(check.column, ""))))
@@ -170,7 +170,7 @@ def _outcome(check: Check, result: Any) -> Outcome:
     )
 
 
-def _kind(check: Check) -> Any:
+def _kind(check: DataCheck) -> Any:
     """Return Great Expectations' class of a check.
 
     Raises:
@@ -185,7 +185,7 @@ def _kind(check: Check) -> Any:
         raise UserError(f"expectation suite: Great Expectations has no '{check.type}'") from None
 
 
-def _expectation(check: Check, number: int) -> Any:
+def _expectation(check: DataCheck, number: int) -> Any:
     """Return the expectation that a check describes; `number` identifies the check in the results."""
     column = {"column": check.checked} if check.checked else {}
     try:

@@ -16,19 +16,19 @@ import pandas as pd
 import pyarrow as pa
 
 from models.base.atomic_write import replace_file
-from tasks.data.expectations import Failing, Outcome
+from tasks.data.expectations import Failing, CheckOutcome
 
 SAID = b"rewardflow"
 """Key in a file's schema metadata for data that is not a column."""
 
 
 @dataclass(frozen=True)
-class Verdict:
+class PieceVerdict:
     """Result of the checks on a piece."""
 
     names: list[str]
     """Columns of its rows, including the computed ones."""
-    outcomes: Sequence[Outcome]
+    outcomes: Sequence[CheckOutcome]
     """Outcome of each check that looks at rows alone, [checks]."""
     columns: pd.DataFrame
     """Columns that other checks need, [rows, some]."""
@@ -40,7 +40,7 @@ class PieceVerdicts:
 
     folder: Path | None
 
-    def read(self, source: str, number: int) -> Verdict | None:
+    def read(self, source: str, number: int) -> PieceVerdict | None:
         """Return the verdict on a piece of a file; None if there is none yet."""
         file = self._file(source, number)
         if file is None or not file.is_file():
@@ -49,11 +49,11 @@ class PieceVerdicts:
             with pa.memory_map(str(file)) as mapped:
                 table = pa.ipc.open_file(mapped).read_all()
             said = json.loads(table.schema.metadata[SAID])
-            return Verdict(said["names"], [_outcome(**outcome) for outcome in said["outcomes"]], table.to_pandas())
+            return PieceVerdict(said["names"], [_outcome(**outcome) for outcome in said["outcomes"]], table.to_pandas())
         except (pa.ArrowException, OSError, ValueError, KeyError, TypeError):
             return None  # the piece is checked again
 
-    def write(self, source: str, number: int, verdict: Verdict) -> None:
+    def write(self, source: str, number: int, verdict: PieceVerdict) -> None:
         """Store the verdict on a piece, if its columns can be read back unchanged."""
         file = self._file(source, number)
         if file is None:
@@ -74,8 +74,8 @@ class PieceVerdicts:
         return None if self.folder is None else self.folder / f"{source}.{number:06d}.arrow"
 
 
-def _outcome(held: bool, failing: Sequence[dict[str, object]], observed: str) -> Outcome:
-    return Outcome(held, tuple(Failing(**row) for row in failing), observed)  # type: ignore[arg-type]
+def _outcome(held: bool, failing: Sequence[dict[str, object]], observed: str) -> CheckOutcome:
+    return CheckOutcome(held, tuple(Failing(**row) for row in failing), observed)  # type: ignore[arg-type]
 
 
 def _same(made: pd.DataFrame, columns: pd.DataFrame) -> bool:

@@ -46,13 +46,13 @@ from models.datasets.schema import (
     read_manifest,
     unreadable_parquet,
 )
-from models.datasets.suites import Check, Suite, read_suite
+from models.datasets.suites import DataCheck, Suite, read_suite
 from models.datasets.validation import ValidationReport, ValidationSettings
 from models.base.errors import UserError
 from tasks.data import expectations
 from tasks.pages.data_docs import MOST_VALUES, FileFindings, Finding, page
-from tasks.data.expectations import Expectations, Failing, Outcome
-from tasks.data.piece_verdicts import PieceVerdicts, Verdict
+from tasks.data.expectations import Expectations, Failing, CheckOutcome
+from tasks.data.piece_verdicts import PieceVerdicts, PieceVerdict
 
 SUITES = Path(__file__).resolve().parents[2] / "data" / "expectations"
 """Folder of the project's suites."""
@@ -67,7 +67,7 @@ def unseen(rows: int) -> None:
 
 
 @dataclass(frozen=True)
-class Source:
+class SplitFile:
     """A file of a prepared data set."""
 
     path: Path
@@ -104,13 +104,13 @@ class Source:
 class _Record:
     """Outcomes of a check on a file so far."""
 
-    check: Check
+    check: DataCheck
     held: bool = True
     failing: list[NDArray[np.int64]] = field(default_factory=list)
     shown: list[Failing] = field(default_factory=list)
     observed: str = ""
 
-    def add(self, outcome: Outcome) -> None:
+    def add(self, outcome: CheckOutcome) -> None:
         self.held &= outcome.held
         self.failing.append(np.array([failing.row for failing in outcome.failing], dtype=np.int64))
         self.shown += outcome.failing[: max(0, MOST_VALUES - len(self.shown))]
@@ -181,12 +181,12 @@ def validate(
     for source in sources:
         facts = _facts(source)
 
-        def look(start: int, frame: pd.DataFrame, source: Source = source, facts: Facts = facts) -> pd.DataFrame:
+        def look(start: int, frame: pd.DataFrame, source: SplitFile = source, facts: Facts = facts) -> pd.DataFrame:
             reading = count_tokens, parse_answer, count_prompts, check_answers
             computed = computed_columns(source.split, frame, neighbours, facts, *reading)
             return pd.concat([frame, computed], axis="columns").assign(row=np.arange(start, start + len(frame)))
 
-        def checker(part: str, checks: Sequence[Check], file: str = source.name) -> Expectations:
+        def checker(part: str, checks: Sequence[DataCheck], file: str = source.name) -> Expectations:
             return Expectations(context, folder.name, file, part, checks, settings)
 
         checked.append(_check(source, read[source.kind], look, checker, advance, PieceVerdicts(pieces)))
@@ -219,9 +219,9 @@ def validate(
     )
 
 
-def sources_of(folder: Path) -> list[Source]:
+def sources_of(folder: Path) -> list[SplitFile]:
     """Return the files of a prepared data set, or raise one error that names every file without readable rows."""
-    sources: list[Source] = []
+    sources: list[SplitFile] = []
     faults: list[str] = []
     for kind, splits in available(folder).items():
         for split in splits:
@@ -238,7 +238,7 @@ def sources_of(folder: Path) -> list[Source]:
     return sources
 
 
-def _source(path: Path, kind: Kind, split: Split) -> Source:
+def _source(path: Path, kind: Kind, split: Split) -> SplitFile:
     """Open a file and check its columns. Columns that are neither text nor numbers are refused here."""
     parquet = open_parquet(path)
     schema, wished = parquet.schema_arrow, arrow_schema(kind, system=SYSTEM in parquet.schema_arrow.names)
@@ -256,15 +256,15 @@ def _source(path: Path, kind: Kind, split: Split) -> Source:
         )
         if not fits:
             raise UserError(f"{path}: column '{wanted.name}' holds {given}, not {wanted.type}")
-    return Source(path, kind, split, parquet.metadata.num_rows, wished)
+    return SplitFile(path, kind, split, parquet.metadata.num_rows, wished)
 
 
 @dataclass(frozen=True)
 class _IdsAndPrompts:
     """The ids and prompts that rows of other files are compared with, in pieces; it can be iterated repeatedly."""
 
-    sources: Sequence[Source]
-    held_out: Sequence[Source] = ()
+    sources: Sequence[SplitFile]
+    held_out: Sequence[SplitFile] = ()
     """Files of other data sets: their ids are not compared."""
 
     def __iter__(self) -> Iterator[tuple[str, pd.DataFrame]]:
@@ -276,7 +276,7 @@ class _IdsAndPrompts:
                 yield "gate", table.to_pandas().assign(id="")
 
 
-def _facts(source: Source) -> Facts:
+def _facts(source: SplitFile) -> Facts:
     columns = [name for name in ("answer", "level", "flaw") if name in COLUMNS[source.kind]]
     facts = facts_of(table.to_pandas() for _, table in source.pieces(columns))
     if source.kind != "problems" or source.split != "gate":
@@ -286,10 +286,10 @@ def _facts(source: Source) -> Facts:
 
 
 def _check(
-    source: Source,
+    source: SplitFile,
     suite: Suite,
     look: Callable[[int, pd.DataFrame], pd.DataFrame],
-    checker: Callable[[str, Sequence[Check]], Expectations],
+    checker: Callable[[str, Sequence[DataCheck]], Expectations],
     advance: Advance,
     verdicts: PieceVerdicts,
 ) -> _Findings:
@@ -321,7 +321,7 @@ def _check(
                 needed.add("id")
             kept = {name: [] for name in names if name in needed}
         if verdict is None:
-            verdict = Verdict(names, of_rows.run(whole), whole[list(kept)])
+            verdict = PieceVerdict(names, of_rows.run(whole), whole[list(kept)])
             verdicts.write(source.name, number, verdict)
         for record, outcome in zip(by_row, verdict.outcomes, strict=True):
             record.add(outcome)
@@ -339,7 +339,7 @@ def _check(
     return _findings_of(source, records)
 
 
-def _findings_of(source: Source, records: Sequence[_Record]) -> _Findings:
+def _findings_of(source: SplitFile, records: Sequence[_Record]) -> _Findings:
     failed: dict[tuple[str, str], list[_Record]] = {}
     warnings: list[str] = []
     stops: list[str] = []
@@ -372,7 +372,7 @@ def _failed(column: str, reason: str, records: Sequence[_Record]) -> Failed:
     return Failed(column, reason, rows, tuple(row_name(ids.get(int(row)), int(row)) for row in rows[:EXAMPLES]))
 
 
-def _write_quarantine(sources: Sequence[Source], failures: Mapping[str, FileFailures], path: Path) -> None:
+def _write_quarantine(sources: Sequence[SplitFile], failures: Mapping[str, FileFailures], path: Path) -> None:
     schema = pa.schema([(name, pa.string()) for name in quarantine.COLUMNS])
     with replace_file(path) as beside, row_groups(beside, schema) as groups:
         for source in sorted(sources, key=lambda source: source.name):
@@ -382,7 +382,7 @@ def _write_quarantine(sources: Sequence[Source], failures: Mapping[str, FileFail
                 groups.add(pa.Table.from_pylist(lines, schema=schema))
 
 
-def _write_clean(folder: Path, sources: Sequence[Source], failures: Mapping[str, FileFailures], clean: Path) -> None:
+def _write_clean(folder: Path, sources: Sequence[SplitFile], failures: Mapping[str, FileFailures], clean: Path) -> None:
     """Write the sound rows and their manifest; the folder appears only when it is complete."""
     left = {source.name: source.rows - len(failures[source.name].rows) for source in sources}
     for source in sources:

@@ -13,7 +13,7 @@ from tasks.tracking import records, runs
 
 
 @dataclass(frozen=True)
-class Cost:
+class TrainingCost:
     """Budget of a training of a method and its cost, the mean over its seeds."""
 
     rounds: int
@@ -27,7 +27,7 @@ class Cost:
     """Tokens of the completions that the loop processed."""
 
 
-def comparison_rows(standings: Sequence[Standing], costs: Sequence[Cost]) -> list[dict[str, object]]:
+def comparison_rows(standings: Sequence[Standing], costs: Sequence[TrainingCost]) -> list[dict[str, object]]:
     """Return one row a method, for a table."""
     return [
         {
@@ -50,7 +50,7 @@ def _with_ends(name: str, interval: Interval) -> dict[str, float]:
 
 
 def write_comparison(
-    run_id: str, metric: str, standings: Sequence[Standing], costs: Sequence[Cost], lost: Sequence[str] = ()
+    run_id: str, metric: str, standings: Sequence[Standing], costs: Sequence[TrainingCost], lost: Sequence[str] = ()
 ) -> None:
     """Record a comparison on its run.
 

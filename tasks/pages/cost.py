@@ -16,7 +16,7 @@ import psutil
 from tasks.compute.gpu_place import place_is_held
 
 if TYPE_CHECKING:
-    from tasks.tracking.journal import Row
+    from tasks.tracking.journal import JournalRow
 
 HOUR = 3600.0
 
@@ -46,7 +46,7 @@ class WithCost(Protocol):
     def reused(self) -> bool: ...
 
 
-class Meter:
+class CostMeter:
     """A meter of the cost since its creation."""
 
     def __init__(self) -> None:
@@ -70,7 +70,7 @@ class Meter:
         )
 
 
-def of_rounds(rows: Iterable[Row]) -> Cost:
+def of_rounds(rows: Iterable[JournalRow]) -> Cost:
     """Return the tokens of the rounds of a journal, including those before an interruption."""
     sampled = trained = 0.0
     for row in rows:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from models.datasets.suites import Check
+from models.datasets.suites import DataCheck
 from tasks.data.expectations import Failing
 from tasks.pages.html_page import escaped, whole_page
 
@@ -20,7 +20,7 @@ MOST_VALUES = 500
 class Finding:
     """Result of one check on one file."""
 
-    check: Check
+    check: DataCheck
     held: bool
     failing: tuple[Failing, ...] = ()
     """Rows that fail, if the check is about rows: the first MOST_VALUES of them."""

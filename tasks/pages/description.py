@@ -47,7 +47,7 @@ class CheckLike(Protocol):
 
 
 @dataclass(frozen=True)
-class Sample:
+class ExampleCompletion:
     """A completion worth looking at."""
 
     prompt: str
@@ -60,7 +60,7 @@ class Sample:
 
 
 @dataclass(frozen=True)
-class Review:
+class RunDescription:
     """The contents of a flow run's description."""
 
     outcome: Outcome
@@ -75,7 +75,7 @@ class Review:
     """The gate's judgement of a champion that a person set, in Markdown."""
     models: Mapping[str, Mapping[str, float | Interval]] = field(default_factory=dict)
     """Model -> metric -> value."""
-    worst: Sequence[Sample] = ()
+    worst: Sequence[ExampleCompletion] = ()
     """Worst samples; three are shown."""
     steps: Sequence[StepResult] = ()
     time: Sequence[TimeLine] = ()
@@ -84,14 +84,14 @@ class Review:
     """Recipe, commit, data revision and the like, shown on one line each."""
 
 
-def describe_run(review: Review) -> str:
+def describe_run(review: RunDescription) -> str:
     """Render the whole description, with its sections in a reviewer's reading order."""
     head = verdict(review.outcome, review.model, review.version, review.verdict, review.reason)
     parts = [unpinned(review.facts.get(UNPINNED, "")), head, describe_below(review)]
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
-def describe_below(review: Review) -> str:
+def describe_below(review: RunDescription) -> str:
     """Render the part below the verdict, which does not change when a person approves or rejects the candidate."""
     record = review.verdict
     sections = [
@@ -213,7 +213,7 @@ def time_table(lines: Sequence[TimeLine]) -> str:
     return table(("stage", "seconds", "share", "tokens a second", ""), rows)
 
 
-def sample(entry: Sample) -> str:
+def sample(entry: ExampleCompletion) -> str:
     """Render a completion with its prompt, the expected answer and its score."""
     head = f"expected {code(shortened(entry.expected, 120))}"
     if not math.isnan(entry.score):
@@ -229,7 +229,7 @@ def fact(value: str) -> str:
     return f"<{value}>" if re.fullmatch(r"https?://[^\s<>]+", value) else code(value)
 
 
-def how_to_load(review: Review) -> str:
+def how_to_load(review: RunDescription) -> str:
     """Render the code that loads the model."""
     if not review.model or review.version is None:
         return ""

@@ -9,7 +9,7 @@ from models.datasets.schema import file_name
 from tasks.data.data_difference import DataDifference
 from tasks.pages.description import number, shortened
 from tasks.pages.html_page import escaped, table, whole_page
-from tasks.registered.difference import CodeDifference, Difference, Setting
+from tasks.registered.difference import CodeDifference, Difference, SettingDifference
 from tasks.registered.evaluation_difference import FlippedAnswer
 
 LONGEST = 2_000
@@ -53,7 +53,7 @@ def page(said: Difference) -> str:
     return whole_page(f"{said.before} → {said.after}", f"{lead}.", body)
 
 
-def _settings(settings: Sequence[Setting]) -> str:
+def _settings(settings: Sequence[SettingDifference]) -> str:
     rows = [[entry.name, shortened(entry.before, LONGEST), shortened(entry.after, LONGEST)] for entry in settings]
     return table(["name", "before", "after"], rows)
 

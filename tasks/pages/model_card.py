@@ -10,8 +10,8 @@ import yaml
 
 from models.evaluation.bootstrap import Interval
 from models.policies.base_models.catalogue import entry_with
-from models.policies.base_models.source import Source
-from models.policies.use import Use
+from models.policies.base_models.source import BaseModelSource
+from models.policies.use import PolicyUse
 from models.text.prompt_form import PLACE, PromptForm
 from tasks.pages.description import CheckLike, cell, code, fenced, gate_table, number, section, table
 
@@ -32,7 +32,7 @@ class Card:
     aliases: tuple[str, ...]
     licence: str
     """Identifier as on the Hub, such as apache-2.0; empty if the export states none."""
-    source: Source | None
+    source: BaseModelSource | None
     """Source of the base model; None if its folder has no record of one."""
     licence_file: str
     """Name of the file with the licence of the base model; empty if there is none."""
@@ -54,7 +54,7 @@ class Card:
     checks: Sequence[CheckLike]
     approval: Mapping[str, str]
     """Who made it champion, when and why, and a person's ruling on it."""
-    use: Use
+    use: PolicyUse
     form: PromptForm
     """Text around every prompt in training and evaluation."""
     chat: Chat

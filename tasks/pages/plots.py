@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from models.evaluation.bootstrap import Interval
     from models.evaluation.drift import Drift
     from models.reward_models.calibration import ReliabilityBin
-    from tasks.tracking.journal import Row
+    from tasks.tracking.journal import JournalRow
 
 Arguments = ParamSpec("Arguments")
 
@@ -72,7 +72,9 @@ TRAINING_PANELS = (
 
 
 @_styled
-def training_curves(rows: Sequence[Row], panels: Sequence[Panel] = TRAINING_PANELS, title: str = "Training") -> Figure:
+def training_curves(
+    rows: Sequence[JournalRow], panels: Sequence[Panel] = TRAINING_PANELS, title: str = "Training"
+) -> Figure:
     """Draw small multiples over training steps from the rows of a metric journal; panels without data are left out."""
     curves: dict[str, list[tuple[int, float]]] = {}
     for row in rows:
@@ -224,7 +226,7 @@ def divergence(steps: Sequence[int], reward_model_score: Sequence[float], truth:
 
 
 @_styled
-def time_by_round(rows: Sequence[Row], most: int = 60) -> Figure:
+def time_by_round(rows: Sequence[JournalRow], most: int = 60) -> Figure:
     """Draw the seconds of every round as stacked bars by stage, from the rows of a metric journal.
 
     Args:

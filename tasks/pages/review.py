@@ -18,7 +18,7 @@ from tasks.gate.approval import PAGE_BELOW
 from tasks.pages import cost, plots, run_names
 from tasks.pages.completion_traces import completion_traces
 from tasks.pages.curves import first_curves
-from tasks.pages.description import Review, Sample, describe_below, describe_run
+from tasks.pages.description import ExampleCompletion, RunDescription, describe_below, describe_run
 from tasks.pages.side_by_side import side_by_side
 from tasks.pages.timing import time_lines
 from tasks.runner.step import StepResult
@@ -88,7 +88,7 @@ def write_review(
     if not promotion.reused:  # an earlier run has already logged its own
         _log_samples(parent_run, policy_name(recipe), promotion.version, measured, problems)
     name_run(parent_run, recipe, promotion, facts, measured["candidate"])
-    review = Review(
+    review = RunDescription(
         outcome="unchanged" if promotion.reused else promotion.decision,
         reason=_judged_before(promotion) if promotion.reused else "",
         model=policy_name(recipe),
@@ -156,7 +156,9 @@ def write_short_review(
             records.log_metrics(parent_run, result.metrics)
     records.log_metrics(parent_run, cost.of_steps(steps)[0].metrics())
     reason = "the recipe ends before reinforcement learning (`schedule: null`)."
-    records.describe(parent_run, describe_run(Review(outcome="trained", reason=reason, steps=steps, facts=facts)))
+    records.describe(
+        parent_run, describe_run(RunDescription(outcome="trained", reason=reason, steps=steps, facts=facts))
+    )
 
 
 def _held_out(records: Mapping[str, list[PromptRecord]]) -> dict[str, float]:
@@ -196,12 +198,12 @@ def _shown(records: list[PromptRecord], result: StepResult) -> dict[str, float |
     return values
 
 
-def _worst(records: list[PromptRecord], problems: Mapping[str, Mapping[str, Any]]) -> list[Sample]:
+def _worst(records: list[PromptRecord], problems: Mapping[str, Mapping[str, Any]]) -> list[ExampleCompletion]:
     """Return three wrong greedy answers: first those with the highest reward model scores, as they show exploits."""
     wrong = [record for record in records if not record.greedy.correct]
     wrong.sort(key=lambda record: -np.nan_to_num(record.greedy.reward_score))
     return [
-        Sample(
+        ExampleCompletion(
             prompt=str(problems[record.id]["prompt"]),
             completion=record.greedy.text,
             expected=str(problems[record.id]["answer"]),

@@ -16,7 +16,7 @@ from models.training.clock import STAGES
 from tasks.tracking import records, runs, store, tags
 
 if TYPE_CHECKING:
-    from tasks.tracking.journal import Row
+    from tasks.tracking.journal import JournalRow
 
 TABLE = "time.json"
 """Artifact of a fine-tuning's run with its table."""
@@ -42,7 +42,7 @@ class TimeLine:
     """Peak memory, GiB; only for the total."""
 
 
-def time_lines(rows: Sequence[Row], outside: float | None = None) -> list[TimeLine]:
+def time_lines(rows: Sequence[JournalRow], outside: float | None = None) -> list[TimeLine]:
     """Return the table of a journal's rounds; empty if they have no times.
 
     Args:

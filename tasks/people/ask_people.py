@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 
 from models.base.errors import UserError, shortened
-from tasks.people.blind_pairs import AnswerPair, Review, candidate_first, pair_trace
+from tasks.people.blind_pairs import AnswerPair, BlindReview, candidate_first, pair_trace
 from tasks.tracking import records, review_queues, runs, store, tags
 from tasks.tracking.recorded import VersionRecord, of_version, read_text
 from tasks.tracking.registry import VersionInfo
@@ -27,7 +27,7 @@ _ANYBODY = "anybody"
 class ReviewRequest:
     """A review in MLflow."""
 
-    review: Review
+    review: BlindReview
     page: str
     """Path below the server's address."""
     new: bool
@@ -69,12 +69,12 @@ def ask(
     return asked
 
 
-def reviews_of(run_id: str) -> list[Review]:
+def reviews_of(run_id: str) -> list[BlindReview]:
     """Return the reviews of the version that a flow's run made, in order of creation."""
     return [read_review(text) for file in _files(run_id) if (text := read_text(run_id, file))]
 
 
-def read_review(text: str) -> Review:
+def read_review(text: str) -> BlindReview:
     """Parse a review from an artifact of its run.
 
     Raises:
@@ -83,7 +83,7 @@ def read_review(text: str) -> Review:
     try:
         entries = json.loads(text)
         pairs = {trace: AnswerPair(**pair) for trace, pair in entries["pairs"].items()}
-        return Review(**{**entries, "pairs": pairs})
+        return BlindReview(**{**entries, "pairs": pairs})
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise UserError(f"an artifact below {FOLDER}/ is not a list of pairs ({error})") from error
 
@@ -97,11 +97,11 @@ def _name(reviewer: str) -> str:
     return name
 
 
-def _make(ours: VersionRecord, champion: int, file: str, reviewer: str, pairs: Sequence[AnswerPair]) -> Review:
+def _make(ours: VersionRecord, champion: int, file: str, reviewer: str, pairs: Sequence[AnswerPair]) -> BlindReview:
     """Create a queue in MLflow and, once it is complete, the artifact that describes it."""
     assert ours.version is not None
     number = len(_files(ours.run))
-    planned = Review(
+    planned = BlindReview(
         model=ours.version.name,
         candidate=ours.version.version,
         champion=champion,

@@ -29,7 +29,7 @@ class AnswerPair:
 
 
 @dataclass(frozen=True)
-class Review:
+class BlindReview:
     """Questions for one reviewer: stored with the run, where the page of the queue does not show it."""
 
     model: str

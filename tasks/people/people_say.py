@@ -16,8 +16,8 @@ from dataclasses import dataclass
 
 from models.evaluation.agreement import Agreement, agreement
 from models.evaluation.bootstrap import Interval, bootstrap_mean
-from tasks.people.blind_pairs import Review
-from tasks.tracking.review_queues import Answer
+from tasks.people.blind_pairs import BlindReview
+from tasks.tracking.review_queues import ReviewerAnswer
 
 DECIDED, UNDECIDED = "preferences_reviewed.jsonl", "undecided.jsonl"
 """Files of the rows."""
@@ -43,7 +43,7 @@ class ReviewSummary:
     """Share of decisions for the first answer: far from a half, reviewers judge by position. NaN without any."""
 
 
-def rows_of(review: Review, answers: Iterable[Answer]) -> list[Row]:
+def rows_of(review: BlindReview, answers: Iterable[ReviewerAnswer]) -> list[Row]:
     """Return one row an answer, as it is stored.
 
     Args:
@@ -100,7 +100,7 @@ def as_files(rows: Sequence[Row]) -> dict[str, str]:
     }
 
 
-def said(review: Review, rows: Sequence[Row]) -> ReviewSummary:
+def said(review: BlindReview, rows: Sequence[Row]) -> ReviewSummary:
     """Summarise the answers about two versions.
 
     Args:

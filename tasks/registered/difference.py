@@ -22,7 +22,7 @@ from tasks.tracking.recorded import VersionRecord, read_text
 
 
 @dataclass(frozen=True)
-class Setting:
+class SettingDifference:
     """A named value that differs; empty if it is missing."""
 
     name: str
@@ -54,9 +54,9 @@ class Difference:
     after: str
     code: CodeDifference
     data: DataDifference
-    recipe: tuple[Setting, ...]
-    packages: tuple[Setting, ...]
-    machine: tuple[Setting, ...]
+    recipe: tuple[SettingDifference, ...]
+    packages: tuple[SettingDifference, ...]
+    machine: tuple[SettingDifference, ...]
     evaluation: EvaluationDifference
     notes: tuple[str, ...]
     """What else could not be compared, with the reason."""
@@ -75,7 +75,7 @@ def difference(before: VersionRecord, after: VersionRecord, root: Path) -> Diffe
     """
     notes: list[str] = []
 
-    def around(what: str, path: str, read: Callable[[str], dict[str, str]]) -> tuple[Setting, ...]:
+    def around(what: str, path: str, read: Callable[[str], dict[str, str]]) -> tuple[SettingDifference, ...]:
         old, new = read(read_text(before.trained_in, path)), read(read_text(after.trained_in, path))
         for side, facts in ((before, old), (after, new)):
             if not facts:
@@ -103,10 +103,10 @@ def as_json(said: Difference) -> str:
     return json.dumps(asdict(said), indent=1, ensure_ascii=False)
 
 
-def differing(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[Setting, ...]:
+def differing(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[SettingDifference, ...]:
     """Return the keys whose values differ, or that only one of the two has, sorted."""
     return tuple(
-        Setting(name, before.get(name, ""), after.get(name, ""))
+        SettingDifference(name, before.get(name, ""), after.get(name, ""))
         for name in sorted(before.keys() | after.keys())
         if before.get(name) != after.get(name)
     )

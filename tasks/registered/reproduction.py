@@ -13,7 +13,7 @@ from models.recipes.schema import Recipe
 from tasks.host import clock
 from tasks.host.machine import BITS, MACHINE, PACKAGES, machine, packages, read_machine, read_packages
 from tasks.pages.registered_page import annotate
-from tasks.registered.difference import Setting, differing
+from tasks.registered.difference import SettingDifference, differing
 from tasks.tracking import audit, registry, runs, tags
 from tasks.tracking.recorded import VersionRecord, read_text
 
@@ -44,17 +44,17 @@ class Surroundings:
     machine_now: Mapping[str, str]
 
     @property
-    def packages(self) -> tuple[Setting, ...]:
+    def packages(self) -> tuple[SettingDifference, ...]:
         """Packages that differ."""
         return differing(self.packages_then, self.packages_now) if self.packages_then else ()
 
     @property
-    def machine(self) -> tuple[Setting, ...]:
+    def machine(self) -> tuple[SettingDifference, ...]:
         """Facts of the machine that differ."""
         return differing(self.machine_then, self.machine_now) if self.machine_then else ()
 
     @property
-    def deciding(self) -> tuple[Setting, ...]:
+    def deciding(self) -> tuple[SettingDifference, ...]:
         """Facts of the machine that differ and can change bits."""
         return tuple(entry for entry in self.machine if entry.name in BITS or entry.name.startswith("$"))
 
@@ -79,9 +79,9 @@ class Reproduction:
     compared: int
     """Number of metrics that were compared."""
     tolerance: float
-    recipe: tuple[Setting, ...]
-    packages: tuple[Setting, ...]
-    machine: tuple[Setting, ...]
+    recipe: tuple[SettingDifference, ...]
+    packages: tuple[SettingDifference, ...]
+    machine: tuple[SettingDifference, ...]
     machine_now: str
     """Processor or device that it was made on."""
     notes: tuple[str, ...]

@@ -28,7 +28,7 @@ from models.base.memory import needs_memory
 from models.base.sections import Sections
 from models.base.user_code.contain import UserCodeError, leaving
 from tasks.compute.shared_engine import gpus
-from tasks.pages.cost import Cost, Meter
+from tasks.pages.cost import Cost, CostMeter
 from tasks.runner.contents import content_of
 from tasks.runner.deadline import deadline
 from tasks.runner.results import RESULT, NotAsMade, clear_result, read_result, write_result
@@ -198,7 +198,7 @@ def run_step(context: StepContext[Any], work: Callable[[Path, str], StepOutput])
     folder.mkdir(parents=True, exist_ok=True)
     sweep(folder)
     run_id = runs.open_step_run(context.run, context.step, name=context.name)
-    started, meter = time.perf_counter(), Meter()
+    started, meter = time.perf_counter(), CostMeter()
     try:
         with deadline(context.step, context.limit), needs_space(folder), needs_memory(context.name):
             try:

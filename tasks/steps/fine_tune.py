@@ -43,7 +43,7 @@ from tasks.runner.results import CHECKPOINTS
 from tasks.runner.step import StepContext, StepOutput, StepResult, run_step, token_folder
 from tasks.steps.validate_data import clean_folder, example_of
 from tasks.tracking import records, registry, runs, tags
-from tasks.tracking.journal import Row, read_journal
+from tasks.tracking.journal import JournalRow, read_journal
 
 COLLAPSED = "collapsed"
 """Link of a fine-tuning's result: one sentence on how its policy collapsed; absent if it did not."""
@@ -134,7 +134,7 @@ def why_not_learned(tuned: StepResult) -> str:
     return tuned.links.get(COLLAPSED, "") or tuned.links.get(UNCHANGED, "")
 
 
-def curves_of(tuned: StepResult) -> list[Row]:
+def curves_of(tuned: StepResult) -> list[JournalRow]:
     """Return the journal of all rounds of a fine-tuning."""
     return read_journal(Path(tuned.folder) / JOURNAL)
 
@@ -178,7 +178,7 @@ def log_teachers(
         runs.set_tags(run_id, values)
 
 
-def log_times(run_id: str, curves: Sequence[Row], outside: float) -> dict[str, float]:
+def log_times(run_id: str, curves: Sequence[JournalRow], outside: float) -> dict[str, float]:
     """Record the time by part as a table, a figure and the run's description. Return its main numbers.
 
     Args:

@@ -14,7 +14,7 @@ from tasks.runner.step import StepContext, StepOutput, run_step
 from tasks.runner.unexpected import tried_again
 from tasks.steps.promote import policy_name
 from tasks.tracking import aliases, by_hand, registry, runs, tags
-from tasks.tracking.by_hand import Waiting
+from tasks.tracking.by_hand import PendingChampion
 from tasks.tracking.verdict_record import HandJudgement
 from tasks.tracking.verdict_text import hand_text
 
@@ -35,7 +35,7 @@ class ComparedEvaluations:
 
 @task(name="judge_champion", task_run_name="{context.name}", cache_policy=NO_CACHE, **tried_again)
 def judge_champion(
-    context: StepContext[JudgementSections], waiting: Waiting, measured: ComparedEvaluations | str
+    context: StepContext[JudgementSections], waiting: PendingChampion, measured: ComparedEvaluations | str
 ) -> HandJudgement:
     """Compare a champion that was set by hand with the one before, as if it were a candidate. No alias is changed.
 
@@ -64,7 +64,7 @@ def judge_champion(
     return judgement
 
 
-def _record(name: str, waiting: Waiting, judgement: HandJudgement, parent_run: str) -> HandJudgement:
+def _record(name: str, waiting: PendingChampion, judgement: HandJudgement, parent_run: str) -> HandJudgement:
     """Write the judgement on the version and on the run; only then remove the version from the waiting state."""
     text = hand_text(judgement)
     get_run_logger().warning(f"{name}: the champion was set by hand; {text}")

@@ -17,7 +17,7 @@ from models.method.teacher_roles import Role
 from models.parts.shared.jury import FATES, JurySettings, Verdicts, ask_jury
 from models.policies.folder import hash_folder
 from models.reward_models.solutions import Bench
-from tasks.compute.labelling import SPLITS, Drawing, LabellingSections, asked_problems, drawing
+from tasks.compute.labelling import SPLITS, LabellingModels, LabellingSections, asked_problems, drawing
 from tasks.compute.shared_engine import engine_place
 from tasks.pages.cost import Cost
 from tasks.registered.policy import PolicyFiles
@@ -94,7 +94,7 @@ def label_pairs(
 
 
 def draw_and_ask(
-    recipe: JurySections, there: Drawing, split: Split, problems: Sequence[Problem]
+    recipe: JurySections, there: LabellingModels, split: Split, problems: Sequence[Problem]
 ) -> tuple[Verdicts, int]:
     """Return the jury's verdicts on completions of `problems` of a split, and the completions' number of tokens."""
     asked = recipe.pairs

@@ -32,7 +32,7 @@ Deed = Literal["judged", "promoted", "rejected", "anchored", "noticed"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Entry:
+class AuditEntry:
     """One action: what was done, by which person and why."""
 
     number: int
@@ -53,7 +53,7 @@ class Entry:
     sha256: str = ""
     """Hash of all other fields."""
 
-    def hashed(self) -> Entry:
+    def hashed(self) -> AuditEntry:
         """Return a copy with its hash filled in."""
         fields = asdict(replace(self, sha256=""))
         written = json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
@@ -78,7 +78,7 @@ def append(
     why: str,
     before: int | None = None,
     gate: str = "",
-) -> Entry:
+) -> AuditEntry:
     """Append an entry about a version of `name`, and record its hash on the model and that version.
 
     If no version is champion, the hash is recorded on the champion before. An entry equal to the last one is not
@@ -96,7 +96,7 @@ def append(
         entry = last
     else:
         info = None if version is None else registry.version_info(name, version)
-        entry = Entry(
+        entry = AuditEntry(
             number=len(there) + 1,
             at=clock.stamp(),
             did=did,
@@ -121,7 +121,7 @@ def append(
     return entry
 
 
-def entries(name: str) -> list[Entry]:
+def entries(name: str) -> list[AuditEntry]:
     """Return the log of a model as stored, oldest entry first; `broken` checks whether it is complete.
 
     Raises:
@@ -131,7 +131,7 @@ def entries(name: str) -> list[Entry]:
     for key, written in sorted(registry.model_tags(_log(name)).items()):
         if key.startswith(tags.AUDIT):
             try:
-                read.append(Entry(**json.loads(written)))
+                read.append(AuditEntry(**json.loads(written)))
             except (TypeError, ValueError) as error:
                 number = key.removeprefix(tags.AUDIT)
                 raise UserError(f"the audit log of {name}: record {number} is not an entry: {error}") from None
@@ -156,7 +156,7 @@ def broken(name: str) -> list[str]:
     return [*_breaks(log), *missed.values()]
 
 
-def line(entry: Entry) -> str:
+def line(entry: AuditEntry) -> str:
     """Format an entry for a person."""
     what = "no version" if entry.version is None else f"version {entry.version}"
     instead = f", before it version {entry.before}" if entry.before is not None else ""
@@ -169,7 +169,7 @@ def _verdict_of(info: registry.VersionInfo | None) -> str:
     return verdict_text(record) if record is not None else ""
 
 
-def _breaks(log: Sequence[Entry]) -> list[str]:
+def _breaks(log: Sequence[AuditEntry]) -> list[str]:
     """Return the entries that were changed or moved, one sentence each."""
     said: list[str] = []
     previous = ""

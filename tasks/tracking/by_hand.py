@@ -13,7 +13,7 @@ from tasks.tracking import registry, store, tags
 
 
 @dataclass(frozen=True)
-class Waiting:
+class PendingChampion:
     """A version that a person made champion and that the gate has not yet compared with the champion before."""
 
     version: int
@@ -21,10 +21,10 @@ class Waiting:
     """The champion before; None if unknown."""
 
 
-def waiting(name: str) -> Waiting | None:
+def waiting(name: str) -> PendingChampion | None:
     """Return the version that waits for the gate; None if no champion was set by hand since the last verdict."""
     noted = registry.model_tags(name).get(tags.WAITS_FOR_GATE, "")
-    return Waiting(**json.loads(noted)) if noted else None
+    return PendingChampion(**json.loads(noted)) if noted else None
 
 
 def wait_for_gate(name: str, version: int, before: int | None) -> None:
@@ -38,10 +38,10 @@ def wait_for_gate(name: str, version: int, before: int | None) -> None:
     if against == version:
         settled(name)
         return
-    registry.set_model_tag(name, tags.WAITS_FOR_GATE, json.dumps(asdict(Waiting(version, against))))
+    registry.set_model_tag(name, tags.WAITS_FOR_GATE, json.dumps(asdict(PendingChampion(version, against))))
 
 
-def settled(name: str, which: Waiting | None = None) -> None:
+def settled(name: str, which: PendingChampion | None = None) -> None:
     """Delete the record of the waiting version; with `which`, only if it still is the one that waits."""
     there = waiting(name)
     if there is not None and which in (None, there):

@@ -28,7 +28,7 @@ LEAST = 6
 
 
 @dataclass(frozen=True)
-class Use:
+class DataUse:
     """A version that used the data."""
 
     version: VersionInfo
@@ -40,7 +40,7 @@ class Use:
     """NAME/VERSION that it was trained on from and that used the data; empty if the version used the data itself."""
 
 
-def uses_of(wanted: str) -> list[Use]:
+def uses_of(wanted: str) -> list[DataUse]:
     """Return the versions that used a version of the data, by model, newest first.
 
     Args:
@@ -60,13 +60,13 @@ def uses_of(wanted: str) -> list[Use]:
         raise UserError(f"no run read data {wanted}; `rewardflow lineage VERSION` prints what a version learned from")
     read = {run.info.run_id: _read(run, begins) for run in runs}
     known = [version for name in registry.model_names() for version in registry.versions(name)]
-    uses: dict[str, Use] = {}
+    uses: dict[str, DataUse] = {}
     for version in known:
         data = dict.fromkeys(entry for run in _made_by(version) for entry in read.get(run, ()))
         if data:
             learned = any(context in LEARNED_FROM for _, context in data)
             shown = tuple(f"{name} ({context})" for name, context in data)
-            uses[_name(version)] = Use(version, learned, shown)
+            uses[_name(version)] = DataUse(version, learned, shown)
     _follow(uses, known)
     order = {_name(version): place for place, version in enumerate(known)}
     return sorted(uses.values(), key=lambda use: (not use.learned, order[_name(use.version)]))
@@ -78,7 +78,7 @@ def begun_on(experiment: str, digest: str) -> bool:
     return any(link.context == "training" for run in read for link in summaries.data_of(run))
 
 
-def render(wanted: str, uses: Iterable[Use]) -> str:
+def render(wanted: str, uses: Iterable[DataUse]) -> str:
     """Format the uses for a terminal, one line a version."""
     lines: dict[bool, list[str]] = defaultdict(list)
     for use in uses:
@@ -92,7 +92,7 @@ def render(wanted: str, uses: Iterable[Use]) -> str:
     return "\n".join(said) if len(said) > 1 else f"data {wanted}: runs read it, but no registered model came of them"
 
 
-def _follow(uses: dict[str, Use], known: Iterable[VersionInfo]) -> None:
+def _follow(uses: dict[str, DataUse], known: Iterable[VersionInfo]) -> None:
     """Add the versions that were trained on from one that learned from the data, and those trained on from these."""
     flows: dict[str, list[VersionInfo]] = defaultdict(list)
     for version in known:
@@ -104,7 +104,7 @@ def _follow(uses: dict[str, Use], known: Iterable[VersionInfo]) -> None:
             for version in flows.get(run.info.run_id, ()):
                 name = _name(version)
                 if name not in uses or not uses[name].learned:
-                    uses[name] = Use(version, learned=True, data=(), through=base)
+                    uses[name] = DataUse(version, learned=True, data=(), through=base)
                     waiting.append(name)
 
 

@@ -16,7 +16,7 @@ from models.base.errors import UserError
 
 
 @dataclass(frozen=True)
-class Row:
+class JournalRow:
     """The metrics logged in one call."""
 
     step: int
@@ -26,7 +26,7 @@ class Row:
     """Finite values only, by the key that the caller used."""
 
 
-def read_journal(path: Path) -> list[Row]:
+def read_journal(path: Path) -> list[JournalRow]:
     """Return all rows of a journal in the order of writing; none if the file is missing.
 
     Raises:
@@ -41,7 +41,7 @@ def read_journal(path: Path) -> list[Row]:
             continue
         try:
             entry = json.loads(line)
-            rows.append(Row(int(entry["step"]), int(entry["timestamp"]), dict(entry["metrics"])))
+            rows.append(JournalRow(int(entry["step"]), int(entry["timestamp"]), dict(entry["metrics"])))
         except (ValueError, KeyError, TypeError):
             if number == len(lines):  # no newline at the end: its writer was killed during the write
                 break
@@ -49,11 +49,11 @@ def read_journal(path: Path) -> list[Row]:
     return rows
 
 
-def write_journal(path: Path, rows: Iterable[Row]) -> None:
+def write_journal(path: Path, rows: Iterable[JournalRow]) -> None:
     """Replace the journal by `rows`, atomically."""
     write_file(path, "".join(map(line_of, rows)))
 
 
-def line_of(row: Row) -> str:
+def line_of(row: JournalRow) -> str:
     """Return the journal line of `row`."""
     return json.dumps({"step": row.step, "timestamp": row.timestamp, "metrics": row.metrics}) + "\n"

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Origin:
+class VersionOrigin:
     """A registered model version and the run that made it."""
 
     version: VersionInfo
@@ -42,8 +42,8 @@ class Origin:
 class Lineage:
     """The chain behind one version. Values that a run did not record are None or empty, and are shown as missing."""
 
-    policy: Origin
-    reward_model: Origin | None
+    policy: VersionOrigin
+    reward_model: VersionOrigin | None
     reward_model_read: bool
     """Whether the policy's run lists the reward model among its inputs, not only by name."""
     evaluation_run: str
@@ -74,7 +74,7 @@ def lineage(name: str, version: int) -> Lineage:
     evaluation_run = facts.get(tags.EVALUATION_RUN, "")
     evaluated = run_or_none(evaluation_run)
     return Lineage(
-        policy=Origin(policy, facts, _name(run), _data_behind(run), plain),
+        policy=VersionOrigin(policy, facts, _name(run), _data_behind(run), plain),
         reward_model=_origin(reward_model) if reward_model else None,
         reward_model_read=reward_model is not None and reward_model.model_id in read,
         evaluation_run=evaluation_run,
@@ -144,9 +144,11 @@ def render(chain: Lineage, metrics_shown: int = 12) -> str:
 _ALIAS_FACTS = (tags.PROMOTED_AT, tags.PROMOTED_BY, tags.REPLACED, tags.REPLACED_BY)
 
 
-def _origin(version: VersionInfo) -> Origin:
+def _origin(version: VersionInfo) -> VersionOrigin:
     run = run_or_none(version.run_id)
-    return Origin(version, registry.facts_of(version), _name(run), _data_behind(run), tuple(_models_read(run).values()))
+    return VersionOrigin(
+        version, registry.facts_of(version), _name(run), _data_behind(run), tuple(_models_read(run).values())
+    )
 
 
 def _pinned(text: str) -> VersionInfo | None:
@@ -187,7 +189,7 @@ def _models_read(run: Run | None) -> dict[str, str]:
     return versions
 
 
-def _facts(origin: Origin, wanted: Iterable[tuple[str, str]]) -> list[str]:
+def _facts(origin: VersionOrigin, wanted: Iterable[tuple[str, str]]) -> list[str]:
     known = origin.facts
     lines = [f"run {origin.run_name or 'not found'} ({origin.version.run_id})"]
     lines += [f"{label}: {known[key]}" for label, key in wanted if key in known]

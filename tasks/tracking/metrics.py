@@ -24,7 +24,7 @@ from models.base.disk import needs_space, no_space, out_of_space
 from models.base.errors import UserError
 from tasks.runner import interrupt
 from tasks.tracking import store
-from tasks.tracking.journal import Row, line_of, read_journal, write_journal
+from tasks.tracking.journal import JournalRow, line_of, read_journal, write_journal
 
 if TYPE_CHECKING:
     from mlflow.entities import Metric
@@ -105,7 +105,7 @@ class MetricLog:
                 tracking server refused earlier values permanently (the run was deleted, access was lost).
         """
         finite = {key: float(value) for key, value in metrics.items() if math.isfinite(value)}
-        row = Row(int(step), int(time.time() * 1000), finite)
+        row = JournalRow(int(step), int(time.time() * 1000), finite)
         with self._changed:
             if self._error is not None:
                 raise self._refused(self._error) from self._error
@@ -202,7 +202,7 @@ class MetricLog:
             elif known != key:
                 raise UserError(f"metrics {known!r} and {key!r} are both {clean!r} in MLflow: rename one")
 
-    def _buffer(self, row: Row) -> None:
+    def _buffer(self, row: JournalRow) -> None:
         from mlflow.entities import Metric
 
         if not self._waiting:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from models.base.disk import share_file
-from models.policies.base_models.source import Source, licence_file, read_source
+from models.policies.base_models.source import BaseModelSource, licence_file, read_source
 from tasks.tracking import store
 
 WEIGHTS = "*.safetensors"
@@ -81,7 +81,7 @@ def place_weights(folder: Path, model: Path) -> None:
         target.chmod(mode)
 
 
-def _licence_text(source: Source | None) -> str:
+def _licence_text(source: BaseModelSource | None) -> str:
     """Return the licence text of a model whose folder contains none."""
     if source is None:
         return "No licence is on record for this model: its base model and its data decide.\n"

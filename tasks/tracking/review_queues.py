@@ -28,7 +28,7 @@ _NOBODY = ("", "default")
 
 
 @dataclass(frozen=True)
-class Answer:
+class ReviewerAnswer:
     """A person's answer about a trace."""
 
     trace: str
@@ -89,14 +89,14 @@ def page_of_queue(run_id: str, queue: str) -> str:
     return f"/#/experiments/{experiment}/review-queue?selectedQueueId={queue}&startReview=true"
 
 
-def answers(run_id: str, traces: Collection[str]) -> list[Answer]:
+def answers(run_id: str, traces: Collection[str]) -> list[ReviewerAnswer]:
     """Return people's answers about traces of a run: the last answer of each person about each trace.
 
     Assessments that do not come from a person, that were replaced by another one, or whose value is not one of OPTIONS
     are left out.
     """
     experiment = str(store.patiently(store.client().get_run, run_id).info.experiment_id)
-    last: dict[tuple[str, str], Answer] = {}
+    last: dict[tuple[str, str], ReviewerAnswer] = {}
     for trace in store.all_pages(
         tracing_client().search_traces, locations=[experiment], run_id=run_id, include_spans=False, max_results=100
     ):
@@ -106,7 +106,7 @@ def answers(run_id: str, traces: Collection[str]) -> list[Answer]:
             if not person or entry.valid is False or value not in OPTIONS:
                 continue
             said_by = entry.source.source_id or ""
-            answer = Answer(
+            answer = ReviewerAnswer(
                 trace=str(trace.info.trace_id),
                 value=str(value),
                 reviewer="" if said_by.lower() in _NOBODY else said_by,

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict
 
 from models.evaluation.bootstrap import Interval
 from models.evaluation.gate.budget import Look
-from models.evaluation.gate.checks import Check
+from models.evaluation.gate.checks import GateCheck
 from tasks.tracking import earlier_releases, registry, tags
 
 Decision = Literal["promoted", "kept", "refused", "waiting"]
@@ -52,7 +52,7 @@ class VerdictRecord(_Typed):
     """Candidate minus the policy that it was compared with, on `metric`."""
     confidence: float = 0.95
     """Confidence of the interval of `difference`."""
-    checks: tuple[Check, ...] = ()
+    checks: tuple[GateCheck, ...] = ()
     detectable: float = math.nan
     """Smallest true difference that the comparison would have found with 80 % power; NaN if unknown."""
     look: Look | None = None

@@ -3,16 +3,16 @@
 from benchmarks.agents import FAMILY, PAGE, RESULTS, as_trained, entrants
 from benchmarks.agents_page import page
 from benchmarks.league_page import line, reason
-from benchmarks.league_records import Point, Result, read_all
+from benchmarks.league_records import LeagueResult, Point, read_all
 from models.recipes.find import find_recipe
 from models.recipes.load import load_recipe
 
 
-def trained(start: float, end: float, failed: str = "") -> Result:
+def trained(start: float, end: float, failed: str = "") -> LeagueResult:
     curve = (
         () if failed else tuple(Point(at, share, (share,) * 40, 0.5, 9.0, 1.0) for at, share in ((0, start), (8, end)))
     )
-    return Result("calculator", 0, 512, 512, 8, 0.0003, curve, failed=failed, seconds=5.0)
+    return LeagueResult("calculator", 0, 512, 512, 8, 0.0003, curve, failed=failed, seconds=5.0)
 
 
 def test_who_trains_on_data_of_an_environment_takes_part_as_its_recipe_stands() -> None:

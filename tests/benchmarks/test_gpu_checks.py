@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from benchmarks import gpu_checks
-from benchmarks.gpu_checks import LARGEST_LOG, Step, limit_of, main, minutes_within, parser, run, run_all, steps
+from benchmarks.gpu_checks import LARGEST_LOG, CheckStep, limit_of, main, minutes_within, parser, run, run_all, steps
 
 
-def saying(name: str, code: str, share: float = 1.0) -> Step:
-    return Step(name, share, lambda seconds: [sys.executable, "-c", code])
+def saying(name: str, code: str, share: float = 1.0) -> CheckStep:
+    return CheckStep(name, share, lambda seconds: [sys.executable, "-c", code])
 
 
 def alive(process: str) -> bool:

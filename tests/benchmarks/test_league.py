@@ -7,7 +7,7 @@ import pytest
 from benchmarks import league
 from benchmarks.league import Job, entrants, estimate, missing
 from benchmarks.league_page import line, page, reason
-from benchmarks.league_records import Point, Result, read_all, write
+from benchmarks.league_records import LeagueResult, Point, read_all, write
 from benchmarks.league_training import league_recipe, rewards_of, win_rate
 from models.base.errors import UserError
 from models.recipes.find import find_recipe
@@ -19,7 +19,8 @@ def point(after, shares, tokens=10.0):
 
 def result(recipe="grpo", seed=0, curve=(0.2, 0.6, 0.5), problems=40, **changed):
     points = tuple(point(number, [share] * problems) for number, share in enumerate(curve))
-    made = Result(recipe, seed, 100, 96, 3, 0.0003, points, rounds={"policy/entropy": (0.3, 0.2)}, recipe_digest="r",
+    made = LeagueResult(recipe, seed, 100, 96, 3, 0.0003, points,
+                  rounds={"policy/entropy": (0.3, 0.2)}, recipe_digest="r",
                   code_digest="c", seconds=60.0, processor_seconds=50.0)  # fmt: skip
     return replace(made, **changed)
 

@@ -12,7 +12,7 @@ import torch
 from tiny_gguf import tiny_model, write_gguf
 
 from benchmarks import given_base, main_curve
-from benchmarks.curve_records import Curve, HeldOut, Round, beside, mean, read, seconds, table, windows
+from benchmarks.curve_records import Curve, HeldOutResults, Round, beside, mean, read, seconds, table, windows
 from benchmarks.given_base import base_folder, joined
 from benchmarks.recipe_loop import codec_of
 from benchmarks.right_share import RightShare
@@ -41,7 +41,7 @@ def a_round(number: int, accuracy: float) -> Round:
 def a_curve(device: str, accuracies: list[float]) -> Curve:
     made = Curve({"cpu": "a processor"}, device, {"seed": 0}, "float32", {"rounds": 5.0})
     made.rounds = [a_round(number, accuracy) for number, accuracy in enumerate(accuracies, 1)]
-    made.before, made.after = HeldOut(0.3, 0.4, 20.0, 6, 2), HeldOut(0.8, 0.85, 18.0, 6, 2)
+    made.before, made.after = HeldOutResults(0.3, 0.4, 20.0, 6, 2), HeldOutResults(0.8, 0.85, 18.0, 6, 2)
     return made
 
 
@@ -161,7 +161,7 @@ def test_a_tiny_run_leaves_all_that_is_promised(
     assert len(stopped.rounds) == 1 and stopped.after is not None
     assert stopped.stopped == "the minutes ended after round 1 of 3"
 
-    def broken(*_: object) -> HeldOut:
+    def broken(*_: object) -> HeldOutResults:
         raise ValueError("no such kernel")
 
     monkeypatch.setattr(main_curve, "held_out", broken)

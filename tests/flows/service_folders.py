@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from flows.services import postgres, service_set
-from flows.services.place import Place
+from flows.services.place import ServiceFolder
 from models.base.errors import UserError
 
 
@@ -26,4 +26,4 @@ def service_folder() -> Iterator[Path]:
             yield Path(folder)
         finally:
             for place in (*Path(folder).glob("services"), *Path(folder).glob("*/services")):
-                service_set.stop(Place(place))
+                service_set.stop(ServiceFolder(place))

@@ -20,7 +20,7 @@ from service_folders import service_folder
 from flows.command_line import main
 from flows.servers.server_record import running_servers
 from flows.services import service_set
-from flows.services.place import OVERRULING, Place
+from flows.services.place import OVERRULING, ServiceFolder
 from models.base.errors import UserError
 from tasks.state.backup import MANIFEST, manifest, read_backup, write_backup
 from tasks.tracking import aliases, registry, store
@@ -245,25 +245,25 @@ def test_services_come_back_with_runs_artifacts_and_data_and_with_new_secrets(
     kept = {key: value for key, value in shell().items() if key not in OVERRULING}
 
     def ask(home: Path, *arguments: str) -> str:
-        place = Place(home / "services")
+        place = ServiceFolder(home / "services")
         served = place.environment() if running_servers(place.folder) else {}
         extra = {"REWARDFLOW_HOME": str(home), "OMP_NUM_THREADS": "1", **served}
         ended = rewardflow(project.folder, *arguments, **{**dict.fromkeys({*os.environ} - {*kept}, ""), **extra})
         assert ended.returncode == 0, ended.stdout + ended.stderr
         return ended.stdout
 
-    service_set.start(Place(old / "services"), say=lambda line: None)
+    service_set.start(ServiceFolder(old / "services"), say=lambda line: None)
     ask(old, "run", "tiny")
     before = ask(old, "models")
     assert NAME in before
     ask(old, "backup", str(file))  # while they run
-    secrets = [Place(old / "services").password(), Place(old / "services").keys().secret]
+    secrets = [ServiceFolder(old / "services").password(), ServiceFolder(old / "services").keys().secret]
     assert not any(secret.encode() in file.read_bytes() for secret in secrets)
-    service_set.stop(Place(old / "services"))
+    service_set.stop(ServiceFolder(old / "services"))
     shutil.rmtree(old)
     ask(new, "restore", str(file))
-    service_set.start(Place(new / "services"), say=lambda line: None)
-    assert Place(new / "services").password() != secrets[0]
+    service_set.start(ServiceFolder(new / "services"), say=lambda line: None)
+    assert ServiceFolder(new / "services").password() != secrets[0]
     assert ask(new, "models") == before
     assert "data" in ask(new, "lineage", "1")
     again = ask(new, "run", "tiny")  # results, artifacts and data are where they were

@@ -10,13 +10,13 @@ from flows.compare import not_learned
 from flows.runtime.outcome import comparison_lines
 from models.evaluation.aggregate import standings
 from models.method.alarm import Collapse
-from tasks.pages.comparison import Cost
+from tasks.pages.comparison import TrainingCost
 from tasks.runner.step import StepResult
 from tasks.steps.fine_tune import COLLAPSED, UNCHANGED
 
 LOST = str(Collapse(8, ("reward/total 0.01 where it began at 0.18",), kept=5))
 STANDING = standings({"grpo": [0.3, 0.3], "topr": [0.0, 0.2]})
-COSTS = [Cost(8, 64, 8, 1.0, 100.0)] * 2
+COSTS = [TrainingCost(8, 64, 8, 1.0, 100.0)] * 2
 
 
 def trained(**links: str) -> SimpleNamespace:

@@ -2,16 +2,17 @@
 
 from flows.compare import cost_of
 from models.recipes.comparison import contenders
-from tasks.tracking.journal import Row
+from tasks.tracking.journal import JournalRow
 
 BUDGET = 5120
 
 
-def journal(completions: list[int]) -> list[Row]:
+def journal(completions: list[int]) -> list[JournalRow]:
     """A row for each round, with what it sampled, in two seconds at ten tokens a second."""
     measured = {"seconds/round": 2.0, "speed/round": 10.0}
     return [
-        Row(step, 0, measured | {"rollouts/completions": float(drawn)}) for step, drawn in enumerate(completions, 1)
+        JournalRow(step, 0, measured | {"rollouts/completions": float(drawn)})
+        for step, drawn in enumerate(completions, 1)
     ]
 
 

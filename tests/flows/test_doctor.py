@@ -9,12 +9,12 @@ from project import rewardflow
 from running import ROOT, free_port, start_python
 
 from flows.command_line import main
-from flows.doctor import Finding, diagnose, table
+from flows.doctor import Diagnosis, diagnose, table
 from models.sandbox.fork_servers import Layers
 from models.sandbox.layers import Isolation, had_here
 
 
-def finding(findings: list[Finding], name: str) -> Finding:
+def finding(findings: list[Diagnosis], name: str) -> Diagnosis:
     return next(finding for finding in findings if finding.name == name)
 
 
@@ -125,7 +125,7 @@ def test_an_option_that_does_not_exist_is_told_as_every_command_line_does(tmp_pa
 def test_an_interruption_says_how_to_go_on_and_ends_with_the_shells_status(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def interrupt(deep: bool) -> list[Finding]:
+    def interrupt(deep: bool) -> list[Diagnosis]:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("flows.doctor.diagnose", interrupt)

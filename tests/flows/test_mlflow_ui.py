@@ -17,7 +17,7 @@ import pytest
 from browser import Pages, open_browser
 from verdict_examples import check, verdict
 
-from models.datasets.suites import Check
+from models.datasets.suites import DataCheck
 from models.evaluation.bootstrap import Interval
 from models.reward_models.calibration import ReliabilityBin
 from tasks.data.expectations import Failing
@@ -36,7 +36,7 @@ FINDINGS = data_docs.FileFindings(
     6000,
     (
         data_docs.Finding(
-            Check(
+            DataCheck(
                 "expect_column_values_to_not_be_null", "answer", {}, "critical", "the answer is empty", "", ("train",)
             ),
             held=False,
@@ -140,20 +140,24 @@ def row(step: str, seconds: float, reused: bool, headline: str) -> StepResult:
     )  # fmt: skip
 
 
-def review() -> description.Review:
+def review() -> description.RunDescription:
     checks = (
         check("better than the champion", "passed", "difference +0.351 [+0.301, +0.402], needed above 0"),
         check("length", "passed", "19.8 tokens against 21.3, at most 1.5 times"),
         check("divergence", "passed", "reward model +0.29, truth +0.35"),
     )
     worst = [
-        description.Sample(
+        description.ExampleCompletion(
             "Start with 7 . Take away 9 . Double it .", "7 - 9 = 2 ; 2 * 2 = 4 ; #### 4", "-4", -0.31, "sign lost"
         ),
-        description.Sample("Start with 3 . Add 5 .", "3 + 5 = 8 ; #### 9 ``` <b>bold</b>", "8", -0.28, "slip"),
-        description.Sample("Start with 1 . Add 2 . Add 3 .", "1 + 2 = 3 ; #### 3", "6", -0.22, "operand skipped"),
+        description.ExampleCompletion(
+            "Start with 3 . Add 5 .", "3 + 5 = 8 ; #### 9 ``` <b>bold</b>", "8", -0.28, "slip"
+        ),
+        description.ExampleCompletion(
+            "Start with 1 . Add 2 . Add 3 .", "1 + 2 = 3 ; #### 3", "6", -0.22, "operand skipped"
+        ),
     ]
-    return description.Review(
+    return description.RunDescription(
         outcome="promoted",
         model="arithmetic-policy",
         version=4,

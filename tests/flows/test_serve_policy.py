@@ -28,7 +28,7 @@ from flows.servers.serve_policy import check_port, check_use, cpu_options, curl,
 from flows.servers.server_record import Server
 from models.base.errors import UserError
 from models.policies.folder import hash_folder, save_model_folder
-from models.policies.use import Use
+from models.policies.use import PolicyUse
 from models.text.encoding import Codec
 from tasks.registered.recorded_recipe import log_asked
 from tasks.tracking import aliases, registry, runs, tags
@@ -234,9 +234,9 @@ def test_a_port_in_use_and_an_address_of_another_machine_are_one_line() -> None:
         check_port("192.0.2.1", port)
 
 
-@pytest.mark.parametrize("use", [Use(gated=True), Use(mask_top_p=0.5)])
-def test_a_policy_that_vllm_would_serve_as_another_is_refused(use: Use) -> None:
-    check_use("e-policy version 1", Use(after_prompt=(4,), text="+"))
+@pytest.mark.parametrize("use", [PolicyUse(gated=True), PolicyUse(mask_top_p=0.5)])
+def test_a_policy_that_vllm_would_serve_as_another_is_refused(use: PolicyUse) -> None:
+    check_use("e-policy version 1", PolicyUse(after_prompt=(4,), text="+"))
     with pytest.raises(UserError, match="which vLLM does not support"):
         check_use("e-policy version 1", use)
 

@@ -13,22 +13,24 @@ from test_services import client, select
 
 from flows.servers.server_record import recorded
 from flows.services import service_set
-from flows.services.place import Place
+from flows.services.place import ServiceFolder
 
 pytestmark = [pytest.mark.thorough, pytest.mark.slow, pytest.mark.faults]
 
 
 @pytest.fixture(scope="module")
-def services() -> Iterator[Place]:
+def services() -> Iterator[ServiceFolder]:
     """All four."""
     with service_folder() as folder:
-        place = Place(folder / "services")
+        place = ServiceFolder(folder / "services")
         service_set.start(place, say=lambda line: None)
         yield place
 
 
 @pytest.fixture(scope="module")
-def served(services: Place, fault_rows: list[tuple[str, ...]], tmp_path_factory: pytest.TempPathFactory) -> Scene:
+def served(
+    services: ServiceFolder, fault_rows: list[tuple[str, ...]], tmp_path_factory: pytest.TempPathFactory
+) -> Scene:
     """A project whose runs use the services."""
     below = tmp_path_factory.mktemp("served")
     given = client(services, below)
@@ -46,7 +48,7 @@ def served(services: Place, fault_rows: list[tuple[str, ...]], tmp_path_factory:
     ],
 )
 def test_a_service_that_is_away_costs_time_and_nothing_else(
-    services: Place, served: Scene, name: str, seconds: int, pattern: str, when: str
+    services: ServiceFolder, served: Scene, name: str, seconds: int, pattern: str, when: str
 ) -> None:
     home, began = served.home(), time.monotonic()
     with served.running(home, REWARD_PAUSE="1") as disturbed:

@@ -19,28 +19,28 @@ from service_folders import service_folder
 
 from flows.servers.server_record import recorded, running_servers
 from flows.services import postgres, service_set
-from flows.services.place import BUCKET, NAMES, OVERRULING, USER, Place, shell_lines
+from flows.services.place import BUCKET, NAMES, OVERRULING, USER, ServiceFolder, shell_lines
 from models.base.errors import UserError
 from tasks.state import storage
 from tasks.state.storage import split_uri
 
 
 @pytest.fixture(scope="module")
-def services() -> Iterator[Place]:
+def services() -> Iterator[ServiceFolder]:
     """All four."""
     with service_folder() as folder:
-        place = Place(folder / "services")
+        place = ServiceFolder(folder / "services")
         service_set.start(place, say=lambda line: None)
         yield place
 
 
-def client(place: Place, home: Path) -> dict[str, str]:
+def client(place: ServiceFolder, home: Path) -> dict[str, str]:
     """A user's environment: what `rewardflow services env` prints, and a state folder of their own."""
     kept = {key: value for key, value in shell().items() if key not in OVERRULING}
     return {**kept, **place.environment(), "REWARDFLOW_HOME": str(home), "OMP_NUM_THREADS": "1"}
 
 
-def select(place: Place, database: str, query: str) -> list[tuple[Any, ...]]:
+def select(place: ServiceFolder, database: str, query: str) -> list[tuple[Any, ...]]:
     """Rows out of PostgreSQL itself."""
     import psycopg2
 
@@ -51,7 +51,7 @@ def select(place: Place, database: str, query: str) -> list[tuple[Any, ...]]:
         return cursor.fetchall()
 
 
-def keys_below(place: Place, prefix: str) -> list[str]:
+def keys_below(place: ServiceFolder, prefix: str) -> list[str]:
     """Keys of the bucket, from the S3 server."""
     import boto3
 
@@ -62,13 +62,13 @@ def keys_below(place: Place, prefix: str) -> list[str]:
     return [item["Key"] for page in pages for item in page.get("Contents", [])]
 
 
-def family(place: Place) -> list[psutil.Process]:
+def family(place: ServiceFolder) -> list[psutil.Process]:
     """The processes of all services."""
     leaders = [psutil.Process(server.pid) for server in running_servers(place.folder).values()]
     return [process for leader in leaders for process in (leader, *leader.children(recursive=True))]
 
 
-def secrets_of(place: Place) -> list[str]:
+def secrets_of(place: ServiceFolder) -> list[str]:
     return [place.password(), place.keys().secret]
 
 
@@ -76,20 +76,20 @@ def secrets_of(place: Place) -> list[str]:
 
 
 def test_secrets_are_made_once_and_are_their_owners_alone(tmp_path: Path) -> None:
-    place = Place(tmp_path)
+    place = ServiceFolder(tmp_path)
     place.make_secrets()
     before = secrets_of(place)
     place.make_secrets()
     assert secrets_of(place) == before and all(len(secret) >= 32 for secret in before)
     assert {path.stat().st_mode & 0o777 for path in place.secrets.iterdir()} == {0o600}
     assert place.secrets.stat().st_mode & 0o777 == 0o700
-    other = Place(tmp_path / "other")
+    other = ServiceFolder(tmp_path / "other")
     other.make_secrets()
     assert not set(secrets_of(other)) & set(before)
 
 
 def test_ports_stay_unless_another_program_has_taken_one(tmp_path: Path) -> None:
-    place = Place(tmp_path)
+    place = ServiceFolder(tmp_path)
     assert place.choose_ports(set()) == []
     before = place.ports()
     assert sorted(before) == sorted(NAMES) and len(set(before.values())) == len(NAMES)
@@ -112,7 +112,7 @@ def test_a_shell_understands_the_lines_and_forgets_what_would_overrule_them() ->
 
 
 def test_what_was_never_started_is_said(tmp_path: Path) -> None:
-    place = Place(tmp_path / "none")
+    place = ServiceFolder(tmp_path / "none")
     with pytest.raises(UserError, match="not running; `rewardflow services start` starts them"):
         service_set.environment(place)
     assert service_set.stop(place) == [] and not place.folder.exists()
@@ -124,7 +124,7 @@ def test_what_was_never_started_is_said(tmp_path: Path) -> None:
 def test_a_folder_that_postgresqls_user_cannot_enter_is_one_line(tmp_path: Path) -> None:
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o700)
-    place = Place(closed / "services")
+    place = ServiceFolder(closed / "services")
     place.make_secrets()
     with pytest.raises(UserError, match=r"cannot enter it.*choose a folder that everybody may enter with --folder"):
         postgres.prepare(place)
@@ -138,7 +138,7 @@ def test_stop_leaves_a_process_alone_that_only_has_the_number_of_a_service(tmp_p
     try:
         began = psutil.Process(stranger.pid).create_time()
         record(tmp_path, {"mlflow": Server("mlflow", "http://127.0.0.1:1", stranger.pid, began - 100, "")})
-        assert service_set.stop(Place(tmp_path)) == []
+        assert service_set.stop(ServiceFolder(tmp_path)) == []
         assert stranger.poll() is None
     finally:
         stranger.kill()
@@ -150,7 +150,7 @@ def test_stop_leaves_a_process_alone_that_only_has_the_number_of_a_service(tmp_p
 
 @pytest.mark.thorough
 @pytest.mark.slow
-def test_all_listen_on_loopback_only_and_a_second_start_starts_nothing(services: Place) -> None:
+def test_all_listen_on_loopback_only_and_a_second_start_starts_nothing(services: ServiceFolder) -> None:
     listening = set()
     for process in family(services):
         with contextlib.suppress(psutil.NoSuchProcess):  # PostgreSQL's workers come and go
@@ -163,7 +163,7 @@ def test_all_listen_on_loopback_only_and_a_second_start_starts_nothing(services:
 
 @pytest.mark.thorough
 @pytest.mark.slow
-def test_nobody_is_let_in_without_the_password(services: Place, tmp_path: Path) -> None:
+def test_nobody_is_let_in_without_the_password(services: ServiceFolder, tmp_path: Path) -> None:
     import psycopg2
 
     (tmp_path / "none").touch(mode=0o600)
@@ -181,7 +181,9 @@ def test_nobody_is_let_in_without_the_password(services: Place, tmp_path: Path) 
 
 
 @pytest.fixture(scope="module")
-def users(services: Place, tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, dict[str, str], str]]:
+def users(
+    services: ServiceFolder, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, tuple[Path, dict[str, str], str]]:
     """Two users, each with a clone and a state folder, who trained one after the other: clone, environment, output.
 
     The second one's data come out of the first one's push.
@@ -210,7 +212,7 @@ def users(services: Place, tmp_path_factory: pytest.TempPathFactory) -> dict[str
 @pytest.mark.thorough
 @pytest.mark.slow
 def test_a_run_with_nothing_changed_but_the_environment_is_in_postgresql_and_s3(
-    services: Place, users: dict[str, tuple[Path, dict[str, str], str]]
+    services: ServiceFolder, users: dict[str, tuple[Path, dict[str, str], str]]
 ) -> None:
     for _, environment, _ in users.values():
         home = Path(environment["REWARDFLOW_HOME"])
@@ -229,7 +231,7 @@ def test_a_run_with_nothing_changed_but_the_environment_is_in_postgresql_and_s3(
 @pytest.mark.thorough
 @pytest.mark.slow
 def test_the_second_clone_had_its_data_from_the_first_ones_push(
-    services: Place, users: dict[str, tuple[Path, dict[str, str], str]]
+    services: ServiceFolder, users: dict[str, tuple[Path, dict[str, str], str]]
 ) -> None:
     assert keys_below(services, "data/files/md5/")
     assert re.search(r"^data +[\d.]+ +reused +725 rows", users["second"][2], flags=re.MULTILINE)
@@ -241,7 +243,7 @@ def test_the_second_clone_had_its_data_from_the_first_ones_push(
 @pytest.mark.thorough
 @pytest.mark.slow
 def test_two_users_promote_at_once_and_leave_one_champion_whose_lineage_both_can_read(
-    services: Place, users: dict[str, tuple[Path, dict[str, str], str]]
+    services: ServiceFolder, users: dict[str, tuple[Path, dict[str, str], str]]
 ) -> None:
     at_once = [
         subprocess.Popen(
@@ -273,7 +275,7 @@ def only_of(environment: dict[str, str]) -> dict[str, str]:
 @pytest.mark.thorough
 @pytest.mark.slow
 def test_no_secret_is_in_a_command_line_or_in_anything_that_was_written(
-    services: Place, users: dict[str, tuple[Path, dict[str, str], str]]
+    services: ServiceFolder, users: dict[str, tuple[Path, dict[str, str], str]]
 ) -> None:
     secrets = secrets_of(services)
     lines = []
@@ -297,7 +299,7 @@ def test_no_secret_is_in_a_command_line_or_in_anything_that_was_written(
 @pytest.mark.thorough
 @pytest.mark.slow
 def test_a_killed_database_and_a_killed_server_are_mended_and_nothing_is_lost(
-    services: Place, users: dict[str, tuple[Path, dict[str, str], str]]
+    services: ServiceFolder, users: dict[str, tuple[Path, dict[str, str], str]]
 ) -> None:
     before = recorded(services.folder)
     runs = select(services, "mlflow", "select count(*) from runs")
@@ -322,7 +324,7 @@ def test_a_killed_database_and_a_killed_server_are_mended_and_nothing_is_lost(
 @pytest.mark.thorough
 @pytest.mark.slow
 def test_stop_ends_all_of_them_in_order_and_a_start_has_everything_again(
-    services: Place, users: dict[str, tuple[Path, dict[str, str], str]]
+    services: ServiceFolder, users: dict[str, tuple[Path, dict[str, str], str]]
 ) -> None:
     runs, objects = select(services, "mlflow", "select count(*) from runs"), keys_below(services, "")
     processes, before = family(services), services.environment()
@@ -339,11 +341,11 @@ def test_stop_ends_all_of_them_in_order_and_a_start_has_everything_again(
 @pytest.mark.thorough
 @pytest.mark.slow
 def test_a_server_that_cannot_start_is_one_line_and_leaves_none_behind(
-    services: Place, monkeypatch: pytest.MonkeyPatch
+    services: ServiceFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service_set.stop(services)
-    whole = Place.database_uri
-    monkeypatch.setattr(Place, "database_uri", lambda self, driver, name: whole(self, driver, f"no-{name}"))
+    whole = ServiceFolder.database_uri
+    monkeypatch.setattr(ServiceFolder, "database_uri", lambda self, driver, name: whole(self, driver, f"no-{name}"))
     with pytest.raises(UserError, match=r"the mlflow server ended while starting|did not answer within") as error:
         service_set.start(services, say=lambda line: None)
     assert "\n" not in str(error.value)

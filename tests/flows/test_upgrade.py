@@ -14,7 +14,7 @@ from running import ROOT, ask, end, start_pair, type_in
 from service_folders import service_folder
 
 from flows.services import postgres, service_set
-from flows.services.place import Place
+from flows.services.place import ServiceFolder
 from models.base.errors import UserError
 from tasks.tracking import aliases, audit, records, registry, runs, schema, store, tags
 
@@ -163,7 +163,7 @@ def test_what_an_older_version_wrote_is_whole_after_the_upgrade_of_the_guide(
 def test_services_of_an_older_version_do_not_start_before_the_upgrade_of_the_guide() -> None:
     """MLflow's server would migrate them by itself: here it never sees them."""
     with service_folder() as folder:
-        place = Place(folder / "services")
+        place = ServiceFolder(folder / "services")
         service_set.start(place)
         address = place.address("mlflow")
         ask(f"{address}/api/2.0/mlflow/experiments/create", {"name": "before"})

@@ -27,7 +27,7 @@ from models.learner.supervised import SupervisedSettings, fit_supervised
 from models.method.attempt import Attempt
 from models.method.reward_forms import Blend
 from models.method.rollout import KnownAnswer
-from models.parts.feedback.verdict import Verdict
+from models.parts.feedback.verdict import VerdictFeedback
 from models.policies.build import load_causal_model
 from models.policies.folder import save_model_folder
 from models.policies.use import read_use
@@ -51,7 +51,7 @@ RECIPES = [
 RIGHT, WRONG, OTHER = "#### 7", "#### 3", "4 + 7 #### 5"
 SHOWN = [RIGHT, WRONG, WRONG, OTHER]
 SMALL = {"prompts": 6, "max_tokens": 6}
-SAID = Verdict(right="", wrong="#### {answer}")
+SAID = VerdictFeedback(right="", wrong="#### {answer}")
 """Feedback in place of a recipe's own, which may know other problems than these."""
 ROUNDS, FASTER, GROUP = 8, 6.0, 8
 LESS_FAST = {"ppo_nlu": 2.0, "nlpo": 3.0, "gspo_token": 3.0, "pit": 3.0}

@@ -4,7 +4,7 @@ import pytest
 import typer
 
 from flows.commands import training
-from flows.train import Outcome
+from flows.train import TrainFlowResult
 from models.evaluation.bootstrap import Interval
 from models.evaluation.gate.budget import next_look
 from models.evaluation.gate.gate import GateSettings, Verdict
@@ -31,7 +31,7 @@ def test_the_best_checkpoint_of_a_collapsed_run_is_refused_though_it_is_better()
 
 @pytest.mark.parametrize(("collapsed", "status"), [("", None), (LOST, 3)])
 def test_a_collapsed_run_ends_with_a_status_of_its_own(collapsed, status, monkeypatch, capsys):
-    monkeypatch.setattr("flows.train.train", lambda *given: Outcome("abc", collapsed=collapsed))
+    monkeypatch.setattr("flows.train.train", lambda *given: TrainFlowResult("abc", collapsed=collapsed))
     monkeypatch.setattr("flows.servers.temporary_server.start", lambda home: lambda: None)
     monkeypatch.setattr("flows.runtime.outcome.closing_lines", lambda outcome, home: "the end")
     if status is None:

@@ -16,7 +16,7 @@ from models.agents.environments.tools import Tools
 from models.agents.tools.mcp import Mcp
 from models.base.errors import UserError
 from models.parts.rollouts.episodes import Episodes
-from models.parts.rollouts.program import Program
+from models.parts.rollouts.program import ProgramRollouts
 from models.policies.build import PolicySettings
 from models.policies.update_sparsity import SubnetworkSettings
 from models.recipes.files import require_files
@@ -121,24 +121,29 @@ def files_of(folder: Path, names: str) -> list[Path]:
 def test_another_agent_program_or_server_under_the_same_command_is_another_key(tmp_path, monkeypatch, words):
     monkeypatch.chdir(tmp_path)
     (agent,) = files_of(tmp_path, "agent.py")
-    makers = (lambda: Program(command=words), lambda: Tools(tool=[Mcp(command=words)]))
+    makers = (lambda: ProgramRollouts(command=words), lambda: Tools(tool=[Mcp(command=words)]))
     before = [content_key("fine_tune", make()) for make in makers]
     assert before == [content_key("fine_tune", make()) for make in makers]
     assert [[file.text for file in make().given] for make in makers] == [["before"]] * 2
     agent.write_text("after!")
     assert not set(before) & {content_key("fine_tune", make()) for make in makers}
-    moved = content_key("fine_tune", Program(command=("python", "elsewhere.py")))
+    moved = content_key("fine_tune", ProgramRollouts(command=("python", "elsewhere.py")))
     agent.rename("elsewhere.py")
-    assert content_key("fine_tune", Program(command=("python", "elsewhere.py"))) != moved, "a file is its content"
+    assert content_key("fine_tune", ProgramRollouts(command=("python", "elsewhere.py"))) != moved, (
+        "a file is its content"
+    )
 
 
 def test_a_program_that_is_no_text_counts_too_but_is_no_text_of_the_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (agent,) = files_of(tmp_path, "agent")
     agent.write_bytes(b"\xff\xfe one")
-    before, given = content_key("fine_tune", Program(command=("./agent",))), Program(command=("./agent",)).given
+    before, given = (
+        content_key("fine_tune", ProgramRollouts(command=("./agent",))),
+        ProgramRollouts(command=("./agent",)).given,
+    )
     agent.write_bytes(b"\xff\xfe two")
-    assert content_key("fine_tune", Program(command=("./agent",))) != before and given == ()
+    assert content_key("fine_tune", ProgramRollouts(command=("./agent",))) != before and given == ()
 
 
 @pytest.mark.parametrize(

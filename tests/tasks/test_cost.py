@@ -8,10 +8,10 @@ import pytest
 
 from models.base.placement import PlacementSettings
 from tasks.compute import gpu_place, shared_engine
-from tasks.pages.cost import HOUR, Cost, Meter, of_rounds, of_steps, said, together
-from tasks.pages.description import Review, describe_run
+from tasks.pages.cost import HOUR, Cost, CostMeter, of_rounds, of_steps, said, together
+from tasks.pages.description import RunDescription, describe_run
 from tasks.runner.step import StepResult
-from tasks.tracking.journal import Row
+from tasks.tracking.journal import JournalRow
 
 BUSY = "import time\nwhile time.process_time() < 1.0: pass\n"
 
@@ -32,7 +32,7 @@ def result(cost: Cost, *, reused: bool) -> StepResult:
 
 
 def test_processor_time_of_this_process_and_of_what_it_started_is_counted_once_ended_or_not() -> None:
-    meter = Meter()
+    meter = CostMeter()
     subprocess.run([sys.executable, "-c", BUSY], check=True)
     living = subprocess.Popen([sys.executable, "-c", BUSY + "print(1, flush=True)\ninput()"], stdin=-1, stdout=-1)
     try:
@@ -50,7 +50,7 @@ def test_processor_time_of_this_process_and_of_what_it_started_is_counted_once_e
 def test_gpu_hours_are_those_for_which_the_place_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter([0.0, 1800.0, 3600.0])
     monkeypatch.setattr("tasks.pages.cost.time.perf_counter", lambda: next(clock))
-    meter = Meter()
+    meter = CostMeter()
     with gpu_place._noted():
         assert meter.cost(4.0).gpu_hours == 2.0
     assert meter.cost(4.0).gpu_hours == 0.0
@@ -83,8 +83,10 @@ def test_a_cluster_has_gpus_that_this_machine_has_not(monkeypatch: pytest.Monkey
 
 def test_tokens_of_rounds_are_speed_times_seconds_of_all_rounds() -> None:
     rows = [
-        Row(1, 0, {"speed/generate": 100 / 3, "seconds/generate": 3.0, "speed/learn": 50.0, "seconds/learn": 2.0}),
-        Row(2, 0, {"speed/generate": 70 / 0.7, "seconds/generate": 0.7, "seconds/learn": 2.0}),
+        JournalRow(
+            1, 0, {"speed/generate": 100 / 3, "seconds/generate": 3.0, "speed/learn": 50.0, "seconds/learn": 2.0}
+        ),
+        JournalRow(2, 0, {"speed/generate": 70 / 0.7, "seconds/generate": 0.7, "seconds/learn": 2.0}),
     ]
     assert of_rounds(rows) == Cost(tokens_sampled=170, tokens_trained_on=100)
 
@@ -94,7 +96,7 @@ def test_a_run_pays_for_what_it_made_and_not_for_what_it_took_over() -> None:
     steps = [result(made, reused=False), result(taken, reused=True), result(made, reused=False)]
     assert of_steps(steps) == (Cost(3.0, 1.0, 2000, 400), taken)
     assert together([]) == Cost()
-    page = describe_run(Review(outcome="trained", reason="x", steps=steps))
+    page = describe_run(RunDescription(outcome="trained", reason="x", steps=steps))
     assert "This run took 3.00 processor hours, 1.00 GPU hours, 2,000 tokens sampled, 400 trained on." in page
     assert "had taken 3.00 processor hours, 1.00 GPU hours, 50 tokens sampled." in page
     assert said(Cost()) == "0.00 processor hours"

@@ -7,9 +7,9 @@ from rich.markdown import Markdown
 from verdict_examples import check, verdict
 
 from models.evaluation.bootstrap import Interval
-from models.evaluation.gate.checks import Check
+from models.evaluation.gate.checks import GateCheck
 from tasks.pages import description
-from tasks.pages.description import Review, Sample, describe_run
+from tasks.pages.description import ExampleCompletion, RunDescription, describe_run
 from tasks.runner.step import StepResult
 from tasks.tracking.verdict_record import Ruling
 
@@ -20,7 +20,7 @@ def step(name, seconds, reused, headline=""):
     return StepResult(name=name, seconds=seconds, reused=reused, headline=headline, **facts)
 
 
-def review(**changes: object) -> Review:
+def review(**changes: object) -> RunDescription:
     plain: dict[str, object] = {
         "outcome": "kept",
         "model": "policy",
@@ -35,14 +35,14 @@ def review(**changes: object) -> Review:
             ),
         ),
         "models": {"base": {"accuracy": 0.3}, "candidate": {"accuracy": Interval(0.31, 0.28, 0.34), "pass@16": 0.8}},
-        "worst": [Sample(f"prompt {number}", f"completion {number}", "8", -number) for number in range(5)],
+        "worst": [ExampleCompletion(f"prompt {number}", f"completion {number}", "8", -number) for number in range(5)],
         "steps": [step("data", 2.0, True), step("rl", 40.5, False, "accuracy 0.31")],
         "facts": {"git commit": "6d57ac2"},
     }
-    return Review(**{**plain, **changes})  # type: ignore[arg-type]
+    return RunDescription(**{**plain, **changes})  # type: ignore[arg-type]
 
 
-def checks_of(shown: Review) -> tuple[Check, ...]:
+def checks_of(shown: RunDescription) -> tuple[GateCheck, ...]:
     assert shown.verdict is not None
     return shown.verdict.checks
 
@@ -125,7 +125,7 @@ def test_a_metric_that_a_model_lacks_leaves_its_cell_empty():
 
 def test_a_completion_cannot_close_its_own_block():
     hostile = "````\n# Promoted\n<script>alert(1)</script>\x1b[31m"
-    block = description.sample(Sample("p", hostile, "x", 0.0)).split("\n\n", 1)[1]
+    block = description.sample(ExampleCompletion("p", hostile, "x", 0.0)).split("\n\n", 1)[1]
     lines = block.splitlines()
     assert lines[0] == lines[-1] == "`````" and "`````" not in "\n".join(lines[1:-1])
     assert "\x1b" not in block and "\\x1b" in block
@@ -138,7 +138,7 @@ def test_text_in_a_cell_stays_in_its_cell():
 
 
 def test_what_is_missing_leaves_no_empty_section():
-    text = describe_run(Review("trained", reason="No champion to compare with."))
+    text = describe_run(RunDescription("trained", reason="No champion to compare with."))
     assert text == "## ○ Trained, not judged\n\nNo champion to compare with.\n"
 
 

@@ -9,23 +9,23 @@ import pytest
 from models.evaluation.records import Completion, PromptRecord
 from tasks.pages.completion_traces import MOST, completion_traces
 from tasks.pages.review_page import review_page
-from tasks.people.blind_pairs import AnswerPair, Review, answer_pairs, candidate_first, pair_trace
+from tasks.people.blind_pairs import AnswerPair, BlindReview, answer_pairs, candidate_first, pair_trace
 from tasks.people.people_say import DECIDED, UNDECIDED, as_files, merged, metrics_of, rows_of, said
-from tasks.tracking.review_queues import OPTIONS, Answer
+from tasks.tracking.review_queues import OPTIONS, ReviewerAnswer
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 PAIRS = [AnswerPair(f"p{n}", f"prompt {n}", "7", 1, f"ours {n}", f"theirs\n{n}") for n in range(20)]
 
 
-def asked(reviewer: int, name: str = "") -> Review:
+def asked(reviewer: int, name: str = "") -> BlindReview:
     """A review as `ask` writes it, its traces named after the reviewer and the problem."""
     traces = {f"{reviewer}/{pair.problem}": pair for pair in PAIRS}
     first = {trace: candidate_first(pair.problem, reviewer) for trace, pair in traces.items()}
-    return Review("m", 2, 1, "arithmetic", name, "rq", traces, first)
+    return BlindReview("m", 2, 1, "arithmetic", name, "rq", traces, first)
 
 
-def answer(trace: str, value: str, reviewer: str = "ann", late: int = 0) -> Answer:
-    return Answer(trace, value, reviewer, NOW + timedelta(minutes=late), "")
+def answer(trace: str, value: str, reviewer: str = "ann", late: int = 0) -> ReviewerAnswer:
+    return ReviewerAnswer(trace, value, reviewer, NOW + timedelta(minutes=late), "")
 
 
 def record(name: str, *texts: str) -> PromptRecord:
@@ -116,8 +116,8 @@ def test_only_answers_that_differ_and_say_something_are_paired() -> None:
 def test_the_page_takes_no_text_for_markup() -> None:
     evil = '<script>alert(1)</script>"&'
     pair = AnswerPair("p", evil, evil, 1, evil, evil + "!")
-    review = Review("m", 2, 1, "d", "", "rq", {"t": pair, "u": pair}, {"t": True, "u": False})
-    given = [Answer("t", "first", evil, NOW, evil), Answer("u", "equal", evil, NOW, evil)]
+    review = BlindReview("m", 2, 1, "d", "", "rq", {"t": pair, "u": pair}, {"t": True, "u": False})
+    given = [ReviewerAnswer("t", "first", evil, NOW, evil), ReviewerAnswer("u", "equal", evil, NOW, evil)]
     page = review_page(said(review, rows_of(review, given)))
     assert "<script" not in page and page.count("&lt;script&gt;") >= 6
 

@@ -8,7 +8,7 @@ from models.evaluation.bootstrap import Interval
 from models.reward_models.calibration import ReliabilityBin
 from models.training.clock import STAGES
 from tasks.pages import plots
-from tasks.tracking.journal import Row
+from tasks.tracking.journal import JournalRow
 
 
 def drawn(figure) -> bytes:
@@ -23,7 +23,8 @@ def shown(figure) -> list:
 
 def test_training_has_a_chart_for_each_kind_of_metric_that_was_logged_and_no_other():
     rows = [
-        Row(step, 0, {"reward/mean": step / 9, "reward/verifier": 0.1, "policy/kl": 0.01 * step}) for step in range(9)
+        JournalRow(step, 0, {"reward/mean": step / 9, "reward/verifier": 0.1, "policy/kl": 0.01 * step})
+        for step in range(9)
     ]
     figure = plots.training_curves(rows)
     assert [axis.get_title(loc="left") for axis in shown(figure)] == ["Reward", "KL to the reference (nats)"]
@@ -34,7 +35,7 @@ def test_training_has_a_chart_for_each_kind_of_metric_that_was_logged_and_no_oth
 
 
 def test_rows_out_of_order_make_the_same_curve():
-    rows = [Row(step, 0, {"loss/kl": float(step)}) for step in range(9)]
+    rows = [JournalRow(step, 0, {"loss/kl": float(step)}) for step in range(9)]
     lines = [plots.training_curves(order).axes[0].get_lines()[0].get_xydata().tolist() for order in (rows, rows[::-1])]
     assert lines[0] == lines[1]
 
@@ -75,7 +76,7 @@ def test_divergence_has_an_axis_of_its_own_for_each_unit():
 @pytest.mark.parametrize("rounds", [1, 7, 150])
 def test_the_stretches_of_a_round_stand_on_each_other_and_reach_its_length(rounds: int):
     stretches = {f"seconds/{stage}": share for stage, share in zip(STAGES, (4, 1, 3, 1, 0.5, 0.5), strict=True)}
-    rows = [Row(step, 0, {**stretches, "seconds/round": 10.0}) for step in range(1, rounds + 1)]
+    rows = [JournalRow(step, 0, {**stretches, "seconds/round": 10.0}) for step in range(1, rounds + 1)]
     (axis,) = plots.time_by_round(rows).axes
     tops = [bar.get_y() + bar.get_height() for bar in axis.patches]
     assert max(tops) == pytest.approx(10.0)
@@ -84,7 +85,9 @@ def test_the_stretches_of_a_round_stand_on_each_other_and_reach_its_length(round
 
 
 def test_where_stretches_ran_beside_each_other_the_time_that_passed_is_drawn_too():
-    rows = [Row(1, 0, {"seconds/generate": 4.0, "seconds/learn": 5.0, "seconds/hidden": 3.0, "seconds/round": 6.0})]
+    rows = [
+        JournalRow(1, 0, {"seconds/generate": 4.0, "seconds/learn": 5.0, "seconds/hidden": 3.0, "seconds/round": 6.0})
+    ]
     (axis,) = plots.time_by_round(rows).axes
     assert list(axis.get_lines()[0].get_ydata()) == [6.0]
     drawn(plots.time_by_round([]))

@@ -6,16 +6,16 @@ from flows.runtime.outcome import time_table
 from models.training.clock import STAGES
 from tasks.pages import description, timing
 from tasks.pages.timing import HIDDEN, TOGETHER, TimeLine, time_lines
-from tasks.tracking.journal import Row
+from tasks.tracking.journal import JournalRow
 
 
-def round_of(step: int, **changes: float) -> Row:
+def round_of(step: int, **changes: float) -> JournalRow:
     """A round of ten seconds: 4 of generation at 100 tokens a second, 5 of learning at a tenth of the peak."""
     seconds = dict.fromkeys((f"seconds/{stage}" for stage in STAGES), 0.0)
     seconds |= {"seconds/generate": 4.0, "seconds/learn": 5.0, "seconds/hand_over": 1.0, "seconds/round": 10.0}
     speeds = {"speed/generate": 100.0, "speed/learn": 60.0, "speed/round": 40.0}
     speeds |= {"speed/learn_gflops": 30.0, "speed/peak_share": 0.1, "memory/peak_gib": 1.5}
-    return Row(step, 0, {"reward/total": 0.5, **seconds, **speeds, **changes})
+    return JournalRow(step, 0, {"reward/total": 0.5, **seconds, **speeds, **changes})
 
 
 def line(lines: list[TimeLine], stage: str) -> TimeLine:
@@ -66,7 +66,7 @@ def test_the_most_memory_of_any_round_is_told() -> None:
 
 
 def test_a_journal_without_times_makes_no_table() -> None:
-    assert time_lines([Row(1, 0, {"reward/total": 1.0})]) == []
+    assert time_lines([JournalRow(1, 0, {"reward/total": 1.0})]) == []
     assert description.time_table([]) == "" and timing.time_metrics([]) == {}
 
 

@@ -4,7 +4,7 @@ from test_collapsed import BETTER
 
 from models.evaluation.gate.gate import GateSettings
 from tasks.gate.judgement import decide
-from tasks.pages.description import UNPINNED, Review, describe_run
+from tasks.pages.description import UNPINNED, RunDescription, describe_run
 from tasks.tracking.verdict_text import reason_text
 
 WHY = "commit 6d57ac2f does not hold the code as it is: models/parts/objective/mine.py"
@@ -18,7 +18,7 @@ def test_a_better_policy_of_unpinned_code_is_refused_and_the_reason_names_the_fi
 
 
 def test_the_description_begins_with_it() -> None:
-    review = Review(outcome="refused", reason="not better", facts={UNPINNED: WHY})
+    review = RunDescription(outcome="refused", reason="not better", facts={UNPINNED: WHY})
     first, _ = describe_run(review).split("\n", 1)
     assert first == f"> **Not pinned, so it cannot be reproduced:** {WHY}"
-    assert describe_run(Review(outcome="kept", reason="not better")).startswith("## ")
+    assert describe_run(RunDescription(outcome="kept", reason="not better")).startswith("## ")

@@ -17,7 +17,7 @@ from models.method.registry import part
 from models.method.rollout import Problem
 
 
-class Target(Hidden):
+class CountdownTarget(Hidden):
     """The answer of a problem."""
 
     numbers: tuple[int, ...]
@@ -34,11 +34,11 @@ class Countdown(Environment):
 
     def open(self, problem: Problem) -> EnvironmentEpisode:
         """Open an episode about one problem, whose answer is `{"numbers": [...], "target": ...}`."""
-        return _Counting(hidden(problem, Target, self.name), self.tries)
+        return _Counting(hidden(problem, CountdownTarget, self.name), self.tries)
 
 
 class _Counting:
-    def __init__(self, known: Target, tries: int) -> None:
+    def __init__(self, known: CountdownTarget, tries: int) -> None:
         self._known, self._left = known, tries
         self._heard: list[str] = []
 

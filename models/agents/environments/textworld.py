@@ -17,7 +17,7 @@ import re
 from pathlib import Path
 
 from models.agents.play.extras import require_extra
-from models.agents.play.textworld_games import Game, listed
+from models.agents.play.textworld_games import TextWorldGame, listed
 from models.base.bounds import Positive
 from models.base.errors import UserError
 from models.method.environment import Environment, EnvironmentEpisode, Info
@@ -57,11 +57,11 @@ class TextWorld(Environment):
                 f"environment textworld: problem {problem.id!r} is about no game of {self.games} "
                 f"({problem.answer!r}); `dvc repro data/textworld/dvc.yaml` makes them"
             )
-        return _Adventure(Game(file, self.longest), self)
+        return _Adventure(TextWorldGame(file, self.longest), self)
 
 
 class _Adventure:
-    def __init__(self, game: Game, settings: TextWorld) -> None:
+    def __init__(self, game: TextWorldGame, settings: TextWorld) -> None:
         self._game, self._settings = game, settings
 
     def reset(self, seed: int) -> tuple[str, Info]:

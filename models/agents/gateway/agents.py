@@ -23,8 +23,16 @@ import torch
 
 from models.agents.gateway.calls import Chain, RecordedCall, chains
 from models.agents.gateway.conversation import BadRequest, prompt_of
-from models.agents.gateway.runners import Function, Outcome, Process, ProgramFailed, Running, Task, outcome_of
-from models.agents.gateway.server import Ended, Gateway, PendingRequest, Refused, completion
+from models.agents.gateway.runners import (
+    Function,
+    ProgramFailed,
+    ProgramProcess,
+    ProgramReport,
+    Running,
+    Task,
+    outcome_of,
+)
+from models.agents.gateway.server import Gateway, PendingRequest, ProgramEnd, Refused, completion
 from models.answers.answers import same_answer
 from models.base.errors import shortened
 from models.base.source_code import SourceCode
@@ -88,12 +96,12 @@ class AgentPrograms(Environment):
         """Start a program."""
 
         def ended(result: Any) -> None:
-            gateway.events.put(Ended(session, result))
+            gateway.events.put(ProgramEnd(session, result))
 
         if self.source is not None:
             run, file = vars(self.source.load())["run"], str(self.source.file)
             return Function(run, task, gateway.address, gateway.key(session), ended, file)
-        return Process(self.command, task, gateway.address, gateway.key(session), ended)
+        return ProgramProcess(self.command, task, gateway.address, gateway.key(session), ended)
 
 
 @dataclass(eq=False)
@@ -110,7 +118,7 @@ class _Session:
     running: Running | None = None
     over: bool = False
     cut: Cut = ""
-    outcome: Outcome = field(default_factory=Outcome)
+    outcome: ProgramReport = field(default_factory=ProgramReport)
     due: float = 0.0
     """Monotonic time after which a program that neither sends a request nor ends counts as stuck, seconds."""
     asked: int = 0

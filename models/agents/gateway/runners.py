@@ -39,7 +39,7 @@ class ProgramFailed(Exception):
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ProgramReport:
     """A program's report on its episode."""
 
     reward: float = 0.0
@@ -55,7 +55,7 @@ class Running(Protocol):
         ...
 
 
-def outcome_of(result: Any) -> Outcome:
+def outcome_of(result: Any) -> ProgramReport:
     """Parse the result of a program.
 
     Raises:
@@ -69,7 +69,7 @@ def outcome_of(result: Any) -> Outcome:
         raise ProgramFailed(f"its result cannot be read ({type(error).__name__}: {error})") from None
 
 
-def _outcome(result: Any) -> Outcome:
+def _outcome(result: Any) -> ProgramReport:
     if not isinstance(result, Mapping):
         raise ProgramFailed(f"its result is {shortened(repr(result))}, not an object with reward, answer or solved")
     reward, answer, solved = result.get("reward", 0.0), result.get("answer"), result.get("solved")
@@ -79,10 +79,10 @@ def _outcome(result: Any) -> Outcome:
         raise ProgramFailed(f"its reward: {error}") from None
     if solved is not None and not isinstance(solved, bool):
         raise ProgramFailed(f"solved is {shortened(repr(solved))}, neither true nor false")
-    return Outcome(worth, None if answer is None else str(answer), solved)
+    return ProgramReport(worth, None if answer is None else str(answer), solved)
 
 
-class Process:
+class ProgramProcess:
     """A command, in a process group of its own."""
 
     def __init__(
@@ -147,7 +147,7 @@ class Function:
     def __init__(
         self, function: Callable[..., Any], task: Task, address: str, key: str, ended: Callable[[Any], None], file: str
     ) -> None:
-        """Start the thread: `function(task, base_url, api_key)`, from `file`. See `Process`."""
+        """Start the thread: `function(task, base_url, api_key)`, from `file`. See `ProgramProcess`."""
 
         def run() -> None:
             try:

@@ -70,7 +70,7 @@ class PendingRequest:
 
 
 @dataclass(frozen=True)
-class Ended:
+class ProgramEnd:
     """A program that has ended."""
 
     session: str
@@ -82,7 +82,7 @@ class Gateway:
     """The server, while it is open: `with Gateway() as gateway`."""
 
     def __init__(self) -> None:
-        self.events: SimpleQueue[PendingRequest | Ended] = SimpleQueue()
+        self.events: SimpleQueue[PendingRequest | ProgramEnd] = SimpleQueue()
         """Requests of programs, and their ends."""
         self._token = secrets.token_urlsafe(32)
         self._open = threading.Lock()

@@ -23,7 +23,7 @@ AT_ONCE = 64
 
 
 @dataclass(eq=False)
-class Call:
+class EnvironmentCall:
     """A call that is running or has ended."""
 
     number: int
@@ -50,18 +50,18 @@ class Answers:
     def __init__(self, seconds: float, at_once: int, notify: Callable[[], None], file: str) -> None:
         self._seconds, self._at_once, self._told, self._file = seconds, at_once, notify, file
         self._lock = threading.Lock()
-        self._waiting: deque[Call] = deque()
-        self._under_way: list[Call] = []
+        self._waiting: deque[EnvironmentCall] = deque()
+        self._under_way: list[EnvironmentCall] = []
         """Calls that run, in order of their start."""
-        self._over: list[Call] = []
+        self._over: list[EnvironmentCall] = []
 
     def ask(self, number: int, call: Callable[[], Any]) -> None:
         """Start `call` as soon as a thread is free."""
         with self._lock:
-            self._waiting.append(Call(number, call))
+            self._waiting.append(EnvironmentCall(number, call))
             self._start()
 
-    def over(self) -> list[Call]:
+    def over(self) -> list[EnvironmentCall]:
         """Return the calls that have ended since the last time, including those that took too long."""
         now = time.perf_counter()
         with self._lock:
@@ -87,7 +87,7 @@ class Answers:
             self._under_way.append(call)
             threading.Thread(target=self._work, args=(call,), name=f"environment-{call.number}", daemon=True).start()
 
-    def _work(self, call: Call) -> None:
+    def _work(self, call: EnvironmentCall) -> None:
         result, error = None, None
         try:
             with leaving(self._file):
@@ -126,7 +126,7 @@ def in_time(seconds: float, call: Callable[[], Result], code: object) -> Result:
     alone = Answers(seconds, 1, ended.set, file)
     alone.ask(0, call)
     ended.wait(seconds)
-    (over,) = alone.over() or [Call(0, call, error=TimeoutError(f"took longer than {seconds:g} s"))]
+    (over,) = alone.over() or [EnvironmentCall(0, call, error=TimeoutError(f"took longer than {seconds:g} s"))]
     if over.error is not None:
         raise over.error
     result: Result = over.result

@@ -11,14 +11,14 @@ _LINE = re.compile(r"^\s*([a-z][a-z0-9_]*)\s*:\s*(.*)$", re.IGNORECASE)
 _TAGGED = re.compile(r"<tool_call>\s*(\{.*\})\s*</tool_call>\s*\Z", re.DOTALL)
 
 
-class Call(NamedTuple):
+class ToolCall(NamedTuple):
     """The tool that a turn calls, and its argument."""
 
     tool: str
     argument: str
 
 
-def read_call(turn: str, names: Collection[str]) -> Call | None:
+def read_call(turn: str, names: Collection[str]) -> ToolCall | None:
     """Return the call that a turn ends with; None if it calls nothing.
 
     Args:
@@ -29,13 +29,13 @@ def read_call(turn: str, names: Collection[str]) -> Call | None:
         try:
             asked = json.loads(tagged[1])
         except (ValueError, RecursionError):
-            return Call("", "")
+            return ToolCall("", "")
         arguments = asked.get("arguments", "")
         if isinstance(arguments, Mapping):
             values = [str(value) for value in arguments.values()]
             arguments = values[0] if len(values) == 1 else json.dumps(arguments)
-        return Call(str(asked.get("name", "")), str(arguments))
+        return ToolCall(str(asked.get("name", "")), str(arguments))
     lines = turn.strip().splitlines()
     if lines and (line := _LINE.match(lines[-1])) and line[1] in names:
-        return Call(line[1], line[2])
+        return ToolCall(line[1], line[2])
     return None

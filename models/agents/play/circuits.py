@@ -64,7 +64,7 @@ def _value(node: ast.expr, facts: Mapping[str, bool]) -> bool:
 
 
 @dataclass(frozen=True)
-class Circuit:
+class CompiledRule:
     """A rule with compiled patterns."""
 
     when: re.Pattern[str]
@@ -73,7 +73,7 @@ class Circuit:
 
 
 def violations(
-    turns: Sequence[Turn], circuits: Sequence[Circuit], propositions: Mapping[str, re.Pattern[str]]
+    turns: Sequence[Turn], circuits: Sequence[CompiledRule], propositions: Mapping[str, re.Pattern[str]]
 ) -> list[float]:
     """Return the weight of the rules that each turn violates, [turns]: those about it whose formula does not hold.
 

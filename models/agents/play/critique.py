@@ -33,7 +33,7 @@ def by_likelihood(problems: Sequence[Problem], nodes: Sequence[Node]) -> list[fl
 
 
 @dataclass(frozen=True)
-class Verdict:
+class VerdictCritique:
     """A question to the policy about each turn."""
 
     engine: Engine

@@ -18,7 +18,7 @@ from itertools import islice
 from typing import TypeVar
 
 from models.agents.play.answers import in_time
-from models.agents.play.tree import Expansion, Growth, Node, Tree
+from models.agents.play.tree import Expansion, Growth, Node, SearchTree
 from models.answers.exact import is_right
 from models.base.errors import UserError, shortened
 from models.base.finite import finite
@@ -52,7 +52,7 @@ class Search:
     worth: Worth
     critique: Critique | None = None
 
-    def grow(self, problems: Sequence[Problem], seed: int) -> list[Tree]:
+    def grow(self, problems: Sequence[Problem], seed: int) -> list[SearchTree]:
         """Grow a tree for each problem, [problems]; the same seed gives the same trees.
 
         Raises:
@@ -62,7 +62,7 @@ class Search:
         """
         turns = self.episodes.limits.turns
         bridge = bridge_of(self.codec, self.episodes.role) if turns > 1 else None
-        trees = [Tree(self.growth) for _ in problems]
+        trees = [SearchTree(self.growth) for _ in problems]
         for number, (problem, tree) in enumerate(zip(problems, trees, strict=True)):
             self._begin(problem, tree.root, completion_seed(seed, number, 0))
         while going := [(number, expansion) for number, tree in enumerate(trees) for expansion in tree.next()]:
@@ -72,7 +72,7 @@ class Search:
     def _wave(
         self,
         problems: Sequence[Problem],
-        trees: Sequence[Tree],
+        trees: Sequence[SearchTree],
         going: Sequence[tuple[int, Expansion]],
         bridge: Bridge | None,
         seed: int,

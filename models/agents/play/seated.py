@@ -14,7 +14,7 @@ from typing import cast
 
 from models.agents.play.answers import in_time
 from models.agents.play.playing import Playing
-from models.agents.play.speakers import Voice
+from models.agents.play.speakers import SpeakerModel
 from models.base.errors import UserError, shortened
 from models.base.seeds import seat_seed, turn_seed
 from models.engines.engine import Sampling, asks_of
@@ -39,7 +39,7 @@ class _Placed:
 
 
 def play_seated(
-    voices: Mapping[Speaker, Voice],
+    voices: Mapping[Speaker, SpeakerModel],
     environment: Environment,
     limits: EpisodeLimits,
     problems: Sequence[Problem],
@@ -100,7 +100,7 @@ def _begin(placed: Sequence[_Placed], environment: Environment, limits: EpisodeL
         each.unread, each.waits = text, bool(info.get("waits"))
 
 
-def _wave(going: Sequence[_Placed], voices: Mapping[Speaker, Voice], sampling: Sampling) -> None:
+def _wave(going: Sequence[_Placed], voices: Mapping[Speaker, SpeakerModel], sampling: Sampling) -> None:
     """Take one turn of each seat that is to move, and its immediate outcome."""
     for speaker, voice in voices.items():
         own = [each for each in going if each.seat.speaker == speaker]
@@ -140,7 +140,7 @@ def _end_together(placed: Sequence[_Placed]) -> None:
             each.playing.end(cuts[each.game])
 
 
-def _read(placed: Sequence[_Placed], voices: Mapping[Speaker, Voice]) -> None:
+def _read(placed: Sequence[_Placed], voices: Mapping[Speaker, SpeakerModel]) -> None:
     """Append the unread texts of the seats that are to move to their tokens; one that forgets drops its earlier tokens
     first."""
     for each in placed:

@@ -29,7 +29,7 @@ PARTNER = "partner"
 
 
 @dataclass(frozen=True, eq=False)
-class Voice:
+class SpeakerModel:
     """A model with its tokenizer and bridge."""
 
     engine: Engine
@@ -40,7 +40,7 @@ class Voice:
 
 def voices_of(
     environment: Environment, policy: Engine, codec: Codec, role: Role, turns: int, beside: Path | None
-) -> Mapping[Speaker, Voice]:
+) -> Mapping[Speaker, SpeakerModel]:
     """Return the speakers that an environment's seats name.
 
     Args:
@@ -55,7 +55,7 @@ def voices_of(
         UserError: a chat template cannot be continued, or the frozen model is missing.
     """
     bridge = bridge_of(codec, role) if turns > 1 else None
-    voices: dict[Speaker, Voice] = {"policy": Voice(policy, codec, bridge)}
+    voices: dict[Speaker, SpeakerModel] = {"policy": SpeakerModel(policy, codec, bridge)}
     if environment.asks_frozen:
         folder = frozen_folder(environment, beside)
         voices["frozen"] = _opened(folder, (folder / "config.json").stat().st_mtime_ns, codec.chat, codec.form, role)
@@ -86,10 +86,10 @@ def keep_partner(environment: Environment, start: Path, folder: Path) -> None:
 
 
 @lru_cache(maxsize=1)
-def _opened(folder: Path, changed: int, chat: bool, form: PromptForm, role: Role) -> Voice:
+def _opened(folder: Path, changed: int, chat: bool, form: PromptForm, role: Role) -> SpeakerModel:
     """Open a frozen model and keep it open from round to round; `changed` is the time at which its folder was
     written."""
     ends = ends_of_folder(folder)
     codec = Codec(load_tokenizer(folder), chat, ends, form)
     engine = TransformersEngine(folder, EngineSettings(name="transformers", precision="float32"), end=codec.ends)
-    return Voice(engine, codec, bridge_of(codec, role))
+    return SpeakerModel(engine, codec, bridge_of(codec, role))

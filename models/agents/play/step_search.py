@@ -23,7 +23,7 @@ from itertools import islice
 
 from torch import Tensor
 
-from models.agents.play.tree import Expansion, Growth, Node, Tree
+from models.agents.play.tree import Expansion, Growth, Node, SearchTree
 from models.answers.exact import is_right
 from models.base.seeds import completion_seed
 from models.engines.engine import Ask, Engine, Generated, Sampling
@@ -51,9 +51,9 @@ class StepSearch:
     estimate_share: float = 0.0
     """Weight of the estimate relative to the end (a), in [0, 1]; 1: no completion is drawn to its end."""
 
-    def grow(self, problems: Sequence[Problem], seed: int) -> list[Tree]:
+    def grow(self, problems: Sequence[Problem], seed: int) -> list[SearchTree]:
         """Grow a tree for each problem, [problems]; the same seed gives the same trees."""
-        trees = [Tree(self.growth) for _ in problems]
+        trees = [SearchTree(self.growth) for _ in problems]
         while going := [(number, expansion) for number, tree in enumerate(trees) for expansion in tree.next()]:
             self._wave(problems, trees, going, seed)
         return trees
@@ -69,7 +69,7 @@ class StepSearch:
     def _wave(
         self,
         problems: Sequence[Problem],
-        trees: Sequence[Tree],
+        trees: Sequence[SearchTree],
         going: Sequence[tuple[int, Expansion]],
         seed: int,
     ) -> None:

@@ -35,7 +35,7 @@ class GameEnded(RuntimeError):
 
 
 @dataclass(frozen=True, kw_only=True)
-class World:
+class TextWorldSize:
     """Parameters of a game."""
 
     rooms: int
@@ -44,7 +44,7 @@ class World:
     """Commands that the goal takes."""
 
 
-def make(seed: int, world: World) -> tuple[Any, Any]:
+def make(seed: int, world: TextWorldSize) -> tuple[Any, Any]:
     """Make a game of rooms, ways and things to take and drop, with its options; the same seed gives the same game. The
     rules and the plain texts are those of TextWorld's own games for collectors of coins."""
     textworld = extra("textworld")
@@ -89,7 +89,7 @@ def listed(heard: str, commands: Sequence[str]) -> str:
     return f"{heard} [{'; '.join(commands)}]"
 
 
-class Game:
+class TextWorldGame:
     """A compiled game that is being played, in a process of its own.
 
     Args:

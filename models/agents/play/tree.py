@@ -207,7 +207,7 @@ class Expansion:
 
 
 @dataclass
-class Tree:
+class SearchTree:
     """The state of one search."""
 
     growth: Growth

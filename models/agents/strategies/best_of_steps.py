@@ -20,7 +20,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from models.agents.strategy import Consulted, Source, Strategy, again
+from models.agents.strategy import Consulted, SourcePaper, Strategy, again
 from models.base.bounds import Temperature
 from models.base.errors import UserError
 from models.engines.engine import Ask, Drawing, Engine, EngineSettings, Generated
@@ -35,7 +35,9 @@ from models.text.end_ids import ends_of_folder
 class BestOfSteps(Strategy):
     """The turn of highest value among several."""
 
-    source = Source(355, "Enhancing Decision-Making for LLM Agents via Step-Level Q-Value Models (arXiv 2409.09345)")
+    source = SourcePaper(
+        355, "Enhancing Decision-Making for LLM Agents via Step-Level Q-Value Models (arXiv 2409.09345)"
+    )
     values: ContentPath = ""
     """Model folder of the policy whose log-ratio is the value of a step."""
     reference: ContentPath = ""

@@ -15,7 +15,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from models.agents.strategy import Consulted, Source, Strategy, again
+from models.agents.strategy import Consulted, SourcePaper, Strategy, again
 from models.base.bounds import Count
 from models.engines.engine import Ask, Drawing, Generated
 from models.method.registry import part
@@ -25,7 +25,7 @@ from models.method.registry import part
 class CriticiseImprove(Strategy):
     """A draft, its critique and a better draft, for several rounds."""
 
-    source = Source(48, "Language Models can Solve Computer Tasks (RCI, arXiv 2303.17491)")
+    source = SourcePaper(48, "Language Models can Solve Computer Tasks (RCI, arXiv 2303.17491)")
     rounds: Annotated[int, Field(ge=1, le=16)] = 1
     """Rounds of critique and improvement."""
     critique: str = "Review your previous answer and find problems with your answer."

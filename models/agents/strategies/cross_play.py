@@ -16,7 +16,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from models.agents.strategy import Consulted, Source, Strategy, again
+from models.agents.strategy import Consulted, SourcePaper, Strategy, again
 from models.base.bounds import Count
 from models.engines.engine import Ask, Drawing, Generated
 from models.method.registry import part
@@ -26,7 +26,9 @@ from models.method.registry import part
 class CrossPlayed(Strategy):
     """Turns made after a prediction of the other's action, with held-out partners."""
 
-    source = Source(361, "ProAgent: Building Proactive Cooperative AI with Large Language Models (arXiv 2308.11339)")
+    source = SourcePaper(
+        361, "ProAgent: Building Proactive Cooperative AI with Large Language Models (arXiv 2308.11339)"
+    )
     partners: Annotated[tuple[str, ...], Field(max_length=32)] = ()
     """Versions, NAME/VERSION, or model folders of the partners."""
     foresee: str = "What will the other do next?"

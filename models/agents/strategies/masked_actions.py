@@ -21,7 +21,7 @@ from typing import Annotated
 import torch
 from pydantic import Field
 
-from models.agents.strategy import Consulted, Source, Strategy
+from models.agents.strategy import Consulted, SourcePaper, Strategy
 from models.base.bounds import Count
 from models.base.errors import UserError
 from models.engines.engine import Ask, Drawing, Generated
@@ -30,7 +30,7 @@ from models.method.registry import part
 
 
 @dataclass(frozen=True, kw_only=True)
-class Way:
+class ReasoningMode:
     """A way of reasoning."""
 
     name: str
@@ -56,8 +56,10 @@ class Way:
 class MaskedActions(Strategy):
     """One of the listed actions, and nothing else."""
 
-    source = Source(321, "PoAct: Policy and Action Dual-Control Agent for Generalized Applications (arXiv 2501.07054)")
-    ways: Annotated[tuple[Way, ...], Field(min_length=1, max_length=16)] = (Way(name="act"),)
+    source = SourcePaper(
+        321, "PoAct: Policy and Action Dual-Control Agent for Generalized Applications (arXiv 2501.07054)"
+    )
+    ways: Annotated[tuple[ReasoningMode, ...], Field(min_length=1, max_length=16)] = (ReasoningMode(name="act"),)
     """Ways of reasoning, each with `name`, `prompt`, and `only`: the pattern of the actions that it admits."""
     choose: str = "Which way suits the next step?"
     """Question to the policy if there are several ways; it answers with a name."""
@@ -94,7 +96,7 @@ class MaskedActions(Strategy):
             for ids, ask in zip(whole, asks, strict=True)
         ]
 
-    def _choose(self, policy: Consulted, asks: Sequence[Ask]) -> list[Way]:
+    def _choose(self, policy: Consulted, asks: Sequence[Ask]) -> list[ReasoningMode]:
         if len(self.ways) == 1:
             return list(self.ways) * len(asks)
         asked = [policy.said(ask.prompt, (), self.choose) for ask in asks]
@@ -102,7 +104,7 @@ class MaskedActions(Strategy):
         rows = _scores(policy, asked, [names] * len(asks))
         return [self.ways[row.index(max(row))] for row in rows]
 
-    def _admitted(self, ask: Ask, way: Way) -> list[str]:
+    def _admitted(self, ask: Ask, way: ReasoningMode) -> list[str]:
         actions = list(dict.fromkeys(ask.actions or self.actions))
         if not actions:
             raise UserError(

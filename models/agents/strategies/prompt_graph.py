@@ -20,7 +20,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from models.agents.strategy import Consulted, Source, Strategy, again
+from models.agents.strategy import Consulted, SourcePaper, Strategy, again
 from models.base.bounds import Count
 from models.engines.engine import Ask, Drawing, Generated
 from models.method.registry import part
@@ -79,7 +79,9 @@ def order_of(questions: Sequence[Question]) -> list[list[str]]:
 class PromptGraph(Strategy):
     """A graph of questions, asked in topological order."""
 
-    source = Source(138, "SPRING: GPT-4 Out-performs RL Algorithms by Studying Papers and Reasoning (arXiv 2305.15486)")
+    source = SourcePaper(
+        138, "SPRING: GPT-4 Out-performs RL Algorithms by Studying Papers and Reasoning (arXiv 2305.15486)"
+    )
     questions: Annotated[tuple[Question, ...], Field(min_length=1, max_length=64)] = QUESTIONS
     """Questions, each with `name`, `ask`, and `after`: the names of those whose answers it is asked with."""
     context: str = ""

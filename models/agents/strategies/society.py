@@ -16,7 +16,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from models.agents.strategy import Consulted, Source, Strategy, again
+from models.agents.strategy import Consulted, SourcePaper, Strategy, again
 from models.answers.ballot import winner
 from models.base.bounds import Count
 from models.engines.engine import Ask, Drawing, Generated
@@ -27,7 +27,7 @@ from models.method.registry import part
 class Society(Strategy):
     """Role-prompted copies that read each other's answers, and vote or obey."""
 
-    source = Source(22, "Mindstorms in Natural Language-Based Societies of Mind (arXiv 2305.17066)")
+    source = SourcePaper(22, "Mindstorms in Natural Language-Based Societies of Mind (arXiv 2305.17066)")
     members: Annotated[tuple[str, ...], Field(min_length=1, max_length=129)] = (
         "",
         "Work it out step by step.",

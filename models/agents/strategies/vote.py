@@ -13,7 +13,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from models.agents.strategy import Consulted, Source, Strategy, again
+from models.agents.strategy import Consulted, SourcePaper, Strategy, again
 from models.answers.ballot import winner
 from models.base.bounds import Temperature
 from models.engines.engine import Ask, Drawing, Generated
@@ -24,7 +24,9 @@ from models.method.registry import part
 class Vote(Strategy):
     """The turn that most of several drafts agree with."""
 
-    source = Source(None, "Self-Consistency Improves Chain of Thought Reasoning in Language Models (arXiv 2203.11171)")
+    source = SourcePaper(
+        None, "Self-Consistency Improves Chain of Thought Reasoning in Language Models (arXiv 2203.11171)"
+    )
     drafts: Annotated[int, Field(ge=1, le=64)] = 5
     """Drafts per turn."""
     temperature: Temperature = 1.0

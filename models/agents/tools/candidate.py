@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import hashlib
 
-from models.agents.tools.search import Search
+from models.agents.tools.search import DocumentSearch
 from models.method.registry import part
 from models.method.tool import Offer
 
 
 @part("candidate")
-class Candidate(Search):
+class CandidateModel(DocumentSearch):
     """A model that answers questions from documents, as far as it knows them."""
 
     usage = "a question"

@@ -24,7 +24,7 @@ SETTING = "rollouts.environment.tool.documents"
 
 
 @part("search")
-class Search(OfDocuments, Tool):
+class DocumentSearch(OfDocuments, Tool):
     """A search for words in documents."""
 
     usage = "words to look for"

@@ -16,14 +16,14 @@ from typing import Annotated
 
 from pydantic import Field
 
-from models.agents.tools.search import Search
+from models.agents.tools.search import DocumentSearch
 from models.base.bounds import Share
 from models.method.registry import part
 from models.method.tool import Offer
 
 
 @part("simulated_search")
-class SimulatedSearch(Search):
+class SimulatedSearch(DocumentSearch):
     """A search for words, with noisy answers by a schedule."""
 
     start: Share = 0.0
@@ -47,7 +47,7 @@ class SimulatedSearch(Search):
 
     def offers(self) -> dict[str, Offer]:
         """Return the engine by the name of the tool that it simulates."""
-        return {Search.name: Offer(self.usage, self.call)}
+        return {DocumentSearch.name: Offer(self.usage, self.call)}
 
     def in_round(self, number: int) -> SimulatedSearch:
         """Return the engine as it is in that round."""

@@ -21,7 +21,7 @@ _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
-class Check:
+class GateCheck:
     """One condition of the gate."""
 
     name: str
@@ -47,7 +47,7 @@ def bounded(
     confidence: float,
     whom: str,
     undefined: str = "",
-) -> Check:
+) -> GateCheck:
     """Check that the bound of a change, on its worse side, is not past a limit.
 
     Args:
@@ -63,7 +63,7 @@ def bounded(
     broken = next((said for what, values in arrays.items() if (said := not_finite(what, values))), "")
     if broken or undefined:
         state: State = "failed" if broken else "not_applicable"
-        return Check(name, state, math.nan, limit, broken or undefined)
+        return GateCheck(name, state, math.nan, limit, broken or undefined)
     difference = change()
     bound = difference.bound(confidence, side)
     kept = bound <= limit + _ROUNDING if side > 0 else bound >= limit - _ROUNDING
@@ -74,10 +74,12 @@ def bounded(
         if math.isfinite(bound)
         else f"against {whom}: {difference.estimate} with a bound of {bound} is not a finite number"
     )
-    return Check(name, "passed" if kept and math.isfinite(bound) else "failed", bound, limit, detail)
+    return GateCheck(name, "passed" if kept and math.isfinite(bound) else "failed", bound, limit, detail)
 
 
-def share_kept(name: str, metric: str, new: Values, old: Values, margin: float, confidence: float, whom: str) -> Check:
+def share_kept(
+    name: str, metric: str, new: Values, old: Values, margin: float, confidence: float, whom: str
+) -> GateCheck:
     """Check that a share fell by a margin at most.
 
     Args:

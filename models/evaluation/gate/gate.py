@@ -31,7 +31,7 @@ from models.evaluation.gate.changes import (
     share_change,
     too_few,
 )
-from models.evaluation.gate.checks import Check, Side, both, bounded, not_finite, share_kept
+from models.evaluation.gate.checks import GateCheck, Side, both, bounded, not_finite, share_kept
 from models.evaluation.gate.evidence import detectable_difference, log_e_value
 from models.evaluation.gate.held_out import HeldOutAnswers, HeldOutSettings, held_out_checks
 from models.evaluation.measured import GateMeasurements, Values, measure
@@ -128,7 +128,7 @@ class Verdict:
     """Decision of the gate on a candidate, with its checks."""
 
     promoted: bool
-    checks: tuple[Check, ...]
+    checks: tuple[GateCheck, ...]
     """`better` first, then the guards against the baseline, then those against the anchor."""
     difference: Interval
     """Candidate minus baseline for the metric, at the settings' confidence, as if this were the only look."""
@@ -196,7 +196,7 @@ def hold(
     anchor: GateMeasurements | str = "no anchor exists before the first promotion",
     look: Look | None = None,
     reward_model: bool = True,
-    held_out: tuple[Sequence[Check], Sequence[Check]] = ((), ()),
+    held_out: tuple[Sequence[GateCheck], Sequence[GateCheck]] = ((), ()),
 ) -> Verdict:
     """Run `judge` on evaluations that are arrays already; `held_out` has the checks of the held-out sets, against the
     baseline and against the anchor."""
@@ -204,7 +204,7 @@ def hold(
     better, difference, detectable = _better(new, old, settings, look)
     checks = [better, *_guards(new, old, settings, reward_model, ""), *held_out[0]]
     if isinstance(anchor, str):
-        checks.append(Check("anchor", "not_applicable", math.nan, math.nan, anchor))
+        checks.append(GateCheck("anchor", "not_applicable", math.nan, math.nan, anchor))
     else:
         checks += [*_guards(new, anchor, settings, reward_model, "_anchor"), *held_out[1]]
     return Verdict(not any(check.failed for check in checks), tuple(checks), difference, look, detectable)
@@ -212,13 +212,13 @@ def hold(
 
 def _better(
     new: GateMeasurements, old: GateMeasurements, settings: GateSettings, look: Look
-) -> tuple[Check, Interval, float]:
+) -> tuple[GateCheck, Interval, float]:
     name = settings.metric
     left, right = both(new.metrics[name], old.metrics[name])
     broken = not_finite(f"{name} of the candidate", left) or not_finite(f"{name} of the baseline", right)
     if broken:
         nothing = Interval(math.nan, math.nan, math.nan)
-        return Check("better", "failed", math.nan, 0.0, broken), nothing, math.inf
+        return GateCheck("better", "failed", math.nan, 0.0, broken), nothing, math.inf
     change = mean_change(left, right)
     two_sided = 0.5 + settings.confidence / 2
     difference = Interval(change.estimate, change.bound(two_sided, -1), change.bound(two_sided, 1))
@@ -231,14 +231,18 @@ def _better(
         else f"{name} {difference.estimate:+.4f}: the error budget of these problems is spent after {look.of} looks; "
         "take a new gate split (arithmetic.gate_seed in params.yaml, or data.gate_rotation)"
     )
-    return Check("better", "passed" if evidence >= asked else "failed", evidence, asked, detail), difference, detectable
+    return (
+        GateCheck("better", "passed" if evidence >= asked else "failed", evidence, asked, detail),
+        difference,
+        detectable,
+    )
 
 
 def _guards(
     new: GateMeasurements, old: GateMeasurements, settings: GateSettings, reward_model: bool, against: str
-) -> list[Check]:
+) -> list[GateCheck]:
     """Return every guard that is on. `against`: suffix of the name: "" for the baseline, "_anchor" for the anchor."""
-    checks: list[Check] = []
+    checks: list[GateCheck] = []
     sure = settings.confidence
     whom = "the anchor" if against else "the baseline"
 

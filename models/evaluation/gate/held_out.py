@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from models.base.bounds import Positive
 from models.base.errors import UserError
 from models.datasets.settings import DataSettings, Paths
-from models.evaluation.gate.checks import Check, share_kept
+from models.evaluation.gate.checks import GateCheck, share_kept
 from models.evaluation.metrics import UNBOUNDED, defined_on, known_metric, prompt_values, samples_needed
 from models.evaluation.records import PromptRecord, aligned
 
@@ -95,7 +95,7 @@ def held_out_checks(
     answers: Mapping[str, HeldOutAnswers],
     confidence: float,
     anchored: bool,
-) -> tuple[list[Check], list[Check]]:
+) -> tuple[list[GateCheck], list[GateCheck]]:
     """Return the guards of the held-out sets, against the baseline and against the anchor.
 
     Args:
@@ -125,10 +125,10 @@ def _kept(
     other: Sequence[PromptRecord] | None,
     confidence: float,
     whom: str,
-) -> Check:
+) -> GateCheck:
     if given is None or not given.candidate or not other:
         missing = f"the {whom}" if given is not None and given.candidate else "the candidate"
-        return Check(title, "failed", math.nan, -settings.margin, f"{missing} was not measured on {name}")
+        return GateCheck(title, "failed", math.nan, -settings.margin, f"{missing} was not measured on {name}")
     new, old = aligned(given.candidate, other)
     if not defined_on(new, settings.metric).any():
         raise UserError(f"gate.held_out.{name}.metric: {settings.metric} is defined on none of the {len(new)} prompts")

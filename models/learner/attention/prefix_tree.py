@@ -24,7 +24,7 @@ STEP = 8
 
 
 @dataclass(frozen=True)
-class Tree:
+class PrefixTree:
     """A prompt and its completions, in preorder: a token's subtree follows it without a gap."""
 
     ids: tuple[int, ...]
@@ -66,7 +66,7 @@ class Forest:
     """Place in the row of the last token of each, [sequences]; the same one for equal sequences."""
 
 
-def trees(sequences: Sequences) -> list[Tree]:
+def trees(sequences: Sequences) -> list[PrefixTree]:
     """Build a tree for each different prompt, in order of appearance.
 
     Args:
@@ -75,7 +75,7 @@ def trees(sequences: Sequences) -> list[Tree]:
     return [_tree(sequences, members) for members in by_prompt(sequences)]
 
 
-def _tree(sequences: Sequences, members: Sequence[int]) -> Tree:
+def _tree(sequences: Sequences, members: Sequence[int]) -> PrefixTree:
     """Build a tree of completions sorted by their tokens: each shares its beginning with the one before or none."""
     prompt = list(sequences.prompts[members[0]])
     ids, positions, until = list(prompt), list(range(len(prompt))), [0] * len(prompt)
@@ -96,13 +96,13 @@ def _tree(sequences: Sequences, members: Sequence[int]) -> Tree:
         before = completion
     for place in [*range(len(prompt)), *path]:
         until[place] = len(ids)
-    return Tree(tuple(ids), tuple(positions), tuple(until), tuple(members), tuple(last[m] for m in members))
+    return PrefixTree(tuple(ids), tuple(positions), tuple(until), tuple(members), tuple(last[m] for m in members))
 
 
-def forests(grown: Sequence[Tree], budget: int, device: torch.device | str = "cpu") -> list[Forest]:
+def forests(grown: Sequence[PrefixTree], budget: int, device: torch.device | str = "cpu") -> list[Forest]:
     """Build rows of at most `budget` tokens, or of one tree, trees of equal size next to each other; largest first."""
     ordered = sorted(grown, key=lambda tree: -len(tree.ids))
-    rows: list[list[Tree]] = []
+    rows: list[list[PrefixTree]] = []
     room = 0
     for tree in ordered:
         size = _filled(tree)
@@ -114,7 +114,7 @@ def forests(grown: Sequence[Tree], budget: int, device: torch.device | str = "cp
     return [_forest(row, device) for row in rows]
 
 
-def _forest(row: Sequence[Tree], device: torch.device | str) -> Forest:
+def _forest(row: Sequence[PrefixTree], device: torch.device | str) -> Forest:
     ids: list[int] = []
     positions: list[int] = []
     members: list[int] = []
@@ -143,5 +143,5 @@ def _forest(row: Sequence[Tree], device: torch.device | str) -> Forest:
     )
 
 
-def _filled(tree: Tree) -> int:
+def _filled(tree: PrefixTree) -> int:
     return -(-len(tree.ids) // STEP) * STEP

@@ -2,8 +2,8 @@
 
 Spans of nearly one length are one rectangle, spans x heads of equal causal triangles. If a prompt is short relative to
 its continuations, its keys are read along: each span gets a copy, and one kernel call sees all. If it is long, or is
-one of several prompts that a span continues, the spans and their prompt are two rectangles (`Apart`), whose results are
-merged.
+one of several prompts that a span continues, the spans and their prompt are two rectangles (`PromptRectangle`), whose
+results are merged.
 
 All of it is numbers of rows in [tokens * heads, size], so that one gather collects a rectangle's entries, heads first,
 and one gather puts the results back.
@@ -47,7 +47,7 @@ class Triangles:
 
 
 @dataclass(frozen=True)
-class Apart:
+class PromptRectangle:
     """The tokens that continue a prompt, and the prompt that all of them see whole."""
 
     queries: Tensor
@@ -67,7 +67,7 @@ class Rectangles:
     """The rectangles of one packed row, for a number of heads."""
 
     triangles: tuple[Triangles, ...]
-    apart: tuple[Apart, ...]
+    apart: tuple[PromptRectangle, ...]
     queries: Tensor
     """Place of each row of [tokens * heads] among the queries of all triangles, one after another."""
     keys: Tensor
@@ -124,11 +124,11 @@ def _rows(places: Tensor, heads: int, of: int) -> Tensor:
     return places[:, None, :] * of + (torch.arange(heads) * of // heads)[None, :, None]
 
 
-def _apart(prefix: Prefix, heads: int, key_heads: int, device: torch.device) -> Apart:
+def _apart(prefix: Prefix, heads: int, key_heads: int, device: torch.device) -> PromptRectangle:
     inside = torch.arange(prefix.first, prefix.stop)[None]
     prompt = torch.arange(prefix.start, prefix.end)[None]
     queries, keys = _rows(inside, heads, heads).flatten(), _rows(prompt, key_heads, key_heads).flatten()
-    return Apart(
+    return PromptRectangle(
         to_device(queries, device),
         to_device(keys, device),
         to_device(queries.argsort(), device),

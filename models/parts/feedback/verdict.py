@@ -11,12 +11,12 @@ from collections.abc import Sequence
 
 from models.answers.exact import by_answer
 from models.method.attempt import Attempt
-from models.method.feedback import Feedback, Remark, Span
+from models.method.feedback import Feedback, Remark, RemarkSpan
 from models.method.registry import part
 
 
 @part("verdict")
-class Verdict(Feedback):
+class VerdictFeedback(Feedback):
     """Right or wrong, by the problem's answer."""
 
     needs_answers = True
@@ -30,7 +30,7 @@ class Verdict(Feedback):
         return [
             Remark(
                 (self.right if sound else self.wrong).replace("{answer}", attempt.problem.answer),
-                (Span(0, len(attempt.text), 1 if sound else -1),) if attempt.text else (),
+                (RemarkSpan(0, len(attempt.text), 1 if sound else -1),) if attempt.text else (),
             )
             for attempt, sound in zip(attempts, by_answer(attempts), strict=True)
         ]

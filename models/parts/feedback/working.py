@@ -13,9 +13,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from models.datasets.arithmetic import Operation, Problem, work
+from models.datasets.arithmetic import ArithmeticProblem, Operation, work
 from models.method.attempt import Attempt
-from models.method.feedback import Feedback, Remark, Span
+from models.method.feedback import Feedback, Remark, RemarkSpan
 from models.method.registry import part
 
 LONGEST = 100_000
@@ -25,7 +25,7 @@ _PROMPT = re.compile(r"Start with (-?\d{1,9}) \.((?: (?:Add|Take away) \d{1,9} \
 _OPERATION = re.compile(r"(Add|Take away) (\d{1,9})|Double it")
 
 
-def read_problem(prompt: str) -> Problem | None:
+def read_problem(prompt: str) -> ArithmeticProblem | None:
     """Parse the problem in a prompt; None: it is not one of the built-in ones."""
     read = _PROMPT.fullmatch(prompt.strip()) if len(prompt) <= LONGEST else None
     if read is None:
@@ -35,11 +35,11 @@ def read_problem(prompt: str) -> Problem | None:
         Operation("double", 2) if not word else Operation(names[word], int(number))  # type: ignore[arg-type]
         for word, number in _OPERATION.findall(read[2])
     ]
-    return Problem(int(read[1]), tuple(operations))
+    return ArithmeticProblem(int(read[1]), tuple(operations))
 
 
 @part("working")
-class Working(Feedback):
+class WorkingFeedback(Feedback):
     """The first wrong step of a working, and the right one."""
 
     sound: str = "Every step is right."
@@ -71,5 +71,5 @@ class Working(Feedback):
         return Remark(text, tuple(spans))
 
 
-def _span(step: re.Match[str], sign: int) -> Span:
-    return Span(step.start(), step.end(), 1 if sign > 0 else -1)
+def _span(step: re.Match[str], sign: int) -> RemarkSpan:
+    return RemarkSpan(step.start(), step.end(), 1 if sign > 0 else -1)

@@ -22,7 +22,7 @@ from models.base.bounds import Positive, Share
 from models.base.seeds import seed_of
 from models.method.registry import part
 from models.parts.labels.monte_carlo import MonteCarlo
-from models.parts.labels.reference import Reference
+from models.parts.labels.reference import ReferenceAgreement
 from models.reward_models.solutions import Bench, Labels, Solution
 
 
@@ -41,7 +41,7 @@ class Consensus(Labels):
         estimated = MonteCarlo(continuations=self.continuations, kind="hard").label(bench, solutions)
         chance = Random(seed_of(bench.seed, "judge"))
         rows = []
-        for row, judged in zip(estimated, Reference().label(bench, solutions), strict=True):
+        for row, judged in zip(estimated, ReferenceAgreement().label(bench, solutions), strict=True):
             named = first_wrong(judged)
             if chance.random() < self.judge_noise:
                 named = chance.randrange(len(row) + 1)

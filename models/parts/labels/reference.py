@@ -26,7 +26,7 @@ _NUMBER = re.compile(r"(?a:-?\d+(?:\.\d+)?)")
 
 
 @part("reference")
-class Reference(Labels):
+class ReferenceAgreement(Labels):
     """Agreement of a step, and of all before it, with a right solution of the data."""
 
     needs_references = True

@@ -37,7 +37,7 @@ from models.reward_models.solutions import Bench, Solution
 
 
 @dataclass(frozen=True, eq=False)
-class Step:
+class AnswerStep:
     """A step of an answer."""
 
     solution: Solution
@@ -98,16 +98,16 @@ class FirstPit(Sample):
             for (group, step), text, value in zip(steps, texts, worth, strict=True)
         ]
 
-    def _pits(self, bench: Bench, wrong: Sequence[Solution]) -> list[Step]:
+    def _pits(self, bench: Bench, wrong: Sequence[Solution]) -> list[AnswerStep]:
         """Return the first pit of each answer, [answers]."""
         wanted = [(solution, step) for solution in wrong for step in range(-1, len(solution.ends))]
         rates = iter(success_rates(bench, wanted, self.continuations))
         pits = [first_pit(torch.tensor([next(rates) for _ in range(len(each.ends) + 1)])) for each in wrong]
-        return [Step(each, len(each.prefix(pit - 1)), pit) for each, pit in zip(wrong, pits, strict=True)]
+        return [AnswerStep(each, len(each.prefix(pit - 1)), pit) for each, pit in zip(wrong, pits, strict=True)]
 
-    def _groups(self, bench: Bench, pits: Sequence[Step]) -> list[list[Step]]:
+    def _groups(self, bench: Bench, pits: Sequence[AnswerStep]) -> list[list[AnswerStep]]:
         """Return the different steps after each prefix of a pit, pits before others, [prefixes] lists."""
-        groups: dict[Prefix, dict[tuple[int, ...], Step]] = {}
+        groups: dict[Prefix, dict[tuple[int, ...], AnswerStep]] = {}
         for pit in pits:
             groups.setdefault((pit.solution.problem.tokens, pit.prefix), {}).setdefault(pit.tokens, pit)
         problems = [next(iter(group.values())).solution.problem for group in groups.values()]
@@ -116,7 +116,7 @@ class FirstPit(Sample):
         for ((_, prefix), group), problem, others in zip(groups.items(), problems, made, strict=True):
             whole = [(*prefix, *other.tokens) for other in others]
             for solution in bench.read([problem] * len(whole), whole, [other.finished for other in others]):
-                step = Step(solution, len(prefix), sum(end < len(prefix) for end in solution.ends))
+                step = AnswerStep(solution, len(prefix), sum(end < len(prefix) for end in solution.ends))
                 group.setdefault(step.tokens, step)
         return [list(group.values()) for group in groups.values()]
 
@@ -131,7 +131,7 @@ def first_pit(worth: Tensor) -> int:
     return min(range(len(gained)), key=gained.__getitem__)
 
 
-def _as_rollout(step: Step, group: int, text: str, value: float) -> Rollout:
+def _as_rollout(step: AnswerStep, group: int, text: str, value: float) -> Rollout:
     """Convert a step to a rollout whose prompt includes its prefix."""
     problem, prefix = step.solution.problem, step.prefix
     return Rollout(

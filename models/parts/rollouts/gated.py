@@ -30,7 +30,7 @@ from models.method.round_seeds import round_seed
 from models.method.voices import Voiced, drawn_by, policy_voice, reference_voice, save_reference
 from models.method.world import World
 from models.parts.advantage.selective import Selective
-from models.policies.use import GATE, Use, write_use
+from models.policies.use import GATE, PolicyUse, write_use
 from models.text.encoding import Codec
 
 
@@ -65,4 +65,4 @@ class Gated(Voiced):
         assert isinstance(head, nn.Linear), "the gate was made by the advantage selective"
         save_gate(head, folder / GATE)
         save_reference(learner, start, folder / GATE / REFERENCE)
-        write_use(folder, Use(gated=True))
+        write_use(folder, PolicyUse(gated=True))

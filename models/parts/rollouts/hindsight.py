@@ -25,7 +25,7 @@ from models.method.rollout import KnownAnswer, Problem, Rollout
 from models.method.round_seeds import round_seed
 from models.method.slots import Rollouts
 from models.method.world import World
-from models.policies.use import Use, write_use
+from models.policies.use import PolicyUse, write_use
 from models.text.chat_template import TEMPLATE, plain_template
 from models.text.encoding import Codec
 
@@ -95,7 +95,7 @@ class Hindsight(Rollouts):
         """
         _, good = self._feedback(codec)
         text = codec.text([good])[0] if self.good.strip() == codec.text([good])[0].strip() else self.good
-        write_use(folder, Use(after_prompt=tuple(good), text=text))
+        write_use(folder, PolicyUse(after_prompt=tuple(good), text=text))
         words = self.good if self.good[:1].isspace() else f" {self.good}"
         template = folder / TEMPLATE
         if codec.chat and template.is_file():

@@ -29,7 +29,7 @@ from models.method.rollout import Problem, Rollout
 from models.method.round_seeds import round_seed
 from models.method.voices import Voiced, drawn_by, policy_voice, reference_voice, save_reference
 from models.method.world import World
-from models.policies.use import MASK, Use, write_use
+from models.policies.use import MASK, PolicyUse, write_use
 from models.text.encoding import Codec
 
 
@@ -56,4 +56,4 @@ class Masked(Voiced):
         """Write the lagged policy next to the policy, which is used within its mask. See `Rollouts.export`."""
         if self.mask_top_p < 1.0:
             save_reference(learner, start, folder / MASK)
-            write_use(folder, Use(mask_top_p=self.mask_top_p))
+            write_use(folder, PolicyUse(mask_top_p=self.mask_top_p))

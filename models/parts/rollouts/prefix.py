@@ -35,7 +35,7 @@ Prefixes = list[tuple[int, ...]]
 
 
 @part("prefix")
-class Prefix(Sample):
+class PrefixSampling(Sample):
     """Completions that begin with a part of an answer from the data. Set under `rollouts:`."""
 
     reads: Literal["preferences", "demonstrations"] = "preferences"  # type: ignore[misc]

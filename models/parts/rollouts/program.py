@@ -32,7 +32,7 @@ from models.parts.rollouts.sample import Sample
 
 
 @part("program")
-class Program(Sample):
+class ProgramRollouts(Sample):
     """Calls of an agent program. Set under `rollouts:`."""
 
     command: Command = ()

@@ -33,7 +33,7 @@ from models.text.encoding import Codec
 
 
 @part("second_try")
-class SecondTry(Episodes):
+class SecondTryEpisodes(Episodes):
     """Episodes, and guided ones for problems whose episodes all failed. Set under `rollouts:`."""
 
     retries: Positive = 2

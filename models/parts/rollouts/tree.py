@@ -22,9 +22,9 @@ from typing import Literal
 
 from pydantic import NonNegativeFloat
 
-from models.agents.play.critique import Kind, Verdict, by_likelihood
+from models.agents.play.critique import Kind, VerdictCritique, by_likelihood
 from models.agents.play.search import Critique, Search, Worth
-from models.agents.play.tree import Backup, Growth, Node, Order, Tree, Valuing
+from models.agents.play.tree import Backup, Growth, Node, Order, SearchTree, Valuing
 from models.base.bounds import Count, Positive, Share
 from models.method.registry import part
 from models.method.rollout import Problem, Rollout
@@ -94,12 +94,12 @@ class Searched(Episodes):
             case "likelihood":
                 return by_likelihood
             case "verdict":
-                return Verdict(world.sampler(), world.codec, self.question)
+                return VerdictCritique(world.sampler(), world.codec, self.question)
         return None
 
 
 def turns_of_trees(
-    problems: Sequence[Problem], trees: Sequence[Tree], value_of: Callable[[Node], float | None]
+    problems: Sequence[Problem], trees: Sequence[SearchTree], value_of: Callable[[Node], float | None]
 ) -> list[Rollout]:
     """Return every turn of known value as a rollout after its history, those of a node next to each other, [turns]."""
     rollouts: list[Rollout] = []

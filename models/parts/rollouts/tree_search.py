@@ -25,7 +25,7 @@ from pydantic import NonNegativeFloat
 from torch import Tensor
 
 from models.agents.play.step_search import StepSearch
-from models.agents.play.tree import Backup, Growth, Node, Tree, Valuing
+from models.agents.play.tree import Backup, Growth, Node, SearchTree, Valuing
 from models.base.bounds import Count, Positive, Share
 from models.learner.packing import Sequences
 from models.method.registry import part
@@ -121,13 +121,13 @@ def critic_estimates(world: World, problems: Sequence[Problem], nodes: Sequence[
     return [min(1.0, max(0.0, float(row[-1]))) for row in rows]
 
 
-def backed_up(tree: Tree) -> Known:
+def backed_up(tree: SearchTree) -> Known:
     """Return the backed-up value of every node that has one."""
     worth = ((node, node.value(tree.growth.valuing)) for node in tree.root.below())
     return {id(node): value for node, value in worth if value is not None}
 
 
-def qualities(tree: Tree) -> Known:
+def qualities(tree: SearchTree) -> Known:
     """Return the quality of every node, from its distance to a right answer that the search knows
     (models.parts.shared).
 
@@ -151,7 +151,7 @@ def qualities(tree: Tree) -> Known:
 
 
 def whole_answers(
-    world: World, problems: Sequence[Problem], trees: Sequence[Tree], known: Sequence[Known]
+    world: World, problems: Sequence[Problem], trees: Sequence[SearchTree], known: Sequence[Known]
 ) -> list[Rollout]:
     """Return every answer that was drawn, as often as it was, those of a problem next to each other, [answers].
 

@@ -16,7 +16,7 @@ from models.base.file_hash import sha256_of
 from models.policies.base_models.gguf_config import ROPE_FACTORS, config_of
 from models.policies.base_models.gguf_file import GgufFile, read_gguf
 from models.policies.base_models.gguf_tokenizer import tokenizer_of
-from models.policies.base_models.source import Source, source_of, write_source
+from models.policies.base_models.source import BaseModelSource, source_of, write_source
 
 if TYPE_CHECKING:
     import numpy as np
@@ -36,7 +36,7 @@ NOT_OF_THE_MODEL = (
 """Keys of JSON files that depend on the machine or the version of transformers."""
 
 
-def convert(file: Path, folder: Path, done: Callable[[int], object] = lambda values: None) -> Source:
+def convert(file: Path, folder: Path, done: Callable[[int], object] = lambda values: None) -> BaseModelSource:
     """Convert a GGUF file.
 
     Args:

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from models.policies.base_models.catalogue import CATALOGUE, CatalogueEntry
-from models.policies.base_models.source import Source, read_source
+from models.policies.base_models.source import BaseModelSource, read_source
 from models.policies.base_models.store import is_stored, store_folder, stored_at
 
 TITLES = ("name", "architecture", "parameters", "dtype", "size", "licence", "source", "here")
 
 
 @dataclass(frozen=True)
-class Row:
+class BaseModelRow:
     """A row of the table of base models."""
 
     name: str
@@ -28,7 +28,7 @@ class Row:
     present: bool
 
 
-def listing() -> list[Row]:
+def listing() -> list[BaseModelRow]:
     """Collect the rows: the catalogue first, then others by name."""
     known = {entry.gguf_sha256 for entry in CATALOGUE.values()}
     folder = store_folder()
@@ -42,7 +42,7 @@ def listing() -> list[Row]:
     ]
 
 
-def as_text(rows: Sequence[Row]) -> str:
+def as_text(rows: Sequence[BaseModelRow]) -> str:
     """Lay the rows out as a table."""
     table = [
         TITLES,
@@ -66,9 +66,9 @@ def as_text(rows: Sequence[Row]) -> str:
     )
 
 
-def _of_entry(entry: CatalogueEntry) -> Row:
+def _of_entry(entry: CatalogueEntry) -> BaseModelRow:
     present = is_stored(entry.gguf_sha256)
-    return Row(
+    return BaseModelRow(
         entry.name,
         entry.architecture,
         entry.parameters,
@@ -80,10 +80,12 @@ def _of_entry(entry: CatalogueEntry) -> Row:
     )
 
 
-def _of_source(folder: Path, source: Source) -> Row:
+def _of_source(folder: Path, source: BaseModelSource) -> BaseModelRow:
     kind = f"{source.quantisation} GGUF {source.gguf_sha256[:12]}"
     size = _bytes(folder)
-    return Row(source.name, source.architecture, source.parameters, source.dtype, size, source.licence, kind, True)
+    return BaseModelRow(
+        source.name, source.architecture, source.parameters, source.dtype, size, source.licence, kind, True
+    )
 
 
 def _bytes(folder: Path) -> int:

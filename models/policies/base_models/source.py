@@ -28,7 +28,7 @@ CONVERTER = 1
 
 
 @dataclass(frozen=True, kw_only=True)
-class Source:
+class BaseModelSource:
     """Source of a converted base model."""
 
     name: str
@@ -58,11 +58,11 @@ class Source:
         return f"{self.name}, {how} to {self.dtype}, {carrier}GGUF SHA-256 {self.gguf_sha256}"
 
 
-def source_of(file: GgufFile, gguf_sha256: str, parameters: int, weights_sha256: str) -> Source:
+def source_of(file: GgufFile, gguf_sha256: str, parameters: int, weights_sha256: str) -> BaseModelSource:
     """Describe the source of a converted file."""
     entry = entry_with(gguf_sha256)
     stated = {key: str(file.metadata.get(f"general.{key}") or "") for key in ("name", "license", "organization")}
-    return Source(
+    return BaseModelSource(
         name=entry.name if entry else stated["name"] or "GGUF model without a name",
         architecture=file.architecture,
         parameters=parameters,
@@ -78,7 +78,7 @@ def source_of(file: GgufFile, gguf_sha256: str, parameters: int, weights_sha256:
     )
 
 
-def write_source(folder: Path, source: Source) -> None:
+def write_source(folder: Path, source: BaseModelSource) -> None:
     """Write the record into a model folder, and the licence's text if it is known."""
     (folder / RECORD).write_text(json.dumps(asdict(source), indent=1) + "\n", encoding="utf-8")
     known = {text.stem: text for text in LICENCES.glob("*.txt")}
@@ -86,12 +86,12 @@ def write_source(folder: Path, source: Source) -> None:
         shutil.copyfile(known[source.licence], folder / LICENCE)
 
 
-def read_source(folder: Path) -> Source | None:
+def read_source(folder: Path) -> BaseModelSource | None:
     """Read the record of a model folder; None if it has none, or one that cannot be read."""
     try:
         facts: Any = json.loads((folder / RECORD).read_text(encoding="utf-8"))
-        names = {item.name for item in fields(Source)}
-        return Source(**{key: value for key, value in facts.items() if key in names})
+        names = {item.name for item in fields(BaseModelSource)}
+        return BaseModelSource(**{key: value for key, value in facts.items() if key in names})
     except (OSError, ValueError, TypeError, AttributeError):
         return None
 

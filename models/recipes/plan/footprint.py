@@ -47,7 +47,7 @@ FLOAT = 4
 
 
 @dataclass(frozen=True)
-class Row:
+class PackedRowSize:
     """The packed row that the learner reads at once."""
 
     tokens: int
@@ -125,7 +125,9 @@ class Device:
     """Bytes."""
 
 
-def footprint(recipe: Recipe, config: Any, row: Row, device: Device, autocast: torch.dtype | None) -> Footprint:
+def footprint(
+    recipe: Recipe, config: Any, row: PackedRowSize, device: Device, autocast: torch.dtype | None
+) -> Footprint:
     """Count the memory of a round of the recipe's loop; of several learners that of the first, which has most.
 
     Args:
@@ -243,7 +245,7 @@ def _both(module: nn.Module) -> tuple[int, int]:
 def activations_of(
     config: Any,
     prepare: Callable[[PreTrainedModel], PreTrainedModel],
-    row: Row,
+    row: PackedRowSize,
     autocast: torch.dtype | None,
     again: bool,
 ) -> tuple[int, int]:
@@ -266,7 +268,7 @@ def _activations(
     config: Any,
     prepare: Callable[[PreTrainedModel], PreTrainedModel],
     layers: int,
-    row: Row,
+    row: PackedRowSize,
     autocast: torch.dtype | None,
     again: bool,
 ) -> tuple[int, int]:
@@ -328,7 +330,9 @@ class _Attention:
         return functional.scaled_dot_product_attention(query, key, value).transpose(1, 2).contiguous()
 
 
-def logits_of(config: Any, row: Row, device: Device, autocast: torch.dtype | None, *, cut: bool, learns: bool) -> int:
+def logits_of(
+    config: Any, row: PackedRowSize, device: Device, autocast: torch.dtype | None, *, cut: bool, learns: bool
+) -> int:
     """Count the blocks of logits with their derived tensors, and the weights and gradient of the projection.
 
     Args:

@@ -7,11 +7,11 @@ from typing import Any
 
 from models.learner.packing import Sequences, pack_shares
 from models.learner.rows import CPU_ROW_TOKENS
-from models.recipes.plan.footprint import Device, Row
+from models.recipes.plan.footprint import Device, PackedRowSize
 from models.recipes.schema import Recipe
 
 
-def loop_row(recipe: Recipe, config: Any, prompt: int, device: Device) -> Row:
+def loop_row(recipe: Recipe, config: Any, prompt: int, device: Device) -> PackedRowSize:
     """Return the largest packed row of an update of the loop.
 
     Args:
@@ -40,7 +40,7 @@ def largest_row(
     config: Any,
     device: Device,
     together: Sequence[Hashable] | None = None,
-) -> Row:
+) -> PackedRowSize:
     """Return the largest of the rows that the learner packs.
 
     Args:
@@ -63,4 +63,4 @@ def largest_row(
     width = config.get_text_config().hidden_size
     (rows,) = pack_shares(every, budget, 1, width=width, together=together, setting=key, filled=filled)
     sizes = [(prompt * len({at // group for at in row}) + len(row) * completion, len(row) * completion) for row in rows]
-    return Row(*max(sizes), len(rows) > 1)
+    return PackedRowSize(*max(sizes), len(rows) > 1)

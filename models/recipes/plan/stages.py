@@ -12,7 +12,7 @@ from models.recipes.plan.footprint import (
     FLOAT,
     Device,
     Footprint,
-    Row,
+    PackedRowSize,
     activations_of,
     adapted,
     footprint,
@@ -55,7 +55,7 @@ class Stage:
     """Memory of one stage."""
 
     name: str
-    row: Row
+    row: PackedRowSize
     needs: Footprint
 
 
@@ -77,7 +77,7 @@ def stage_of(name: str, recipe: Recipe, given: PlanContext) -> Stage:
     return _warm_start(recipe, given) if name == WARM_START else _reward_model(recipe, given)
 
 
-def row_of(name: str, recipe: Recipe, given: PlanContext) -> Row:
+def row_of(name: str, recipe: Recipe, given: PlanContext) -> PackedRowSize:
     """Return the longest row of an update of a stage.
 
     Raises:
@@ -162,7 +162,7 @@ def _reward_model(recipe: Recipe, given: PlanContext) -> Stage:
     return _stage(REWARD_MODEL, row, held)
 
 
-def _stage(name: str, row: Row, held: dict[str, int]) -> Stage:
+def _stage(name: str, row: PackedRowSize, held: dict[str, int]) -> Stage:
     return Stage(
         name,
         row,

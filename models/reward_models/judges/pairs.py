@@ -26,7 +26,7 @@ _WORTH = (1.0, 0.0, 0.5)
 
 
 @dataclass(frozen=True)
-class Pair:
+class CompletionPair:
     """Two answers to a prompt."""
 
     prompt: str
@@ -37,7 +37,7 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class Compared:
+class PairComparison:
     """The result of comparing a pair."""
 
     forward: tuple[float, ...]
@@ -80,16 +80,16 @@ class Compared:
 def compare(
     judge: GenerativeJudge,
     template: str,
-    pairs: Sequence[Pair],
+    pairs: Sequence[CompletionPair],
     votes: int = 1,
     *,
     swap: bool = True,
     by_likelihood: bool = False,
-) -> list[Compared]:
+) -> list[PairComparison]:
     """Compare each pair by the judge's verdicts, [pairs].
 
     Args:
-        template: with the places {prompt}, {first} and {second}, and those of `Pair.said`.
+        template: with the places {prompt}, {first} and {second}, and those of `CompletionPair.said`.
         votes: answers in each order.
         swap: ask in both orders.
         by_likelihood: weight a verdict by the judge's confidence in its words; weight 1 if log-probs are not known.
@@ -108,7 +108,7 @@ def compare(
         forward = next(answers)
         backward = next(answers) if swap else []
         worths = [_worth(order, by_likelihood) for order in (forward, backward)]
-        made.append(Compared(worths[0], worths[1], (*forward, *backward), swap))
+        made.append(PairComparison(worths[0], worths[1], (*forward, *backward), swap))
     return made
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from models.evaluation.bootstrap import Interval, bootstrap_mean
 from models.evaluation.records import PromptRecord
 from models.method.judge import GenerativeJudge
-from models.reward_models.judges.pairs import Pair, compare
+from models.reward_models.judges.pairs import CompletionPair, compare
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class JudgeReport:
         return {name: value for name, value in named.items() if value == value}
 
 
-def right_and_wrong(prompts: Sequence[str], records: Sequence[PromptRecord], most: int) -> list[Pair]:
+def right_and_wrong(prompts: Sequence[str], records: Sequence[PromptRecord], most: int) -> list[CompletionPair]:
     """Return a right and a wrong sample of each prompt that has both, the right one as `mine`, at most `most` pairs.
 
     Args:
@@ -56,11 +56,11 @@ def right_and_wrong(prompts: Sequence[str], records: Sequence[PromptRecord], mos
         right = next((sample.text for sample in ended if sample.correct), None)
         wrong = next((sample.text for sample in ended if not sample.correct), None)
         if right is not None and wrong is not None:
-            pairs.append(Pair(prompt, right, wrong, {}))
+            pairs.append(CompletionPair(prompt, right, wrong, {}))
     return pairs[:most]
 
 
-def judge_report(judge: GenerativeJudge, template: str, pairs: Sequence[Pair]) -> JudgeReport:
+def judge_report(judge: GenerativeJudge, template: str, pairs: Sequence[CompletionPair]) -> JudgeReport:
     """Measure the judge on pairs, [pairs], of which `mine` is the right answer, in both orders.
 
     Raises:

@@ -38,7 +38,7 @@ _BEHIND_THE_SERVER = 19
 
 
 @dataclass
-class Server:
+class ZygoteServer:
     """State of the fork server."""
 
     role: str
@@ -168,7 +168,7 @@ def main(text: str) -> None:
     scratch = settings["scratch"]
     jail = Jail.prepare(settings["kind"], settings["readable"], [scratch] if scratch else [], settings["limits"])
     programs = settings["programs"]
-    server = Server(
+    server = ZygoteServer(
         settings["kind"],
         socket.socket(fileno=settings["control"]),
         jail,

@@ -6,7 +6,16 @@ from typing import Any
 
 import pytest
 
-from models.datasets.arithmetic import FLAWS, Operation, Problem, flawed, operand_skipped, sign_lost, slip, work
+from models.datasets.arithmetic import (
+    FLAWS,
+    ArithmeticProblem,
+    Operation,
+    flawed,
+    operand_skipped,
+    sign_lost,
+    slip,
+    work,
+)
 from models.datasets.make_arithmetic import ArithmeticSettings, draw_problem
 
 ADD_5, TAKE_3, TAKE_9, DOUBLE = (
@@ -15,12 +24,12 @@ ADD_5, TAKE_3, TAKE_9, DOUBLE = (
     Operation("take_away", 9),
     Operation("double", 2),
 )
-SEVEN = Problem(7, (ADD_5, TAKE_3, DOUBLE))
-BELOW = Problem(2, (TAKE_3, ADD_5, TAKE_9))  # -1, 4, -5
+SEVEN = ArithmeticProblem(7, (ADD_5, TAKE_3, DOUBLE))
+BELOW = ArithmeticProblem(2, (TAKE_3, ADD_5, TAKE_9))  # -1, 4, -5
 LINE = re.compile(r"(-?\d+) ([-+*]) (\d+) = (-?\d+)")
 
 
-def drawn(count: int = 400) -> list[Problem]:
+def drawn(count: int = 400) -> list[ArithmeticProblem]:
     ranges: dict[str, Any] = {"start": (1, 20), "operand": (1, 9), "value": (-20, 60)}
     settings = ArithmeticSettings.model_construct(**ranges)
     random = Random(0)
@@ -72,7 +81,7 @@ def test_skipping_leaves_out_one_operation_and_goes_on_from_there() -> None:
 
 
 def test_an_operation_that_changes_nothing_is_no_skipped_operand() -> None:
-    doubled_zero = Problem(3, (TAKE_3, DOUBLE))
+    doubled_zero = ArithmeticProblem(3, (TAKE_3, DOUBLE))
     assert [working.text for working in operand_skipped(doubled_zero)] == ["3 * 2 = 6 ; #### 6"]
 
 
@@ -82,7 +91,7 @@ def test_a_lost_sign_is_lost_in_every_negative_result_and_the_working_goes_on_fr
 
 
 def test_a_slip_is_one_result_off_by_one_to_three() -> None:
-    texts = [working.text for working in slip(Problem(7, (ADD_5,)))]
+    texts = [working.text for working in slip(ArithmeticProblem(7, (ADD_5,)))]
     assert texts == [f"7 + 5 = {result} ; #### {result}" for result in (9, 10, 11, 13, 14, 15)]
     assert len(list(slip(SEVEN))) == 3 * 6
 
@@ -123,5 +132,5 @@ def test_no_flawed_working_occurs_twice_or_belongs_to_two_kinds() -> None:
 
 
 def test_flawed_workings_outside_of_the_range_are_left_out() -> None:
-    assert flawed(Problem(7, (ADD_5,)), "slip", 0, 11) != ()
-    assert all(working.answer <= 11 for working in flawed(Problem(7, (ADD_5,)), "slip", 0, 11))
+    assert flawed(ArithmeticProblem(7, (ADD_5,)), "slip", 0, 11) != ()
+    assert all(working.answer <= 11 for working in flawed(ArithmeticProblem(7, (ADD_5,)), "slip", 0, 11))

@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from models.answers.answers import extract_answer
-from models.datasets.arithmetic import Operation, Problem, work
+from models.datasets.arithmetic import ArithmeticProblem, Operation, work
 from models.method.judge import Answer
 from models.reward_models.judges.verdict import listed
 from models.task_sets.checking import (
@@ -20,7 +20,7 @@ from models.task_sets.checking import (
 )
 from models.task_sets.drawing import make_rows
 
-PROBLEM = Problem(7, (Operation("add", 5), Operation("take_away", 3), Operation("double", 2)))
+PROBLEM = ArithmeticProblem(7, (Operation("add", 5), Operation("take_away", 3), Operation("double", 2)))
 SOUND = work(PROBLEM).text.split(" ; ")
 SLIPPED = "7 + 5 = 12 ; 12 - 3 = 8 ; 8 * 2 = 16 ; #### 16".split(" ; ")
 KINDS: tuple[Kind, ...] = ("list", "tick", "step", "plain", "program", "output", "reverse")

@@ -3,14 +3,14 @@
 from random import Random
 
 from models.answers.answers import extract_answer
-from models.datasets.arithmetic import Operation, Problem, work
+from models.datasets.arithmetic import ArithmeticProblem, Operation, work
 from models.method.judge import Answer
 from models.reward_models.judges.verdict import ranking
 from models.task_sets.comparing import ComparingSettings, ranked, referred
 from models.task_sets.drawing import make_rows
 from models.task_sets.judging import beside, results
 
-PROBLEM = Problem(7, (Operation("add", 5), Operation("take_away", 3)))
+PROBLEM = ArithmeticProblem(7, (Operation("add", 5), Operation("take_away", 3)))
 SOUND = work(PROBLEM).text
 SLIPPED, SKIPPED = "7 + 5 = 12 ; 12 - 3 = 8 ; #### 8", "7 - 3 = 4 ; #### 4"
 SETTINGS = ComparingSettings(

@@ -5,13 +5,13 @@ from random import Random
 import pytest
 
 from models.answers.answers import extract_answer
-from models.datasets.arithmetic import Operation, Problem, work
+from models.datasets.arithmetic import ArithmeticProblem, Operation, work
 from models.method.judge import Answer
 from models.reward_models.judges.verdict import judged_steps
 from models.task_sets.drawing import make_rows
 from models.task_sets.judging import JudgingSettings, better, comparison, critique, score_of
 
-PROBLEM = Problem(7, (Operation("add", 5), Operation("take_away", 3)))
+PROBLEM = ArithmeticProblem(7, (Operation("add", 5), Operation("take_away", 3)))
 SETTINGS = JudgingSettings(
     problems={"train": 60, "validation": 8, "gate": 8}, demonstrations={"train": 120, "validation": 8}, start=(1, 9),
     operand=(1, 9), levels=[1, 2, 3], value=(-20, 60), compared=0.5, sound=0.4, careless=0.3,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from models.base.errors import UserError
-from models.datasets.arithmetic import SOUND, Operation, Problem, flawed, work
+from models.datasets.arithmetic import SOUND, ArithmeticProblem, Operation, flawed, work
 from models.datasets.make_arithmetic import ArithmeticSettings, draw_level, main, make, write
 from models.datasets.params import checked, read_section, run_stage
 from models.datasets.schema import SPLITS, Split
@@ -109,12 +109,12 @@ def test_no_two_pairs_are_alike(made: Made) -> None:
         assert len(pairs) == len(set(pairs))
 
 
-def problem_of(prompt: str) -> Problem:
+def problem_of(prompt: str) -> ArithmeticProblem:
     start, *steps = prompt.removesuffix(" .").split(" . ")
     names: dict[str, Any] = {"Add": "add", "Take": "take_away", "Double": "double"}
     numbers = [2 if step == "Double it" else int(step.split()[-1]) for step in steps]
     operations = [Operation(names[step.split()[0]], number) for step, number in zip(steps, numbers, strict=True)]
-    return Problem(int(start.split()[-1]), tuple(operations))
+    return ArithmeticProblem(int(start.split()[-1]), tuple(operations))
 
 
 def within_three_sigma(hits: int, trials: int, share: float) -> bool:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from models.base.errors import UserError
-from models.evaluation.gate.checks import Check
+from models.evaluation.gate.checks import GateCheck
 from models.evaluation.gate.gate import GateSettings, judge
 from models.evaluation.measured import severities
 from models.evaluation.records import Completion, PromptRecord
@@ -36,7 +36,7 @@ def policy(strikes: float, right: float) -> list[PromptRecord]:
 
 def guard(
     candidate: list[PromptRecord], baseline: list[PromptRecord], settings: GateSettings = SETTINGS
-) -> Check | None:
+) -> GateCheck | None:
     checks = judge(candidate, baseline, settings, reward_model=False).checks
     return next((check for check in checks if check.name == "severity"), None)
 

@@ -14,8 +14,8 @@ from models.learner import precision as precisions
 from models.learner.precision import (
     LEAST_GAIN,
     REPEATS,
-    Choice,
     Precision,
+    PrecisionTiming,
     fastest_precision,
     fix_precision,
     measured,
@@ -95,7 +95,7 @@ def test_a_slow_warm_up_pass_in_bfloat16_ends_the_measurement(
     [(4.0, 1.0, "bfloat16"), (1.0, 1.0, "float32"), (1.0, 2.0, "float32"), (LEAST_GAIN - 0.01, 1.0, "float32")],
 )
 def test_half_precision_is_taken_where_it_is_clearly_faster(float32: float, bfloat16: float, expected: str) -> None:
-    assert Choice(float32, bfloat16).precision == expected
+    assert PrecisionTiming(float32, bfloat16).precision == expected
 
 
 def test_measuring_changes_neither_weights_nor_gradients_nor_random_numbers() -> None:

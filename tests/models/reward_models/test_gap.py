@@ -13,7 +13,7 @@ from tiny_worlds import CODEC, make_world
 
 from models.base.errors import UserError
 from models.learner.optimiser import OptimiserSettings
-from models.parts.feedback.verdict import Verdict
+from models.parts.feedback.verdict import VerdictFeedback
 from models.parts.rollouts.improved import Improved
 from models.recipes.load import load_recipe
 from models.reward_models.fit import Pair, RewardModelSettings, accumulate, fit_reward_model, score_pairs
@@ -90,7 +90,7 @@ def test_a_fit_orders_gaps_as_the_paper_asks() -> None:
 def test_improvements_are_drawn_and_trained_behind_an_answer_of_the_policys_own() -> None:
     engine: Any = Scripted("#### 8")
     source = Improved(
-        prompts=2, group_size=3, max_tokens=8, context=CONTEXT, feedback=Verdict(right="", wrong="+ {answer}")
+        prompts=2, group_size=3, max_tokens=8, context=CONTEXT, feedback=VerdictFeedback(right="", wrong="+ {answer}")
     )
     made = source(make_world(engine), PROBLEMS[:2], 0)
     first = PROBLEMS[0].prompt

@@ -17,7 +17,7 @@ import pytest
 from sandbox_attacks import CALLS, HARM, HONEST, LIES, OUTSIDE, PROCESSES, TESTS
 
 from models.sandbox.fork_servers import NotStarted, start
-from models.sandbox.sandbox import Program, Sandbox, Verdict
+from models.sandbox.sandbox import Program, ProgramVerdict, Sandbox
 from models.sandbox.settings import SandboxSettings
 
 Held = Literal["namespaces", "inner layers alone"]
@@ -52,7 +52,7 @@ class Outside:
     abstract: socket.socket
     name: str
 
-    def verdict(self, source: str, tests: str = TESTS, limits: SandboxSettings = LIMITS) -> Verdict:
+    def verdict(self, source: str, tests: str = TESTS, limits: SandboxSettings = LIMITS) -> ProgramVerdict:
         self.sandbox.settings = limits
         places = {"SECRET": str(self.secret), "FOLDER": str(self.secret.parent), "NAME": self.name}
         places["PORT"] = str(self.tcp.getsockname()[1])

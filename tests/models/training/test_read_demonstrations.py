@@ -8,7 +8,7 @@ from tiny_worlds import CODEC
 
 from models.datasets.schema import arrow_schema, file_name, write_rows
 from models.learner.supervised import SupervisedSettings
-from models.parts.feedback.verdict import Verdict
+from models.parts.feedback.verdict import VerdictFeedback
 from models.parts.rewards.code.unit_tests import UnitTests
 from models.recipes.load import load_recipe
 from models.sandbox.settings import SandboxSettings
@@ -87,7 +87,7 @@ def test_those_that_are_right_are_shown_once_more_behind_what_a_judge_is_told(
 
 def test_those_that_are_right_are_shown_once_more_behind_a_wrong_one_and_what_is_said_of_it(data: Path) -> None:
     settings = SupervisedSettings(context="{prompt} ; {told} ; {prompt}", tells="feedback")
-    said = Verdict(right="right", wrong="= {answer}")
+    said = VerdictFeedback(right="right", wrong="= {answer}")
     sequences = demonstrations(data, CODEC, "train", 64, settings, adviser=said)
     prompts = CODEC.text([list(ids) for ids in sequences.prompts])
     assert prompts == ["1 + 2 =", "1 + 2 =", f"1 + 2 = ; {WRONG} = 3 ; 1 + 2 ="]
@@ -114,7 +114,7 @@ def test_a_prompt_without_a_wrong_demonstration_is_shown_no_feedback(tmp_path: P
     row = {"id": "d", "prompt_id": "p", "prompt": "1 + 2 =", "answer": "3", "level": 1, "completion": RIGHT, "flaw": ""}
     write_rows(tmp_path / file_name("demonstrations", "train"), [row], arrow_schema("demonstrations"))
     settings = SupervisedSettings(context="{prompt} {told}", tells="feedback")
-    assert len(demonstrations(tmp_path, CODEC, "train", 64, settings, adviser=Verdict())) == 1
+    assert len(demonstrations(tmp_path, CODEC, "train", 64, settings, adviser=VerdictFeedback())) == 1
 
 
 def test_what_does_not_fit_is_left_out_with_its_context(data: Path) -> None:

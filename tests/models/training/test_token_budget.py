@@ -19,7 +19,7 @@ from models.parts.rollouts.dataset import Dataset
 from models.parts.rollouts.explained import Explained
 from models.parts.rollouts.hindsight import Hindsight
 from models.parts.rollouts.mixture import SampleBesideMixture
-from models.parts.rollouts.prefix import Prefix
+from models.parts.rollouts.prefix import PrefixSampling
 from models.parts.rollouts.sample import Sample
 from models.parts.rollouts.sample_and_greedy import SampleAndGreedy
 from models.training.loop import require_room
@@ -68,7 +68,7 @@ ASKED = replace(PROBLEMS[0], answer="12", known=(CHOSEN, REJECTED))  # 1 + 2 =
 @pytest.mark.parametrize(
     ("source", "extra"),
     [
-        (Prefix(max_tokens=6), 0),
+        (PrefixSampling(max_tokens=6), 0),
         (Hindsight(max_tokens=5, bad="; ;", good="= ="), 6),  # 2 + 3 - 1 and 2 + 5, less 5
         (Explained(max_tokens=6, hint="{prompt} #### {answer} ; ;"), 4),
         (Conditioned(max_tokens=6, reads="preferences", flawed_prompt="; ; {prompt}"), 2),

@@ -126,7 +126,7 @@ def written(number: int) -> str:
 
 def tampered(number: int, **changes: object) -> str:
     """An entry with other words and a hash that fits them."""
-    there = audit.Entry(**{**json.loads(registry.model_tags(LOG)[written(number)]), **changes}).hashed()
+    there = audit.AuditEntry(**{**json.loads(registry.model_tags(LOG)[written(number)]), **changes}).hashed()
     return json.dumps(there.__dict__)
 
 

@@ -13,12 +13,12 @@ from verdict_examples import store_verdict
 from flows.runtime.judging_by_hand import judge_by_hand, measure
 from models.policies.folder import hash_folder
 from tasks.gate.judgement import JudgementSections, OnGate
-from tasks.pages.description import Review, describe_run, hand_page
+from tasks.pages.description import RunDescription, describe_run, hand_page
 from tasks.registered.policy import PolicyFiles
 from tasks.runner.step import StepContext
 from tasks.steps.judge_champion import ComparedEvaluations, judge_champion
 from tasks.tracking import aliases, by_hand, registry, runs, store, tags
-from tasks.tracking.by_hand import Waiting
+from tasks.tracking.by_hand import PendingChampion
 from tasks.tracking.verdict_record import HandJudgement, VerdictRecord, hand_judgement_of
 from tasks.tracking.verdict_text import hand_text
 
@@ -37,7 +37,7 @@ def run(home: Path, policy_folder: Path, tmp_path: Path) -> str:
     return run
 
 
-def set_by_hand(version: int) -> Waiting | None:
+def set_by_hand(version: int) -> PendingChampion | None:
     """As a person does in MLflow's UI, and as the next run notices it."""
     store.client().set_registered_model_alias(NAME, registry.CHAMPION, str(version))
     aliases.notice(NAME)
@@ -81,7 +81,7 @@ def why(run: str, home: Path) -> str:
 
 
 def test_a_worse_champion_set_by_hand_is_judged_recorded_and_left(run: str, home: Path, tmp_path: Path):
-    assert set_by_hand(2) == Waiting(2, against=1)
+    assert set_by_hand(2) == PendingChampion(2, against=1)
     verdict = judged(run, home, tmp_path, new=1, old=3)
     assert hand_text(verdict).startswith("version 2: the gate would not have promoted it: better: ")
     version = registry.version_info(NAME, 2)
@@ -106,7 +106,7 @@ def test_a_worse_champion_set_by_hand_is_judged_recorded_and_left(run: str, home
 def test_the_runs_page_shows_the_verdict_on_it_check_by_check(run: str, home: Path, tmp_path: Path):
     set_by_hand(2)
     verdict = judged(run, home, tmp_path, new=1, old=3)
-    page = describe_run(Review(outcome="unchanged", champion_by_hand=hand_page(verdict)))
+    page = describe_run(RunDescription(outcome="unchanged", champion_by_hand=hand_page(verdict)))
     shown = page.partition("### The champion was set by hand")[2]
     assert "the gate would not have promoted it" in shown and "80 % power" in shown
     assert verdict.verdict is not None
@@ -141,7 +141,7 @@ def test_each_judgement_is_a_look_and_one_that_was_killed_goes_on(
         patch.setattr(registry, "annotate", killed)
         with pytest.raises(KeyboardInterrupt):
             judged(run, home, tmp_path, new=1, old=3)
-    assert by_hand.waiting(NAME) == Waiting(2, 1) and looks() == 1
+    assert by_hand.waiting(NAME) == PendingChampion(2, 1) and looks() == 1
     judged(run, home, tmp_path, new=1, old=3)
     assert by_hand.waiting(NAME) is None and looks() == 1
     set_by_hand(3)
@@ -172,7 +172,7 @@ def test_what_the_run_has_measured_is_not_measured_again(run: str, home: Path, t
 
 def test_a_champion_before_that_waits_itself_is_not_the_measure(run: str, home: Path):
     set_by_hand(2)
-    assert set_by_hand(3) == Waiting(3, against=1)
+    assert set_by_hand(3) == PendingChampion(3, against=1)
     assert set_by_hand(1) is None  # back to the one that the gate had chosen
 
 
@@ -181,7 +181,7 @@ def test_after_a_deleted_alias_the_last_champion_is_the_measure(run: str, home: 
     store.client().delete_registered_model_alias(NAME, registry.CHAMPION)
     aliases.notice(NAME)
     assert by_hand.waiting(NAME) is None
-    assert set_by_hand(3) == Waiting(3, against=2)
+    assert set_by_hand(3) == PendingChampion(3, against=2)
 
 
 def test_why_it_cannot_be_judged_is_one_sentence(
@@ -222,5 +222,5 @@ def why_deleted() -> str:
 def test_without_any_champion_before_the_page_says_so(home: Path, policy_folder: Path):
     run = runs.open_flow_run("arithmetic", "night")
     registry.register(NAME, registry.log_model(run, policy_folder, "policy", "text-generation"))
-    assert set_by_hand(1) == Waiting(1, against=None)
+    assert set_by_hand(1) == PendingChampion(1, against=None)
     assert why(run, home).endswith("no champion before it is known")

@@ -12,7 +12,7 @@ import flows.train
 from flows.commands import registry as commands
 from models.base.errors import UserError
 from tasks.tracking import aliases, by_hand, registry, runs, store, tags
-from tasks.tracking.by_hand import Waiting
+from tasks.tracking.by_hand import PendingChampion
 
 POLICY = "policy"
 
@@ -50,7 +50,7 @@ def test_a_promotion_by_command_records_the_champion_set_outside_that_it_replace
 def test_a_promotion_that_is_refused_for_it_has_recorded_it(set_by_hand):
     with pytest.raises(UserError, match="the champion is now version 3: evaluate it again"):
         aliases.promote(POLICY, 4, why="gate", judged_against=2)
-    assert having(registry.PREVIOUS) == [2] and by_hand.waiting(POLICY) == Waiting(3, against=2)
+    assert having(registry.PREVIOUS) == [2] and by_hand.waiting(POLICY) == PendingChampion(3, against=2)
 
 
 def test_the_command_says_what_it_noticed(set_by_hand, home: Path, monkeypatch, capsys):
@@ -81,7 +81,7 @@ def test_a_champion_set_while_a_policy_learns_is_noticed_before_the_candidate_is
         return SimpleNamespace(steps=[], version=SimpleNamespace(digest="d"), tuned=tuned, **nothing)
 
     def reached(training: object, champion: registry.VersionInfo, model: str) -> None:
-        assert champion.version == 2 and by_hand.waiting(NAME) == Waiting(2, against=1)
+        assert champion.version == 2 and by_hand.waiting(NAME) == PendingChampion(2, against=1)
         raise Reached
 
     monkeypatch.setattr(flows.train, "train_policy", trained)

@@ -15,7 +15,7 @@ from models.text.bridge import Role, bridge_of
 from models.text.encoding import Codec
 
 
-class Choice(NamedTuple):
+class ActionCompletion(NamedTuple):
     """An action at an information set, as a completion."""
 
     seat: int
@@ -23,13 +23,13 @@ class Choice(NamedTuple):
     rollout: Rollout
 
 
-def choices(game: Game, codec: Codec, problem: Problem, role: Role = "user") -> list[Choice]:
+def choices(game: Game, codec: Codec, problem: Problem, role: Role = "user") -> list[ActionCompletion]:
     """Return every action at every information set, each as the last turn of a completion after the problem's prompt.
 
     Raises:
         UserError: the chat template cannot be continued.
     """
-    made: list[Choice] = []
+    made: list[ActionCompletion] = []
     seen: set[tuple[int, Knows]] = set()
     for state in states(game):
         seat = game.mover(state)
@@ -41,12 +41,14 @@ def choices(game: Game, codec: Codec, problem: Problem, role: Role = "user") -> 
         before = view(game, codec, state, seat, role)
         for ids in codec.completions(game.actions(state)):
             turn = Turn(len(before), len(before) + len(ids))
-            made.append(Choice(seat, known, Rollout(problem, 0, (*before, *ids), None, "", True, turns=(turn,))))
+            made.append(
+                ActionCompletion(seat, known, Rollout(problem, 0, (*before, *ids), None, "", True, turns=(turn,)))
+            )
     return made
 
 
 def strategies(
-    game: Game, asked: Sequence[Choice], log_probs: Callable[[Sequence[Rollout]], Sequence[Tensor]]
+    game: Game, asked: Sequence[ActionCompletion], log_probs: Callable[[Sequence[Rollout]], Sequence[Tensor]]
 ) -> list[dict[Knows, tuple[float, ...]]]:
     """Return the policy's strategy for each seat.
 

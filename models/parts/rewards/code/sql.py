@@ -29,11 +29,11 @@ from models.method.registry import part
 from models.method.rollout import Problem, Rollout
 from models.method.slots import Reward
 from models.method.world import World
-from models.sandbox.database import LONGEST, DatabaseAnswers, Result, ask
+from models.sandbox.database import LONGEST, DatabaseAnswers, QueryResult, ask
 from models.sandbox.sandbox import shared_sandbox
 from models.sandbox.settings import SandboxSettings
 
-_Judged = tuple[Result, Result, frozenset[str]]
+_Judged = tuple[QueryResult, QueryResult, frozenset[str]]
 """Results of a query and of the problem's query, and the names that the database has."""
 
 

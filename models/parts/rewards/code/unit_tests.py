@@ -32,12 +32,12 @@ from models.method.registry import part
 from models.method.rollout import Problem, Rollout
 from models.method.slots import Reward
 from models.method.world import World
-from models.sandbox.sandbox import Program, Verdict, shared_sandbox
+from models.sandbox.sandbox import Program, ProgramVerdict, shared_sandbox
 from models.sandbox.settings import SandboxSettings
 from models.sandbox.simulator import is_closed, require_simulator, simulate
 from models.sandbox.written import program_of, written_circuit, written_value
 
-UNWRITTEN = Verdict("uncompilable", 0, 0, "nothing that can be tested")
+UNWRITTEN = ProgramVerdict("uncompilable", 0, 0, "nothing that can be tested")
 
 
 @part("unit_tests")
@@ -86,7 +86,7 @@ class UnitTests(Reward):
         """Return whether each attempt ended and passes all cases, [attempts]."""
         return [verdict.outcome == "passed" for verdict in self._verdicts(attempts)]
 
-    def _grade(self, verdict: Verdict) -> float:
+    def _grade(self, verdict: ProgramVerdict) -> float:
         """Return the reward of a verdict."""
         match verdict.outcome:
             case "partly":
@@ -99,9 +99,9 @@ class UnitTests(Reward):
                 return self.failed
         return self.passed
 
-    def _verdicts(self, attempts: Sequence[Attempt]) -> list[Verdict]:
+    def _verdicts(self, attempts: Sequence[Attempt]) -> list[ProgramVerdict]:
         """Return the verdict on each attempt, [attempts]; equal programs are run once."""
-        known: dict[Program, Verdict] = {}
+        known: dict[Program, ProgramVerdict] = {}
         programs = [None if _unrun(attempt) else self._program(attempt) for attempt in attempts]
         run = list(dict.fromkeys(program for program in programs if program is not None))
         if run:
@@ -125,15 +125,15 @@ class UnitTests(Reward):
                 source = design if is_closed(design) else None
         return None if source is None else Program(source, problem.tests, problem.entry_point)
 
-    def _judged(self, programs: Sequence[Program]) -> list[Verdict]:
+    def _judged(self, programs: Sequence[Program]) -> list[ProgramVerdict]:
         if self.reads == "verilog":
             sandbox = shared_sandbox(self.sandbox, compilers=True)
             return simulate(sandbox, [(program.source, program.tests) for program in programs])
         return shared_sandbox(self.sandbox).judge(programs)
 
 
-def _unrun(attempt: Attempt) -> Verdict | None:
+def _unrun(attempt: Attempt) -> ProgramVerdict | None:
     """Return the verdict on an attempt that is not run, whatever its text; None if it is to be run."""
     if not attempt.problem.tests.strip():
-        return Verdict("useless_tests", 0, 0, "the problem has no tests")
-    return None if attempt.finished else Verdict("uncompilable", 0, 0, "the completion was cut")
+        return ProgramVerdict("useless_tests", 0, 0, "the problem has no tests")
+    return None if attempt.finished else ProgramVerdict("uncompilable", 0, 0, "the completion was cut")

@@ -26,7 +26,7 @@ Prices = Mapping[str, Annotated[float, Field(ge=0)]]
 
 
 @part("cost")
-class Cost(Reward):
+class EpisodeCost(Reward):
     """Minus the price of calls and tokens."""
 
     calls: Prices = field(default_factory=dict)

@@ -19,7 +19,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from models.agents.play.circuits import Circuit, names_of, violations
+from models.agents.play.circuits import CompiledRule, names_of, violations
 from models.base.bounds import LARGEST, Share
 from models.base.errors import UserError
 from models.method.registry import part
@@ -67,7 +67,7 @@ class PolicyRules(TokenReward):
                 raise UserError(f"{place}.requires: {error}") from None
             if missing:
                 raise UserError(f"{place}.requires: no proposition is called {missing[0]!r}")
-            circuits.append(Circuit(_compiled(rule.when, f"{place}.when"), rule.requires, rule.weight))
+            circuits.append(CompiledRule(_compiled(rule.when, f"{place}.when"), rule.requires, rule.weight))
         object.__setattr__(self, "_propositions", known)
         object.__setattr__(self, "_circuits", circuits)
 

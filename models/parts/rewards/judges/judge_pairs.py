@@ -25,7 +25,7 @@ from models.method.reward_forms import JudgedReward, Reasoned
 from models.method.reward_limits import Limits
 from models.method.rollout import Rollout, groups_of
 from models.parts.rewards.judges.judge_score import OF_JUDGES, Votes
-from models.reward_models.judges.pairs import Compared, Pair, compare
+from models.reward_models.judges.pairs import CompletionPair, PairComparison, compare
 from models.reward_models.judges.question import COMPARE, check_template, fill
 
 
@@ -66,7 +66,7 @@ class JudgePairs(JudgedReward):
         asked = [(i, j) for i, j in places if rollouts[i].text != rollouts[j].text]
         own = self._own(judge, [rollouts[i].problem.prompt for i, _ in asked])
         pairs = [
-            Pair(
+            CompletionPair(
                 rollouts[i].problem.prompt,
                 rollouts[i].text,
                 rollouts[j].text,
@@ -120,7 +120,7 @@ def rivals_of(groups: Sequence[int], rivals: int) -> list[tuple[int, int]]:
     return list(pairs.values())
 
 
-def watched_of(made: Sequence[Compared]) -> dict[str, float]:
+def watched_of(made: Sequence[PairComparison]) -> dict[str, float]:
     """Return the share of answers without a verdict, and the mean value of the first place if both orders were read."""
     answers = sum(len(each.answers) for each in made)
     watched = {"unread": sum(each.unread for each in made) / max(1, answers)}

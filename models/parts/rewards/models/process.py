@@ -46,7 +46,7 @@ def shaped_steps(values: Tensor, clip: float | None, delta: bool, last_step: boo
 
 
 @part("process")
-class Process(TokenReward):
+class ProcessReward(TokenReward):
     """Value of each step by the process reward model of this run."""
 
     needs_reward_model = True

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from models.agents.environments.textworld import TextWorld
-from models.agents.play.textworld_games import Game, GameEnded, World, compile_to, make
+from models.agents.play.textworld_games import GameEnded, TextWorldGame, TextWorldSize, compile_to, make
 from models.base.errors import UserError
 from models.method.rollout import Problem
 
@@ -38,7 +38,7 @@ def test_the_lock_of_the_games_is_of_the_code_and_settings_beside_it() -> None:
     assert stage["params"]["data/textworld/params.yaml"] == params
 
 
-PLAIN = World(rooms=3, objects=1, quest=2)
+PLAIN = TextWorldSize(rooms=3, objects=1, quest=2)
 
 
 @pytest.fixture(scope="module")
@@ -91,14 +91,14 @@ def test_no_turn_ends_a_game_or_is_told_to_its_interpreter(opened: Any, tmp_path
 @EXTRA
 def test_a_game_that_crashes_ends_alone_and_the_next_begins(games: Path) -> None:
     file = games / "game-00007.z8"
-    crashed, goes_on = Game(file, 80), Game(file, 80)
+    crashed, goes_on = TextWorldGame(file, 80), TextWorldGame(file, 80)
     first = crashed.begin()
     assert goes_on.begin() == first
     os.kill(crashed.pid, signal.SIGSEGV)
     with pytest.raises(GameEnded):
         crashed.do("look")
     assert goes_on.do("look")[0]
-    after = Game(file, 80)
+    after = TextWorldGame(file, 80)
     assert after.begin() == first
     for game in (crashed, goes_on, after):
         game.close()
@@ -107,10 +107,10 @@ def test_a_game_that_crashes_ends_alone_and_the_next_begins(games: Path) -> None
 @EXTRA
 def test_games_are_played_on_after_the_program_that_forks_them_has_ended(games: Path) -> None:
     file = games / "game-00007.z8"
-    before = Game(file, 80)
+    before = TextWorldGame(file, 80)
     first = before.begin()
     os.kill(psutil.Process(before.pid).ppid(), signal.SIGKILL)
-    after = Game(file, 80)
+    after = TextWorldGame(file, 80)
     assert after.begin() == first and before.do("look")[0]
     for game in (before, after):
         game.close()
@@ -118,7 +118,7 @@ def test_games_are_played_on_after_the_program_that_forks_them_has_ended(games: 
 
 @EXTRA
 def test_the_process_of_a_game_is_gone_once_it_is_closed(games: Path) -> None:
-    game = Game(games / "game-00007.z8", 80)
+    game = TextWorldGame(games / "game-00007.z8", 80)
     game.begin()
     process = psutil.Process(game.pid)
     game.close()

@@ -10,13 +10,13 @@ from tiny_loops import PROBLEMS
 from tiny_worlds import make_world
 
 from models.method.rollout import Rollout, parts_of
-from models.parts.rollouts.program import Program
+from models.parts.rollouts.program import ProgramRollouts
 
 AGENT = Path(__file__).with_name("agent_program.py")
 
 
-def program(mode: str, **settings: Any) -> Program:
-    return Program(
+def program(mode: str, **settings: Any) -> ProgramRollouts:
+    return ProgramRollouts(
         **{
             "prompts": 2, "group_size": 2, "max_tokens": 48, "call_tokens": 6,
             "command": (sys.executable, "-S", str(AGENT), mode), "seconds": 30.0, **settings,
@@ -24,7 +24,7 @@ def program(mode: str, **settings: Any) -> Program:
     )  # fmt: skip
 
 
-def draw(engine: Listening, source: Program, number: int = 0) -> list[Rollout]:
+def draw(engine: Listening, source: ProgramRollouts, number: int = 0) -> list[Rollout]:
     return source(make_world(engine, codec=ENDING), PROBLEMS[: source.prompts], number)
 
 

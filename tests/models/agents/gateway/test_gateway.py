@@ -22,7 +22,7 @@ from models.base.errors import UserError
 from models.engines.engine import Sampling
 from models.method.rollout import sequences_of
 from models.parts.rewards.episodes.turn_rewards import TurnRewards
-from models.parts.rollouts.program import Program
+from models.parts.rollouts.program import ProgramRollouts
 
 
 @pytest.mark.parametrize("mode", ["talk", "branch", "text"])
@@ -184,9 +184,9 @@ def test_a_run_over_programs_ends_with_the_same_weights_each_time(start: Path, t
 
 def test_a_recipe_names_a_command_or_a_file_and_not_both(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="a program is a command or a path"):
-        Program().try_out()
+        ProgramRollouts().try_out()
     (tmp_path / "none.py").write_text("x = 1\n")
     with pytest.raises(UserError, match="no function is called run"):
-        Program(path=str(tmp_path / "none.py")).try_out()
+        ProgramRollouts(path=str(tmp_path / "none.py")).try_out()
     with pytest.raises(TypeError, match="asks the policy itself"):
         AgentPrograms(command=(), side_by_side=1, tells_answer=False).open(PROBLEMS[0])

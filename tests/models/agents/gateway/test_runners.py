@@ -8,7 +8,7 @@ from tiny_episodes import ENDING, Listening
 from tiny_loops import PROBLEMS
 
 from models.agents.gateway.agents import AgentPrograms
-from models.agents.gateway.runners import Outcome, ProgramFailed, outcome_of
+from models.agents.gateway.runners import ProgramFailed, ProgramReport, outcome_of
 from models.engines.engine import Sampling
 from models.method.episode_limits import EpisodeLimits
 
@@ -38,8 +38,12 @@ def test_a_result_that_cannot_be_written_is_none() -> None:
 
 
 def test_rewards_are_numbers_of_any_kind() -> None:
-    assert [outcome_of({"reward": reward}) for reward in (0, -3, 0.5)] == [Outcome(0.0), Outcome(-3.0), Outcome(0.5)]
-    assert outcome_of({}) == Outcome() and outcome_of({"answer": 7}).answer == "7"
+    assert [outcome_of({"reward": reward}) for reward in (0, -3, 0.5)] == [
+        ProgramReport(0.0),
+        ProgramReport(-3.0),
+        ProgramReport(0.5),
+    ]
+    assert outcome_of({}) == ProgramReport() and outcome_of({"answer": 7}).answer == "7"
 
 
 @pytest.mark.parametrize("huge", ["1e999", "1" + "0" * 400, "1" + "0" * 5000, "NaN"])

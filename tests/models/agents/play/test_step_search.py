@@ -12,7 +12,7 @@ from tiny_worlds import CODEC
 from torch import Tensor
 
 from models.agents.play.step_search import Estimate, StepSearch
-from models.agents.play.tree import Backup, Growth, Node, Tree, Valuing
+from models.agents.play.tree import Backup, Growth, Node, SearchTree, Valuing
 from models.engines.engine import Ask, Drawing, Engine, Generated, Sampling
 from models.method.rollout import Problem
 
@@ -96,7 +96,7 @@ def grow(
     max_tokens: int = 20,
     engine: Stepper | None = None,
     **growth: object,
-) -> list[Tree]:
+) -> list[SearchTree]:
     return StepSearch(
         engine=engine or Stepper(),
         codec=CODEC,
@@ -142,7 +142,7 @@ def test_the_best_of_a_tree_that_holds_all_is_the_enumerated_best() -> None:
 
 
 def test_the_bound_of_a_child_by_hand() -> None:
-    tree = Tree(replace(GROWTH, candidates=2, exploration=2.0))
+    tree = SearchTree(replace(GROWTH, candidates=2, exploration=2.0))
     a, b = (Node(tree.root, (number,), prior=prior) for number, prior in enumerate((0.5, 0.25)))
     tree.root.children, tree.root.drawn = [a, b], 2
     a.estimated(0.5)

@@ -9,7 +9,7 @@ from tiny_worlds import make_world
 from torch import Tensor
 
 from models.agents.environments.tools import Tools
-from models.agents.tools.search import Search
+from models.agents.tools.search import DocumentSearch
 from models.engines.engine import Ask, Drawing, Engine, Generated
 from models.method.rollout import Problem, Rollout
 from models.parts.rewards.rules.exact_answer import ExactAnswer
@@ -73,5 +73,5 @@ def test_products_are_solved_with_the_calculator_and_not_without_and_no_token_of
         assert rollout.turns[0].heard == rollout.problem.answer
         assert said[0].startswith("calculator: ") and said[0].endswith(f"#### {rollout.problem.answer}")
         assert sum(rollout.trained) == sum(turn.stop - turn.start for turn in rollout.turns)
-    without = Episodes(prompts=20, group_size=1, max_tokens=72, environment=Tools(tool=[Search()]))
+    without = Episodes(prompts=20, group_size=1, max_tokens=72, environment=Tools(tool=[DocumentSearch()]))
     assert played(without)[1] == [0.0] * 20

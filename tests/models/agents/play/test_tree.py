@@ -8,9 +8,9 @@ import pytest
 from tiny_trees import ACTIONS, BEST, DEPTH, Alike, Lottery, share_of_best, worth_of
 from tiny_worlds import CODEC
 
-from models.agents.play.critique import Verdict, by_likelihood
+from models.agents.play.critique import VerdictCritique, by_likelihood
 from models.agents.play.search import Search
-from models.agents.play.tree import Growth, Node, Order, Tree, Valuing
+from models.agents.play.tree import Growth, Node, Order, SearchTree, Valuing
 from models.base.errors import UserError
 from models.engines.engine import Sampling
 from models.method.environment import EpisodeSettings
@@ -67,7 +67,7 @@ def test_values_go_up_the_tree_by_hand() -> None:
 
 
 def test_the_upper_bound_of_a_child_by_hand() -> None:
-    tree = Tree(replace(GROWTH, candidates=2, exploration=1.0))
+    tree = SearchTree(replace(GROWTH, candidates=2, exploration=1.0))
     a, b = child(tree.root), child(tree.root)
     tree.root.drawn = 2
     for worth in (1.0, 0.0, 1.0):
@@ -143,6 +143,6 @@ def test_critiques_of_a_policy_that_knows_nothing_are_its_chances() -> None:
     [tree] = search(critique=by_likelihood, valuing=Valuing(critique_share=0.5)).grow([PROBLEM], 2)
     nodes = [node for node in tree.root.below() if node.parent is not None]
     assert {round(node.critique or 0, 12) for node in nodes} == {round(math.sqrt(1 / 3), 12)}
-    said = Verdict(Alike(), CODEC, "= ;", yes="1", no="2")([PROBLEM] * len(nodes), nodes)
+    said = VerdictCritique(Alike(), CODEC, "= ;", yes="1", no="2")([PROBLEM] * len(nodes), nodes)
     assert said == [0.5] * len(nodes)
     assert len(ACTIONS) == 3

@@ -7,7 +7,7 @@ import pytest
 import torch
 from tiny_strategies import DRAWN, GREEDY, Scripted, ask_of, turns_of
 
-from models.agents.strategies.masked_actions import MaskedActions, Way, chosen_action
+from models.agents.strategies.masked_actions import MaskedActions, ReasoningMode, chosen_action
 from models.base.errors import UserError
 from models.engines.engine import Drawing
 
@@ -59,7 +59,10 @@ def test_drawn_over_seeds_actions_are_as_frequent_as_their_chances() -> None:
 
 
 def test_the_way_that_the_policy_names_decides_prompt_and_mask_of_the_step() -> None:
-    ways = (Way(name="move", prompt="go", only="north|east"), Way(name="rest", prompt="stay", only="wa.*"))
+    ways = (
+        ReasoningMode(name="move", prompt="go", only="north|east"),
+        ReasoningMode(name="rest", prompt="stay", only="wa.*"),
+    )
     for way, turn in (("move", "east"), ("rest", "wait")):
         asked = policy(way)
         turns, _ = turns_of(MaskedActions(ways=ways), asked, [ask_of("Q", actions=LISTED)])
@@ -73,7 +76,9 @@ def test_the_way_that_the_policy_names_decides_prompt_and_mask_of_the_step() -> 
 
 def test_a_way_that_admits_nothing_of_what_is_listed_admits_all_of_it() -> None:
     asked = policy()
-    turns, _ = turns_of(MaskedActions(ways=(Way(name="a", only="jump"),)), asked, [ask_of("Q", actions=LISTED)])
+    turns, _ = turns_of(
+        MaskedActions(ways=(ReasoningMode(name="a", only="jump"),)), asked, [ask_of("Q", actions=LISTED)]
+    )
     assert turns == ["south"] and {said for _, said in asked.scored} == set(LISTED)
 
 

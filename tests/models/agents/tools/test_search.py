@@ -9,7 +9,7 @@ import pytest
 
 from models.agents.environments.tools import Tools
 from models.agents.play.documents import Index
-from models.agents.tools.search import Search
+from models.agents.tools.search import DocumentSearch
 from models.base.errors import UserError
 from models.datasets.params import checked, read_section
 from models.method.rollout import Problem
@@ -31,9 +31,9 @@ def lines_in(folder: Path, *texts: str) -> Path:
 
 def test_the_document_with_most_of_the_rare_words_comes_first(tmp_path: Path) -> None:
     file = lines_in(tmp_path, "river of velm: tosk", "river of norda: rin", "ruler of velm: ada", "nothing of that")
-    tool = Search(documents=str(file), results=2)
+    tool = DocumentSearch(documents=str(file), results=2)
     assert tool.call("River of VELM").splitlines() == ["river of velm: tosk", "river of norda: rin"]
-    assert Search(documents=str(file), results=1, longest=5).call("ada") == "ruler"
+    assert DocumentSearch(documents=str(file), results=1, longest=5).call("ada") == "ruler"
 
 
 def test_equal_scores_are_in_the_order_of_the_documents() -> None:
@@ -45,7 +45,7 @@ def test_a_folder_holds_lines_and_paragraphs(tmp_path: Path) -> None:
     lines_in(tmp_path, "river of velm: tosk")
     (tmp_path / "deeper").mkdir()
     (tmp_path / "deeper" / "notes.md").write_text("Velm lies\nhigh.\n\nNorda is flat.\n")
-    tool = Search(documents=str(tmp_path), results=1)
+    tool = DocumentSearch(documents=str(tmp_path), results=1)
     assert (tool.call("high"), tool.call("flat"), tool.call("tosk")) == (
         "Velm lies high.", "Norda is flat.", "river of velm: tosk"
     )  # fmt: skip
@@ -53,7 +53,7 @@ def test_a_folder_holds_lines_and_paragraphs(tmp_path: Path) -> None:
 
 
 def test_a_query_without_a_known_word_is_an_error_that_the_policy_reads(tmp_path: Path) -> None:
-    tool = Search(documents=str(lines_in(tmp_path, "river of velm: tosk")))
+    tool = DocumentSearch(documents=str(lines_in(tmp_path, "river of velm: tosk")))
     with pytest.raises(ToolError, match="nothing is known"):
         tool.call("quux")
     opened = Tools(tool=[tool], introduced=True).open(Problem("p", "?"))
@@ -74,11 +74,11 @@ def test_a_query_without_a_known_word_is_an_error_that_the_policy_reads(tmp_path
 def test_a_file_that_holds_no_documents_is_refused_by_a_line(tmp_path: Path, name: str, content: str, why: str) -> None:
     (tmp_path / name).write_text(content)
     with pytest.raises(UserError, match=rf"rollouts\.environment\.tool\.documents: .*{why}"):
-        Search(documents=str(tmp_path / name)).try_out()
+        DocumentSearch(documents=str(tmp_path / name)).try_out()
     with pytest.raises(UserError, match="no such file"):
-        Search(documents=str(tmp_path / "none.jsonl"))
+        DocumentSearch(documents=str(tmp_path / "none.jsonl"))
     with pytest.raises(UserError, match="name the documents"):
-        Search().try_out()
+        DocumentSearch().try_out()
 
 
 def test_the_recipes_documents_are_on_record_and_another_content_is_another_key(tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_the_recipes_documents_are_on_record_and_another_content_is_another_key(
     (moved / "own.yaml").write_text(recipe.read_text())
     assert content_of(load_recipe(moved / "own.yaml").rollouts) == content_of(other.rollouts)
     with pytest.raises(UserError, match="has other content than sha256 says"):
-        Search(documents=str(file), sha256="0" * 64)
+        DocumentSearch(documents=str(file), sha256="0" * 64)
 
 
 def test_the_documents_in_git_are_those_that_the_stage_makes_and_every_question_can_be_looked_up(
@@ -108,7 +108,7 @@ def test_the_documents_in_git_are_those_that_the_stage_makes_and_every_question_
     assert main(["params.yaml", "lookup", str(tmp_path / "made.jsonl")]) == 0
     assert (tmp_path / "made.jsonl").read_text() == FILE.read_text()
     settings = checked(LookupSettings, read_section(Path("params.yaml"), "lookup"), "params.yaml: lookup")
-    tool, random = Search(documents=str(FILE), results=1), Random(3)
+    tool, random = DocumentSearch(documents=str(FILE), results=1), Random(3)
     for task in (settings.draw(random) for _ in range(200)):
         for said, heard in zip(task.steps[::2], task.steps[1::2], strict=False):
             assert tool.call(said.removeprefix("search: ")) == heard

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from models.agents.environments.tools import Tools
-from models.agents.tools.candidate import Candidate
+from models.agents.tools.candidate import CandidateModel
 from models.agents.tools.simulated_search import SimulatedSearch
 from models.method.rollout import Problem
 
@@ -60,8 +60,8 @@ def test_a_round_changes_the_tools_of_an_environment_and_an_episode_their_chance
 
 
 def test_a_candidate_is_right_about_what_it_knows_and_sure_of_the_rest(documents: str) -> None:
-    small = Candidate(documents=documents, results=1, called="small", knows=("river",))
-    large = Candidate(documents=documents, results=1)
+    small = CandidateModel(documents=documents, results=1, called="small", knows=("river",))
+    large = CandidateModel(documents=documents, results=1)
     opened = Tools(tool=[small, large]).open(Problem("p", "?"))
     opened.reset(0)
     assert opened.step("small: river of town3")[0] == "river of town3: river3"

@@ -6,10 +6,10 @@ from malformed_texts import malformed, rollout
 from tiny_worlds import CODEC, make_world
 
 from models.method.attempt import Attempt
-from models.method.feedback import Feedback, Remark, Span
+from models.method.feedback import Feedback, Remark, RemarkSpan
 from models.method.rollout import Problem, Rollout
-from models.parts.feedback.verdict import Verdict
-from models.parts.feedback.working import Working, read_problem
+from models.parts.feedback.verdict import VerdictFeedback
+from models.parts.feedback.working import WorkingFeedback, read_problem
 from models.parts.rewards.judges.followed_feedback import FollowedFeedback, taken_in
 from models.parts.rewards.judges.span_feedback import SpanFeedback, signs
 from models.text.token_places import token_places
@@ -28,14 +28,14 @@ def phrases(text: str, given: Remark) -> list[tuple[str, int]]:
 
 
 def test_a_sound_working_is_praised_step_by_step() -> None:
-    given = remark(Working(sound="good"), SOUND)
+    given = remark(WorkingFeedback(sound="good"), SOUND)
     assert given.text == "good"
     assert phrases(SOUND, given) == [(step, 1) for step in SOUND.split(" ; ")]
 
 
 def test_the_first_wrong_step_is_blamed_named_and_mended_and_what_follows_from_it_is_let_be() -> None:
     text = "7 + 5 = 12 ; 12 - 3 = 8 ; 8 * 2 = 16 ; #### 16"
-    given = remark(Working(flawed="{number}: {step}"), text)
+    given = remark(WorkingFeedback(flawed="{number}: {step}"), text)
     assert given.text == "2: 12 - 3 = 9"
     assert phrases(text, given) == [("7 + 5 = 12", 1), ("12 - 3 = 8", -1)]
 
@@ -51,14 +51,14 @@ def test_the_first_wrong_step_is_blamed_named_and_mended_and_what_follows_from_i
     ],
 )
 def test_a_working_that_ends_early_late_or_elsewhere(text: str, said: str, about: list[tuple[str, int]]) -> None:
-    given = remark(Working(flawed="{number}: {step}"), text)
+    given = remark(WorkingFeedback(flawed="{number}: {step}"), text)
     assert given.text == said and phrases(text, given) == about
 
 
 @pytest.mark.parametrize("prompt", ["", "What is 2 + 2 ?", "Start with 7 .", "Start with x . Add 5 .", PROMPT + " Add"])
 def test_of_another_prompt_nothing_is_said(prompt: str) -> None:
     assert read_problem(prompt) is None
-    assert remark(Working(), SOUND, Problem("p", prompt, "18")) == Remark("")
+    assert remark(WorkingFeedback(), SOUND, Problem("p", prompt, "18")) == Remark("")
 
 
 def test_a_problem_is_read_as_it_was_written() -> None:
@@ -68,9 +68,9 @@ def test_a_problem_is_read_as_it_was_written() -> None:
 
 
 def test_a_verdict_is_about_the_whole_answer() -> None:
-    verdict = Verdict(right="yes {answer}", wrong="no {answer}")
-    assert remark(verdict, SOUND) == Remark("yes 18", (Span(0, len(SOUND), 1),))
-    assert remark(verdict, "#### 17") == Remark("no 18", (Span(0, 7, -1),))
+    verdict = VerdictFeedback(right="yes {answer}", wrong="no {answer}")
+    assert remark(verdict, SOUND) == Remark("yes 18", (RemarkSpan(0, len(SOUND), 1),))
+    assert remark(verdict, "#### 17") == Remark("no 18", (RemarkSpan(0, 7, -1),))
     assert remark(verdict, "") == Remark("no 18")
     assert verdict([Attempt(PROBLEM, SOUND, False)])[0].text == "no 18"  # one that was cut
 
@@ -83,19 +83,19 @@ def sampled(text: str) -> Rollout:
 def test_tokens_have_the_sign_of_the_phrase_that_they_stand_in_and_the_end_has_none() -> None:
     """By hand: the first step is right, the second is not, the answer follows from it; `;` is part of no step."""
     texts = ["4 + 3 = 7 ; 7 + 1 = 9 ; #### 9", "4 + 3 = 7 ; 7 + 1 = 8 ; #### 8"]
-    rows = SpanFeedback(feedback=Working()).tokens(make_world(), [sampled(text) for text in texts])
+    rows = SpanFeedback(feedback=WorkingFeedback()).tokens(make_world(), [sampled(text) for text in texts])
     assert rows[0].tolist() == [1.0] * 5 + [0.0] + [-1.0] * 5 + [0.0] + [0.0, 0.0] + [0.0]
     assert rows[1].tolist() == [1.0] * 5 + [0.0] + [1.0] * 5 + [0.0] + [1.0, 1.0] + [0.0]
 
 
 def test_a_verdict_pays_every_token_alike() -> None:
     texts = ["#### 8", "4 + 3 #### 7"]
-    values = SpanFeedback(feedback=Verdict())(make_world(), [sampled(text) for text in texts])
+    values = SpanFeedback(feedback=VerdictFeedback())(make_world(), [sampled(text) for text in texts])
     assert values.tolist() == [2.0, -5.0]
 
 
 def test_a_token_that_touches_a_phrase_belongs_to_it_and_an_empty_one_to_none() -> None:
-    spans = Remark("", (Span(5, 7, -1), Span(0, 3, 1)))
+    spans = Remark("", (RemarkSpan(5, 7, -1), RemarkSpan(0, 3, 1)))
     places = [range(2), range(2, 4), range(4, 4), range(4, 5), range(6, 9), range(9, 9)]
     assert signs(spans, places).tolist() == [1.0, 1.0, 0.0, 0.0, -1.0, 0.0]
 
@@ -110,7 +110,7 @@ def test_tokens_are_placed_where_their_text_stands() -> None:
 def test_malformed_texts_have_a_defined_value_for_every_token() -> None:
     for problem in (PROBLEM, Problem("p", "\x00\ud800", ""), Problem("p", "Start with " * 9999, "7")):
         made = malformed(problem)
-        for feedback in (Working(), Verdict()):
+        for feedback in (WorkingFeedback(), VerdictFeedback()):
             rows = SpanFeedback(feedback=feedback).tokens(make_world(), made)
             assert all(len(row) == len(each.completion) for row, each in zip(rows, made, strict=True))
             assert all(bool(torch.isfinite(row).all()) and float(row.abs().max()) <= 1.0 for row in rows)

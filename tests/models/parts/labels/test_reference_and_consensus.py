@@ -12,7 +12,7 @@ from models.engines.engine import Sampling
 from models.method.rollout import Problem
 from models.parts.labels.consensus import Consensus, first_wrong
 from models.parts.labels.monte_carlo import MonteCarlo
-from models.parts.labels.reference import Reference, aligned, held_against
+from models.parts.labels.reference import ReferenceAgreement, aligned, held_against
 from models.reward_models.solutions import Bench, Solution
 
 PROBLEM = Problem("p", "3 + 4", "9", tokens=tuple(CODEC.prompts(["3 + 4"])[0]))
@@ -57,8 +57,8 @@ def test_a_step_without_a_number_has_no_label_and_changes_none() -> None:
 
 def test_of_a_problem_without_a_right_solution_nothing_is_said() -> None:
     made = solution(RIGHT)
-    assert said(Reference().label(bench(), [made])[0]) == [1, 1, 1]
-    assert said(Reference().label(bench(references={}), [made])[0]) == [None] * 3
+    assert said(ReferenceAgreement().label(bench(), [made])[0]) == [1, 1, 1]
+    assert said(ReferenceAgreement().label(bench(references={}), [made])[0]) == [None] * 3
     assert said(Consensus().label(bench(references={}), [made])[0]) == [None] * 3
 
 
@@ -96,8 +96,8 @@ def test_the_first_wrong_step_by_hand() -> None:
 
 
 @pytest.mark.parametrize("text", ["", ";", "; ; ;", "= " * 300, "\x00", "9" * 5000, "-", "#### 1 . 5 . 2"])
-@pytest.mark.parametrize("part", [Reference(), Consensus(continuations=1)], ids=["reference", "consensus"])
-def test_whatever_is_said_has_a_label_or_none_a_step(text: str, part: Reference | Consensus) -> None:
+@pytest.mark.parametrize("part", [ReferenceAgreement(), Consensus(continuations=1)], ids=["reference", "consensus"])
+def test_whatever_is_said_has_a_label_or_none_a_step(text: str, part: ReferenceAgreement | Consensus) -> None:
     made = solution(text)
     (row,) = part.label(bench(), [made])
     assert len(row) == len(made.ends) and bool((row.isnan() | (row == 0) | (row == 1)).all())

@@ -9,7 +9,7 @@ from tiny_worlds import CODEC, make_world
 from models.answers.likeness import likeness
 from models.method.rollout import Rollout
 from models.method.turn import Turn
-from models.parts.rewards.episodes.cost import Cost
+from models.parts.rewards.episodes.cost import EpisodeCost
 from models.parts.rewards.episodes.hierarchical import Hierarchical
 from models.parts.rewards.rules.similarity import Similarity
 
@@ -35,11 +35,11 @@ def test_a_cost_is_the_price_of_calls_and_of_tokens_heard_and_written() -> None:
         episode(("large: 3", "error: 4"), ("other: 3", "4")),
     ]
     heard = len(CODEC.inside(["4 + 5"])[0])
-    values = Cost(calls={"small": 0.1, "large": 0.5}, heard={"large": 0.01}, written=0.001)(make_world(), made)
+    values = EpisodeCost(calls={"small": 0.1, "large": 0.5}, heard={"large": 0.01}, written=0.001)(make_world(), made)
     failed = len(CODEC.inside(["error: 4"])[0])
     expected = [-(0.6 + 0.01 * heard + 0.009), -0.003, -(0.5 + 0.01 * failed + 0.006)]
     assert values.tolist() == pytest.approx(expected, abs=1e-6)
-    assert Cost()(make_world(), made).tolist() == [0.0, 0.0, 0.0]
+    assert EpisodeCost()(make_world(), made).tolist() == [0.0, 0.0, 0.0]
 
 
 def test_levels_are_form_then_answer_then_tools_that_both_answered() -> None:
@@ -72,7 +72,7 @@ def test_a_call_too_deep_to_be_read_calls_nothing_that_there_is() -> None:
     deep = f'<tool_call>{{"name": "search", "arguments": {"[" * 5000}{"]" * 5000}}}</tool_call>'
     made = [episode((deep, "error: no"), ("#### 7", "")), episode(("search: 3", "4"), ("#### 7", ""))]
     assert Hierarchical()(make_world(), made).tolist() == [1.0, 1.0]
-    assert Cost(calls={"search": 0.5})(make_world(), made).tolist() == [0.0, -0.5]
+    assert EpisodeCost(calls={"search": 0.5})(make_world(), made).tolist() == [0.0, -0.5]
 
 
 def test_likeness_is_one_for_the_reference_and_falls_with_what_is_lost() -> None:

@@ -15,7 +15,7 @@ from models.evaluation.evaluate import evaluate
 from models.learner.packing import Sequences
 from models.parts.rollouts.hindsight import Hindsight
 from models.policies.folder import save_model_folder
-from models.policies.use import Use, read_use
+from models.policies.use import PolicyUse, read_use
 from models.text.tokenizer import load_tokenizer
 
 WORDS: dict[str, Any] = {"bad": "; ;", "good": "+ ="}
@@ -37,7 +37,7 @@ def exported(folder: Path) -> Path:
 def test_the_folder_says_that_the_words_before_a_good_answer_follow_every_prompt(tmp_path: Path) -> None:
     use = read_use(exported(tmp_path / "policy"))
     assert use.after_prompt == GOOD and use.text == "+ =" and not use.gated
-    assert read_use(save_start(tmp_path / "start")) == Use()
+    assert read_use(save_start(tmp_path / "start")) == PolicyUse()
 
 
 def test_evaluated_the_policy_is_asked_for_a_good_answer_and_the_reward_model_sees_the_plain_prompt(

@@ -25,7 +25,7 @@ from models.method.rollout import KnownAnswer, Rollout, Scored
 from models.method.schedule import ScheduleSettings
 from models.method.world import World
 from models.parts.objective.grpo import Grpo
-from models.parts.rollouts.prefix import GuidedPrefix, Prefix
+from models.parts.rollouts.prefix import GuidedPrefix, PrefixSampling
 from models.parts.rollouts.sample import Sample
 
 BETTER, WORSE = "4 + 7 = 11 #### 11", "1 #### 2"
@@ -48,11 +48,11 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
 
 def test_without_a_prefix_it_is_plain_sampling(world: World) -> None:
     plain = Sample(**SETTINGS)(world, ASKED, 3)
-    assert contents(Prefix(share=0.0, **SETTINGS)(world, ASKED, 3)) == contents(plain)
+    assert contents(PrefixSampling(share=0.0, **SETTINGS)(world, ASKED, 3)) == contents(plain)
 
 
 def test_the_same_seed_and_round_give_the_same_cuts_and_another_round_gives_others(world: World) -> None:
-    source = Prefix(share=1.0, **SETTINGS)
+    source = PrefixSampling(share=1.0, **SETTINGS)
     first, again = (contents(source(world, ASKED, 3)) for _ in range(2))
     assert first == again
     cuts = {tuple(map(len, source._prefixes(ASKED, seed))) for seed in range(4)}
@@ -61,7 +61,7 @@ def test_the_same_seed_and_round_give_the_same_cuts_and_another_round_gives_othe
 
 def test_every_prefix_begins_the_better_answer_and_every_cut_occurs_equally_often() -> None:
     better = known()[0].completion
-    source = Prefix(share=1.0, prompts=6, group_size=3, max_tokens=20)
+    source = PrefixSampling(share=1.0, prompts=6, group_size=3, max_tokens=20)
     drawn = [prefix for seed in range(300) for prefix in source._prefixes(ASKED, seed)]
     assert all(prefix == better[: len(prefix)] for prefix in drawn)
     counts = torch.bincount(torch.tensor([len(prefix) for prefix in drawn]), minlength=len(better))
@@ -71,7 +71,7 @@ def test_every_prefix_begins_the_better_answer_and_every_cut_occurs_equally_ofte
 
 
 def test_the_share_of_groups_with_a_prefix_is_the_one_that_is_set() -> None:
-    source = Prefix(share=0.25, prompts=6, group_size=3, max_tokens=20)
+    source = PrefixSampling(share=0.25, prompts=6, group_size=3, max_tokens=20)
     begun = [bool(prefix) for seed in range(300) for prefix in source._prefixes(ASKED, seed)]
     reached = 0.25 * (1 - 1 / len(known()[0].completion))  # a cut of zero is no prefix
     assert sum(begun) / len(begun) == pytest.approx(reached, abs=0.04)
@@ -80,7 +80,7 @@ def test_the_share_of_groups_with_a_prefix_is_the_one_that_is_set() -> None:
 def test_rewards_see_the_whole_text_and_prefix_and_continuation_stay_within_the_longest_completion(
     world: World,
 ) -> None:
-    source = Prefix(share=1.0, **SETTINGS)
+    source = PrefixSampling(share=1.0, **SETTINGS)
     prefixes = source._prefixes(ASKED, 7 * 1_000_003 + 3)
     assert len({len(prefix) for prefix in prefixes}) > 1
     for rollout in source(world, ASKED, 3):
@@ -95,7 +95,7 @@ def test_rewards_see_the_whole_text_and_prefix_and_continuation_stay_within_the_
 
 
 def test_what_the_engine_says_of_a_continuation_is_its_log_prob_after_prompt_and_prefix(world: World) -> None:
-    rollouts = Prefix(share=1.0, **SETTINGS)(world, ASKED, 3)
+    rollouts = PrefixSampling(share=1.0, **SETTINGS)(world, ASKED, 3)
     sequences = Sequences([r.problem.tokens for r in rollouts], [r.completion for r in rollouts])
     exact = plain_log_probs(tiny_policy(torch.float32, spread=3.0), sequences)
     for rollout, row in zip(rollouts, exact, strict=True):
@@ -116,7 +116,7 @@ def gradient(rollouts: Sequence[Rollout], advantage: Tensor) -> dict[str, Tensor
 
 def test_the_prefix_carries_no_loss(world: World) -> None:
     """The gradient is that of the continuations' log-probs alone, and of whole answers with an untrained prefix."""
-    rollouts = [replace(r, behaviour_log_probs=None) for r in Prefix(share=1.0, **SETTINGS)(world, ASKED, 3)]
+    rollouts = [replace(r, behaviour_log_probs=None) for r in PrefixSampling(share=1.0, **SETTINGS)(world, ASKED, 3)]
     advantage = torch.linspace(-1.0, 1.0, len(rollouts), dtype=torch.float64)
     gradients = gradient(rollouts, advantage)
 

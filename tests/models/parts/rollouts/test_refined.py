@@ -19,7 +19,7 @@ from models.learner.supervised import SupervisedSettings
 from models.method.attempt import Attempt
 from models.method.feedback import Feedback, Remark
 from models.method.rollout import Rollout
-from models.parts.feedback.verdict import Verdict
+from models.parts.feedback.verdict import VerdictFeedback
 from models.parts.rollouts.refined import Refined
 from models.parts.select.best_of_n import BestOfN
 from models.recipes.load import load_recipe
@@ -29,7 +29,7 @@ CONTEXT = "{prompt} {told} ; {prompt}"
 SETTINGS: dict[str, Any] = {"prompts": 6, "group_size": 2, "max_tokens": 8, "context": CONTEXT}
 
 
-VERDICT = Verdict(right="= {answer}", wrong="+ {answer}")
+VERDICT = VerdictFeedback(right="= {answer}", wrong="+ {answer}")
 
 
 def draw(source: Refined) -> tuple[list[Rollout], Scripted]:

@@ -19,7 +19,7 @@ from models.method.rollout import Problem, Rollout
 from models.method.turn import Turn
 from models.parts.rewards.episodes.solved import Solved, reached_goal
 from models.parts.rollouts.relabelled import Relabelled
-from models.parts.rollouts.second_try import SecondTry
+from models.parts.rollouts.second_try import SecondTryEpisodes
 
 SETTINGS: dict[str, Any] = {"prompts": 4, "group_size": 4, "max_tokens": 32, "turns": 3}
 
@@ -77,13 +77,15 @@ def engine(start: Path) -> Listening:
     return Listening(start, EngineSettings(precision="float32"), end=ENDING.ends)
 
 
-def draw(engine: Listening, source: SecondTry | Relabelled, goal: str = "13") -> list[Rollout]:
+def draw(engine: Listening, source: SecondTryEpisodes | Relabelled, goal: str = "13") -> list[Rollout]:
     problems = [replace(problem, answer=goal) for problem in PROBLEMS[:4]]
     return source(make_world(engine, codec=ENDING), problems, 0)
 
 
 def test_guidance_is_read_while_drawing_and_stands_in_no_trained_sequence(engine: Listening) -> None:
-    source = SecondTry(environment=Walk(), guidance="{prompt} 16 {answer}", retries=3, only_right=False, **SETTINGS)
+    source = SecondTryEpisodes(
+        environment=Walk(), guidance="{prompt} 16 {answer}", retries=3, only_right=False, **SETTINGS
+    )
     made = draw(engine, source, goal="99")  # a place that there is not: all fail
     plain = {problem.id: problem.tokens for problem in PROBLEMS}
     guided = [rollout for rollout in made if rollout.origin == "explained"]
@@ -98,8 +100,8 @@ def test_guidance_is_read_while_drawing_and_stands_in_no_trained_sequence(engine
 
 
 def test_only_problems_that_failed_are_tried_again_and_only_successes_kept(engine: Listening) -> None:
-    every = draw(engine, SecondTry(environment=Walk(), retries=16, only_right=False, **SETTINGS))
-    right = draw(engine, SecondTry(environment=Walk(), retries=16, **SETTINGS))
+    every = draw(engine, SecondTryEpisodes(environment=Walk(), retries=16, only_right=False, **SETTINGS))
+    right = draw(engine, SecondTryEpisodes(environment=Walk(), retries=16, **SETTINGS))
     first = [rollout for rollout in every if rollout.origin == "policy"]
     failed = {n for n in range(4) if not any(reached_goal(r) for r in first if r.group == n)}
     assert {rollout.group for rollout in every if rollout.origin == "explained"} == failed

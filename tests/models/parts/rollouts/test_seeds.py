@@ -19,7 +19,7 @@ from models.method.round_seeds import for_choices, for_second_draw, round_seed
 from models.method.world import World
 from models.parts.rollouts import prefix
 from models.parts.rollouts.beside_data import BesideData
-from models.parts.rollouts.prefix import GuidedPrefix, Prefix
+from models.parts.rollouts.prefix import GuidedPrefix, PrefixSampling
 from models.parts.rollouts.replay import Replay
 from models.parts.rollouts.sample import Sample
 
@@ -45,7 +45,7 @@ class Noting:
 @pytest.mark.parametrize(
     "source",
     [
-        Prefix(share=0.5, group_size=2, max_tokens=8),
+        PrefixSampling(share=0.5, group_size=2, max_tokens=8),
         GuidedPrefix(share=0.0, group_size=2, max_tokens=8),
         BesideData(group_size=2, known=1),
         Replay(group_size=2, replayed=2),
@@ -75,7 +75,7 @@ def test_where_a_prefix_ends_hangs_in_no_way_together_with_the_points_that_the_c
     cuts, points = [], []
     for number in range(400):
         seed = round_seed(7, number)
-        cuts.append(len(Prefix(share=1.0, max_tokens=8)._prefixes(ASKED[:1], seed)[0]))
+        cuts.append(len(PrefixSampling(share=1.0, max_tokens=8)._prefixes(ASKED[:1], seed)[0]))
         points.append(points_of(asks_of([ASKED[0].tokens], Sampling(max_tokens=3), seed), 3, TOKENS)[0])
     table = torch.cat([torch.tensor(cuts, dtype=torch.float64)[None], torch.stack(points).T])
     assert float(torch.corrcoef(table)[0, 1:].abs().max()) < 4 / 400**0.5

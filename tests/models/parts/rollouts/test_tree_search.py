@@ -12,7 +12,7 @@ from tiny_loops import PROBLEMS, SCHEDULE, Sevens, new_learner, run, same_weight
 from tiny_models import tiny_policy
 from tiny_worlds import CODEC, make_world
 
-from models.agents.play.tree import Growth, Node, Tree, Valuing
+from models.agents.play.tree import Growth, Node, SearchTree, Valuing
 from models.engines.engine import EngineSettings
 from models.engines.transformers_engine import TransformersEngine
 from models.learner.distribution import AS_IT_IS
@@ -112,7 +112,7 @@ def test_a_critic_that_guides_alone_is_asked_for_the_state_behind_each_step(star
 
 def test_qualities_by_hand() -> None:
     """root - a - right, and b - wrong, and c - d - right: distances 1, 0; lost; 2, 1, 0."""
-    tree = Tree(Growth(order="puct", candidates=3, nodes=9, goals=0, exploration=1.0, valuing=Valuing()))
+    tree = SearchTree(Growth(order="puct", candidates=3, nodes=9, goals=0, exploration=1.0, valuing=Valuing()))
 
     def child(parent: Node, worth: float | None = None) -> Node:
         made = Node(parent, (len(parent.children),), over=worth is not None)
@@ -129,7 +129,7 @@ def test_qualities_by_hand() -> None:
     assert [known[id(node)] for node in (b, wrong)] == [0.0, 0.0]
     assert [known[id(node)] for node in (c, d, far)] == pytest.approx([1 / 3, 2 / 3, 1.0])
     assert known[id(lost)] == pytest.approx(0.5 - 0.5 / 2)  # as far from a right answer as before it
-    none = Tree(tree.growth)
+    none = SearchTree(tree.growth)
     child(child(none.root), 0.0)
     assert set(qualities(none).values()) == {0.0}
 

@@ -8,11 +8,11 @@ from tiny_judges import Scripted
 from models.base.errors import UserError
 from models.evaluation.records import Completion, PromptRecord
 from models.recipes.load import load_recipe
-from models.reward_models.judges.pairs import Pair
+from models.reward_models.judges.pairs import CompletionPair
 from models.reward_models.judges.report import judge_report, right_and_wrong
 
 TEMPLATE = "{prompt} | {first} | {second}"
-PAIRS = [Pair(str(number), "right", "wrong", {}) for number in range(4)]
+PAIRS = [CompletionPair(str(number), "right", "wrong", {}) for number in range(4)]
 
 
 def test_a_judge_of_truth_is_right_without_bias_to_a_place() -> None:
@@ -45,8 +45,11 @@ def test_of_each_prompt_that_has_both_a_right_and_a_wrong_sample_that_ended_are_
         record(("d", True, True), ("e", True, True)),
         record(("f", False, True), ("g", True, True)),
     ]
-    assert right_and_wrong(["p", "q", "r"], records, 9) == [Pair("p", "a", "b", {}), Pair("r", "g", "f", {})]
-    assert right_and_wrong(["p", "q", "r"], records, 1) == [Pair("p", "a", "b", {})]
+    assert right_and_wrong(["p", "q", "r"], records, 9) == [
+        CompletionPair("p", "a", "b", {}),
+        CompletionPair("r", "g", "f", {}),
+    ]
+    assert right_and_wrong(["p", "q", "r"], records, 1) == [CompletionPair("p", "a", "b", {})]
 
 
 def test_a_report_that_asks_a_judge_needs_one_and_its_template_has_the_places() -> None:

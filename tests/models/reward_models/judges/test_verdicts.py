@@ -8,7 +8,7 @@ from tiny_judges import Scripted
 
 from models.base.errors import UserError
 from models.method.judge import Answer
-from models.reward_models.judges.pairs import Pair, certainty, compare
+from models.reward_models.judges.pairs import CompletionPair, certainty, compare
 from models.reward_models.judges.question import check_template, fill
 from models.reward_models.judges.verdict import choice, judged_steps, ranking, score, verdict
 
@@ -65,7 +65,7 @@ def test_a_template_without_its_places_or_with_others_is_refused_by_its_key() ->
         check_template("{a} {c}", {"a"}, "rewards.j.template")
 
 
-PAIR = Pair("p", "good", "bad", {})
+PAIR = CompletionPair("p", "good", "bad", {})
 TEMPLATE = "{prompt} | {first} | {second}"
 
 

@@ -11,7 +11,7 @@ from models.base.errors import UserError
 from models.learner.packing import Sequences
 from models.method.rollout import Problem, Rollout
 from models.method.turn import Turn
-from models.parts.rewards.models.process import Process, shaped_steps
+from models.parts.rewards.models.process import ProcessReward, shaped_steps
 from models.reward_models.process import ProcessReading, aggregated
 from models.reward_models.scorer import StepScorer
 
@@ -75,22 +75,22 @@ def rollout(text: str, turns: tuple[Turn, ...] = (), ids: tuple[int, ...] | None
 
 def test_values_stand_at_the_last_token_of_their_step_and_nowhere_else() -> None:
     made = rollout("3 ; 4")
-    (row,) = Process(last_step=True).tokens(make_world(scorer=SCORER), [made])
+    (row,) = ProcessReward(last_step=True).tokens(make_world(scorer=SCORER), [made])
     assert row.tolist() == pytest.approx([0, 1 / 2, 0, 1 / 4])
 
 
 @pytest.mark.parametrize("ids", [(), (5,), (5,) * 5000])
 def test_whatever_is_said_has_a_defined_value(ids: tuple[int, ...]) -> None:
-    rows = Process(clip=0.9, delta=True).tokens(make_world(scorer=SCORER), [rollout("", ids=ids), rollout("")])
+    rows = ProcessReward(clip=0.9, delta=True).tokens(make_world(scorer=SCORER), [rollout("", ids=ids), rollout("")])
     assert [len(row) for row in rows] == [len(ids), 1] and all(bool(torch.isfinite(row).all()) for row in rows)
 
 
 def test_what_an_environment_says_is_worth_nothing() -> None:
     made = rollout("", turns=(Turn(0, 2),), ids=(5, 6, 7, 8))
-    (row,) = Process(last_step=True).tokens(make_world(scorer=SCORER), [made])
+    (row,) = ProcessReward(last_step=True).tokens(make_world(scorer=SCORER), [made])
     assert row.tolist() == [0.0] * 4  # the only step ends with the environment's word
 
 
 def test_a_reward_model_of_whole_completions_is_refused() -> None:
     with pytest.raises(UserError, match=r"reward_model\.process"):
-        Process().tokens(make_world(scorer=lambda sequences: torch.zeros(len(sequences))), [rollout("a")])
+        ProcessReward().tokens(make_world(scorer=lambda sequences: torch.zeros(len(sequences))), [rollout("a")])
