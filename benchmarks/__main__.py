@@ -61,9 +61,9 @@ def main() -> int:
     out = options.out or (RESULTS / "quick" if options.quick else RESULTS)
     if options.here:
         try:
-            run_here(options.here, settings, out, beside_others=options.beside_others or options.quick)
-        except Busy as busy:
-            print(busy, file=sys.stderr)
+            run_here(options.here, settings, out, busy=options.busy or options.quick)
+        except Busy as error:
+            print(error, file=sys.stderr)
             return 1
         return 0
     names = options.only or list(BENCHMARKS)
@@ -85,7 +85,7 @@ def main() -> int:
             "--repeats",
             str(options.repeats),
         ]
-        chosen = {"--quick": options.quick, "--beside-others": options.beside_others}
+        chosen = {"--quick": options.quick, "--busy": options.busy}
         flags = [flag for flag, given in chosen.items() if given]
         done = subprocess.run([*command, *flags], env={**QUIET, **os.environ})
         if done.returncode:
@@ -100,20 +100,26 @@ def main() -> int:
     return int(bool(failed))
 
 
-def run_here(name: str, settings: Settings, out: Path, beside_others: bool = False) -> None:
+def run_here(name: str, settings: Settings, out: Path, busy: bool = False) -> None:
     """Run one benchmark in this process.
 
+    Args:
+        name: name of the benchmark.
+        settings: number of samples, and whether the shapes are tiny.
+        out: folder of the JSON files.
+        busy: whether results are written even if other processes use the processor.
+
     Raises:
-        Busy: other processes used the processor and this was not allowed; nothing is written.
+        Busy: other processes used the processor, and `busy` is false; nothing is written.
     """
     from benchmarks.machine import describe
 
-    if not beside_others:
+    if not busy:
         require_quiet_now()
     machine = describe()
     watch = Watch()
     rows = importlib.import_module(BENCHMARKS[name]).measure(settings, name)
-    machine["others_cores"] = round(watch.cores() if beside_others else watch.require_quiet("meanwhile"), 2)
+    machine["others_cores"] = round(watch.cores() if busy else watch.require_quiet("during the measurement"), 2)
     write(out / f"{name}.json", name, machine, rows, {"repeats": settings.samples, "quick": settings.quick})
 
 
@@ -123,7 +129,7 @@ def parser() -> argparse.ArgumentParser:
                       help=f"one of {', '.join(BENCHMARKS)}; may be given several times")  # fmt: skip
     made.add_argument("--repeats", type=int, default=5, help="samples of each side (default 5, the median is reported)")
     made.add_argument("--quick", action="store_true", help="tiny shapes, one repeat: only shows that everything runs")
-    made.add_argument("--beside-others", action="store_true", help="write results although other processes are busy")
+    made.add_argument("--busy", action="store_true", help="write results even if other processes are busy")
     made.add_argument("--out", type=Path, help="folder of the JSON files (default benchmarks/results)")
     made.add_argument("--here", choices=list(BENCHMARKS), help=argparse.SUPPRESS)
     return made

@@ -59,7 +59,7 @@ def run(name: str, seed: int) -> LeagueResult:
     curve, rounds, seconds, failed = (), [], 0.0, ""
     try:
         trained = train(
-            Work(WORK, recipe.data.name), recipe, POINTS, tell=lambda line: print(line, file=sys.stderr, flush=True)
+            Work(WORK, recipe.data.name), recipe, POINTS, log=lambda line: print(line, file=sys.stderr, flush=True)
         )
         curve, rounds, seconds = trained.curve, trained.rounds, trained.seconds
     except UserError as error:

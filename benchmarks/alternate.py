@@ -125,7 +125,7 @@ def _serve(pipe: Connection, make: Callable[[], Made]) -> None:
             gc.collect()
             pipe.send(("seconds", stepper.advance(steps)))
         stepper.stop()
-        pipe.send(("told", report))
+        pipe.send(("report", report))
     except EOFError:
         pass
     except BaseException:

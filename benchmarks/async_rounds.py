@@ -45,8 +45,8 @@ from models.parts.reference.frozen import NoReference
 from models.parts.rollouts.sample import Sample
 from models.parts.select.everything import Everything
 from models.policies.build import PolicySettings
-from models.training.loop import Watchers
 from models.training.train import Training, TrainingFolders, open_training
+from models.training.watchers import Watchers
 
 SOON, LATE = 0.05, 0.003
 """Chance of the end after a token of each kind."""

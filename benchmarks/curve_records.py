@@ -21,7 +21,7 @@ EVERY = 10
 
 
 @dataclass(frozen=True)
-class Round:
+class CurveRound:
     """One round as the loop reported it."""
 
     number: int
@@ -43,7 +43,7 @@ class Round:
     peak_gib: float
 
     @classmethod
-    def of(cls, number: int, metrics: Mapping[str, float]) -> Round:
+    def of(cls, number: int, metrics: Mapping[str, float]) -> CurveRound:
         """Make the round from the loop's metrics."""
         return cls(
             number=number,
@@ -105,7 +105,7 @@ class Curve:
     before: HeldOutResults | None = None
     """The policy that the rounds begin with."""
     after: HeldOutResults | None = None
-    rounds: list[Round] = field(default_factory=list)
+    rounds: list[CurveRound] = field(default_factory=list)
     stopped: str = ""
     """Reason why it has fewer rounds than the recipe; empty if it has them all."""
 
@@ -127,7 +127,7 @@ def read(file: Path) -> Curve:
     return _CURVE.validate_json(file.read_text())
 
 
-def windows(rounds: Sequence[Round], every: int = EVERY) -> dict[str, list[Round]]:
+def windows(rounds: Sequence[CurveRound], every: int = EVERY) -> dict[str, list[CurveRound]]:
     """Group the rounds in stretches of `every`, by their label; the last may be shorter."""
     return {
         f"{part[0].number} to {part[-1].number}": list(part)
@@ -172,11 +172,11 @@ def beside(curve: Curve, other: Curve) -> str:
     return "\n".join(lines)
 
 
-def mean(rounds: Sequence[Round], name: str) -> float:
+def mean(rounds: Sequence[CurveRound], name: str) -> float:
     """Compute the mean of a number of each round."""
     return sum(getattr(each, name) for each in rounds) / len(rounds)
 
 
-def seconds(rounds: Sequence[Round], stage: str) -> float:
+def seconds(rounds: Sequence[CurveRound], stage: str) -> float:
     """Compute the mean seconds of a stage in a round."""
     return sum(each.seconds[stage] for each in rounds) / len(rounds)

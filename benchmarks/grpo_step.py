@@ -40,8 +40,8 @@ from models.parts.rollouts.sample import Sample
 from models.parts.select.everything import Everything
 from models.text.end_ids import ends_of_folder
 from models.text.tokenizer import load_tokenizer
-from models.training.loop import Watchers
 from models.training.train import Training, TrainingFolders, open_training
+from models.training.watchers import Watchers
 
 SHORT = dict.fromkeys(
     ("grpo_32", "grpo_256", "grpo_900"),

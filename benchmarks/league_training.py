@@ -45,9 +45,9 @@ from models.recipes.load import digest, load_recipe, plain
 from models.recipes.schema import Recipe
 from models.recipes.teachers import frozen_models, recipe_of
 from models.text.encoding import Codec
-from models.training.loop import Watchers
 from models.training.read_problems import PromptSections, read_problems
 from models.training.train import OpenTraining
+from models.training.watchers import Watchers
 
 WARM_START = "warm_start.steps=450"
 COMMON = (
@@ -140,7 +140,7 @@ def train(
     work: Work,
     recipe: Any,
     points: int = POINTS,
-    tell: Callable[[str], None] = lambda line: None,
+    log: Callable[[str], None] = lambda line: None,
     keep: Path | None = None,
 ) -> LeagueTraining:
     """Train `recipe` from its warm start and measure it at the start, `points` times on the way, and at the end.
@@ -149,16 +149,16 @@ def train(
         work: what all trainings share.
         recipe: see `league_recipe`.
         points: measurements in addition to that of the start.
-        tell: receives each measurement as a line.
+        log: function that receives each measurement as a line.
         keep: a model folder that the policy is written to; None: it is not kept.
     """
     start = work.start(recipe)
     with open_loop(work, recipe, start, rewards_of(recipe), frozen_folders(work, recipe)) as loop:
-        return _measured_training(work, recipe, loop, points, tell, keep)
+        return _measured_training(work, recipe, loop, points, log, keep)
 
 
 def _measured_training(
-    work: Work, recipe: Any, loop: OpenTraining, points: int, tell: Callable[[str], None], keep: Path | None
+    work: Work, recipe: Any, loop: OpenTraining, points: int, log: Callable[[str], None], keep: Path | None
 ) -> LeagueTraining:
     codec, learner, start = loop.codec, loop.learner, loop.training.start
     held_out = read_problems(work.data, codec, "validation", PromptSections(recipe), PROBLEMS)
@@ -175,7 +175,7 @@ def _measured_training(
         if number in measured:
             began = time.perf_counter()
             curve.append(measure_learner(judge, learner, codec, held_out, recipe, number, start))
-            tell(f"{recipe.name}, seed {recipe.seed}: round {number} of {total}, {curve[-1].accuracy:.1%} right")
+            log(f"{recipe.name}, seed {recipe.seed}: round {number} of {total}, {curve[-1].accuracy:.1%} right")
             outside += time.perf_counter() - began
 
     began = time.perf_counter()

@@ -33,7 +33,7 @@ from transformers.utils import logging
 
 from benchmarks.base_starts import start_of_base
 from benchmarks.curve_held_out import held_out, measuring_engine, rule_of
-from benchmarks.curve_records import EVERY, Curve, HeldOutResults, Round, beside, read, table
+from benchmarks.curve_records import EVERY, Curve, CurveRound, HeldOutResults, beside, read, table
 from benchmarks.given_base import base_folder
 from benchmarks.machine import describe
 from benchmarks.pair_reward_model import fit_to_pairs
@@ -45,9 +45,9 @@ from models.base.errors import UserError
 from models.policies.weights import merged_weights
 from models.recipes.load import load_recipe
 from models.reward_models.read_pairs import read_pairs
-from models.training.loop import Watchers
 from models.training.read_problems import PromptSections, read_problems
 from models.training.train import OpenTraining
+from models.training.watchers import Watchers
 
 RESULTS = Path(__file__).parent / "results"
 RECIPE = "arithmetic_long"
@@ -211,7 +211,7 @@ def _run(loop: OpenTraining, curve: Curve, file: Path, ends: float) -> None:
     total, every = loop.training.schedule.rounds, 1 if loop.training.policy.base is not None else EVERY
 
     def watch(number: int, metrics: dict[str, float]) -> None:
-        curve.rounds.append(made := Round.of(number, metrics))
+        curve.rounds.append(made := CurveRound.of(number, metrics))
         if number % every == 0 or number == 1:
             curve.write(file)
             said = f"round {number} of {total}: reward {made.reward:.3f}, {made.accuracy:.1%} right"

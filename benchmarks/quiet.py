@@ -37,7 +37,7 @@ def foreign_cpu_seconds(own: int | None = None) -> float:
         try:
             total += sum(process.cpu_times()[:4])
         except psutil.Error:
-            continue  # it ended meanwhile; its time is now its parent's
+            continue  # it has ended; its time is now its parent's
     return total
 
 
@@ -67,7 +67,7 @@ class Watch:
         if cores > AT_MOST:
             raise Busy(
                 f"other processes took {cores:.1f} cores {when} ({AT_MOST} at most): nothing is written; "
-                "end them, or pass --beside-others"
+                "end them, or pass --busy"
             )
         return cores
 

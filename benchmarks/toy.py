@@ -42,10 +42,10 @@ from models.recipes.schema import Recipe
 from models.reward_models.scorer import Scorer
 from models.text.encoding import Codec
 from models.text.tokenizer import TokenizerSettings, load_tokenizer
-from models.training.loop import Watchers
 from models.training.read_demonstrations import demonstrations
 from models.training.read_problems import PromptSections, read_problems, read_prompts
 from models.training.train import Training, open_training
+from models.training.watchers import Watchers
 from tasks.compute.open_engine import ScorerSections, reward_scorer
 from tasks.registered.reward_model import RewardModelFiles
 

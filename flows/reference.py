@@ -17,7 +17,7 @@ from tasks.tracking import tags
 VARIABLES: Mapping[str, str] = {
     "REWARDFLOW_HOME": "the state folder: runs, checkpoints, results; `.rewardflow` in the working directory, if unset",
     "REWARDFLOW_NOTIFY_URL": "addresses that get messages by POST, separated by spaces "
-    "([operations.md](operations.md#being-told))",
+    "([operations.md](operations.md#notifications))",
     "REWARDFLOW_WAIT": "seconds that a run waits for those before it in the same state folder; half a day, if unset",
     "REWARDFLOW_TEACHER_KEY": "key for the server of a teacher that a recipe names by its address",
     "REWARDFLOW_JUDGE_KEY": "key for the server of a judge that a recipe names by its address",

@@ -32,14 +32,14 @@ class Reported:
 
 @flow(name="reward report", flow_run_name="report on {model}")
 def reward_report(
-    model: str, policies: Sequence[str], beside: Sequence[str], recipe: str, overrides: Overrides = None
+    model: str, policies: Sequence[str], others: Sequence[str], recipe: str, overrides: Overrides = None
 ) -> Reported:
     """Measure a reward model on held-out pairs and on completions of policies to the problems of a recipe.
 
     Args:
         model: NAME/VERSION of a registered reward model.
         policies: NAME/VERSION or a model folder each; the first is the policy that is to be trained.
-        beside: other reward models, NAME/VERSION each.
+        others: other reward models, NAME/VERSION each.
         recipe: path or name of a recipe.
         overrides: `key.path=value` each.
 
@@ -49,7 +49,7 @@ def reward_report(
     with open_flow("reward report", recipe, overrides or []) as opened:
         rewarded = registered_reward_model(model)
         named = [(name, named_policy(name)[0]) for name in policies]
-        others = [(name, registered_reward_model(name)) for name in beside]
+        other_models = [(name, registered_reward_model(name)) for name in others]
         data = call_preparation(opened)
         log_data(opened.run_id, data.version, "measured on")
         validated = call_validation(opened, data)
@@ -59,7 +59,7 @@ def reward_report(
         judges = {"judge": given_policy(judge.path)} if judge is not None and judge.path is not None else {}
         with shared_engine(opened.recipe.placement):
             sections = ReportSections(opened.recipe)
-            made = call_step(opened, report, sections, validated, rewarded, named, others, judges)
+            made = call_step(opened, report, sections, validated, rewarded, named, other_models, judges)
         records.log_metrics(opened.run_id, made.metrics)
         runs.rename(opened.run_id, f"report on {model}: {made.headline}")
         records.describe(opened.run_id, f"## Report on {model}\n\n{made.headline}.\n\nAll of it: run {made.run_id}.\n")

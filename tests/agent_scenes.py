@@ -36,7 +36,8 @@ from models.task_sets.make_tasks import settings_type
 from models.text.encoding import Codec
 from models.text.tokenizer import TokenizerSettings, load_tokenizer, train_tokenizer
 from models.training.build import build_learner
-from models.training.loop import Watchers, run_loop
+from models.training.loop import run_loop
+from models.training.watchers import Watchers
 
 ROOT = Path(__file__).resolve().parents[1]
 SIZE = SizeSettings(hidden=64, layers=2, heads=2, key_value_heads=1, feed_forward=128, positions=512)

@@ -14,8 +14,8 @@ HEAD = """# Faults
 
 What `make faults` injects into real runs, and what came of it. Where a fault ended its run, the same command ran once
 more. "identical": trained weights, the registry's entries and the reward curve are those of the run that nothing
-disturbed, by hash and value. The seconds are what the runs took beyond that one, with as many tests beside each other
-as the machine has cores.
+disturbed, by hash and value. The seconds are what the runs took beyond that one, with as many tests in parallel as
+the machine has cores.
 """
 
 

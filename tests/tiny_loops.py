@@ -33,7 +33,8 @@ from models.parts.select.drop_flat import DropFlat
 from models.policies.build import LoraSettings, with_adapter
 from models.policies.folder import save_model_folder
 from models.text.encoding import Codec
-from models.training.loop import Watchers, run_loop
+from models.training.loop import run_loop
+from models.training.watchers import Watchers
 
 TOKENIZER = CODEC.tokenizer
 END = TOKENIZER.eos_token_id

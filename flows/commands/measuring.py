@@ -97,9 +97,9 @@ def reward_report(
             help="Whose completions it scores, several times for several; the recipe's champion, if left out.",
         ),
     ] = None,
-    beside: Annotated[
+    others: Annotated[
         list[str] | None,
-        typer.Option("--beside", metavar="NAME/VERSION", help="Another reward model, with which it should agree."),
+        typer.Option("--with", metavar="NAME/VERSION", help="Another reward model, with which it should agree."),
     ] = None,
     recipe: Annotated[
         str, typer.Option("--recipe", help="Whose data and problems; the reward model's own, if left out.")
@@ -158,7 +158,7 @@ def reward_report(
 
     console.quiet(told_at_the_end=True)
     server_answers()
-    made = report(f"{said.version.name}/{said.version.version}", whose, beside or [], recipe, asked)
+    made = report(f"{said.version.name}/{said.version.version}", whose, others or [], recipe, asked)
     interrupt.raise_again()
     print(report_lines(made.run, made.result, state_folder()))
     if distrusted(made.result):

@@ -1,1 +1,1 @@
-"""The bottom: errors, bounds, files, seeds, memory and the device. Every package may import it."""
+"""The base package: errors, bounds, files, seeds, memory and the device. Every package may import it."""

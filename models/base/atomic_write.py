@@ -1,7 +1,7 @@
-"""A file or a folder appears whole or not at all: written under another name beside, synced, then renamed.
+"""Atomic writes of files and folders: written under a temporary name in the same folder, synced, then renamed.
 
-A reader sees the old content or the new one, never a part; so does the next start after a kill or a power cut. What a
-killed write leaves beside is known by its name, and `sweep` removes it.
+A reader sees the old content or the new content, never a part of it; this also holds after a kill or a power cut. The
+temporary file or folder of a killed write is recognised by its name, and `sweep` removes it.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from models.base.disk import needs_space
 
 
 def write_file(file: Path, content: str | bytes) -> None:
-    """Write `file`, in place of an older one; its folder is made where it is missing.
+    """Write `file`, and replace an older one; its folder is created if it is missing.
 
     Args:
-        file: what is written; other threads and processes may write it at the same time, the last one stays.
+        file: path to write. Other threads and processes may write it at the same time; the last write remains.
         content: text, which is written as UTF-8, or bytes.
 
     Raises:
-        UserError: the disk is full; the older file is there as it was.
+        UserError: the disk is full; the older file is unchanged.
     """
     with replace_file(file) as beside:
         beside.write_bytes(content.encode("utf-8") if isinstance(content, str) else content)
@@ -33,11 +33,12 @@ def write_file(file: Path, content: str | bytes) -> None:
 
 @contextmanager
 def replace_file(file: Path) -> Iterator[Path]:
-    """A path beside `file` to write to, for libraries that write files themselves; what lies there takes the place of
-    `file` when the block ends without an exception, and is removed otherwise.
+    """Yield a temporary path in the folder of `file`, for libraries that write files themselves.
+
+    The temporary file replaces `file` when the block ends without an exception, and is removed otherwise.
 
     Raises:
-        UserError: the disk is full; the older file is there as it was.
+        UserError: the disk is full; the older file is unchanged.
     """
     beside = _beside(file)
     try:
@@ -53,11 +54,12 @@ def replace_file(file: Path) -> Iterator[Path]:
 
 @contextmanager
 def replace_folder(folder: Path) -> Iterator[Path]:
-    """An empty folder beside `folder` to fill; it takes its place when the block ends without an exception, and is
-    removed otherwise.
+    """Yield an empty temporary folder, next to `folder`, to fill.
+
+    It replaces `folder` when the block ends without an exception, and is removed otherwise.
 
     Raises:
-        UserError: the disk is full; the older folder is there as it was.
+        UserError: the disk is full; the older folder is unchanged.
     """
     beside = _beside(folder)
     sweep(folder.parent, f".{folder.name}.*.part", deep=False)
@@ -75,7 +77,10 @@ def replace_folder(folder: Path) -> Iterator[Path]:
 
 
 def leftovers(folder: Path, pattern: str = ".*.part", deep: bool = True) -> list[Path]:
-    """What killed writes left below `folder`, or right in it; a thread that still lives is still writing."""
+    """Return the temporary files and folders of killed writes below `folder`, or directly in it if not `deep`.
+
+    Those of a thread that still runs are left out: it is still writing.
+    """
     matching = folder.rglob(pattern) if deep else folder.glob(pattern)
     named = ((path, re.fullmatch(r"\..+\.(\d+)\.part", path.name)) for path in matching)
     return sorted(path for path, name in named if name and not os.path.exists(f"/proc/{name[1]}"))
@@ -87,15 +92,15 @@ def sweep(folder: Path, pattern: str = ".*.part", deep: bool = True) -> None:
         if path.is_dir():
             shutil.rmtree(path)
         else:
-            path.unlink(missing_ok=True)  # it lay in one that is gone
+            path.unlink(missing_ok=True)  # its folder may be removed already
 
 
 def _beside(path: Path) -> Path:
-    return path.with_name(f".{path.name}.{threading.get_native_id()}.part")  # nobody else's on this machine
+    return path.with_name(f".{path.name}.{threading.get_native_id()}.part")  # unique on this machine
 
 
 def sync(path: Path) -> None:
-    """Wait until what was written to a file, or the names in a folder, are on the disk."""
+    """Wait until the content of a file, or the names in a folder, are on the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -104,6 +109,6 @@ def sync(path: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Wait until all that lies below `folder` is on the disk, its names too."""
+    """Wait until everything below `folder`, names included, is on the disk."""
     for path in (*sorted(folder.rglob("*")), folder):
         sync(path)

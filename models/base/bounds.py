@@ -1,4 +1,4 @@
-"""Bounds of settings, checked where a recipe is read."""
+"""Bounds of settings, checked when a recipe is read."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ def require_finite(value: Any, path: str = "") -> None:
 
     Args:
         value: mappings, lists, sections and parts, nested in one another.
-        path: of the value in the recipe.
+        path: path of the value in the recipe, for the error message.
 
     Raises:
-        ValueError: one is not; the message begins with its path.
+        ValueError: a number is not; the message begins with its path.
     """
     if isinstance(value, BaseModel):
         value = {name: getattr(value, name) for name in type(value).model_fields}

@@ -16,7 +16,7 @@ def device() -> torch.device:
 
 
 def has_gpu() -> bool:
-    """Return whether the device is a GPU, for choices that suit one. (Calls of CUDA itself ask torch for CUDA.)"""
+    """Return whether the device is a GPU, for choices that depend on it. (Calls of CUDA check `torch.cuda` instead.)"""
     return device().type != "cpu"
 
 

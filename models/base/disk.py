@@ -12,13 +12,13 @@ from pathlib import Path
 from models.base.errors import UserError
 
 SAYINGS = ("No space left on device", "os error 28", "database or disk is full", "Disk quota exceeded", "no space left")
-"""Messages of safetensors, SQLite and servers for a full disk, for errors without the error's number."""
+"""Messages of safetensors, SQLite and servers for a full disk, for errors without an error number."""
 
 LEAST_FREE = 64 * 2**20
-"""Bytes below which a run does not begin: its databases and logs alone take half of that."""
+"""Free bytes below which a run does not begin: its databases and logs alone take half of that."""
 
 FULL = 256 * 2**10
-"""Bytes below which a disk counts as full: SQLite's next page or a log's next block may not fit."""
+"""Free bytes below which a disk counts as full: SQLite's next page or a log's next block may not fit."""
 
 
 def state_folder() -> Path:
@@ -28,7 +28,7 @@ def state_folder() -> Path:
 
 
 def share_file(source: Path, target: Path) -> None:
-    """Give a file a second name, `target`, by a hard link: its content is stored once. A copy where that is impossible.
+    """Give a file a second name, `target`, by a hard link: its content is stored once. If that is impossible, copy it.
 
     Both names must belong to files that are replaced and never changed in place.
     """

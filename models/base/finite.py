@@ -26,7 +26,7 @@ def finite(value: Any) -> float:
 
 
 def finite_of_json(value: Any) -> float:
-    """Convert a value from JSON, as `finite` does, but refuse a text and a truth value."""
+    """Convert a value from JSON, as `finite` does, but refuse strings and booleans."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError(f"{_shown(value)} is not a finite number")
     return finite(value)

@@ -38,7 +38,7 @@ def ask_json(
     tries: int = TRIES,
     optional: bool = False,
 ) -> Any:
-    """Return the JSON that a server answers; a GET request without a body.
+    """Send a request and return the JSON of the answer; without a body it is a GET request.
 
     Args:
         url: address of the request.
@@ -46,7 +46,7 @@ def ask_json(
         key_variable: environment variable whose value is sent as the bearer token; no token is sent if it is not set.
         seconds: time limit of one request.
         tries: maximum number of requests while the server is unavailable or overloaded.
-        optional: whether the server may not know the address: None then.
+        optional: whether the server may lack the address; None is returned then.
 
     Raises:
         NoAnswer: it does not answer after all tries, refuses, or sends an invalid answer; or the key is invalid.

@@ -41,14 +41,14 @@ class PlacementSettings:
 
     @property
     def beside_learners(self) -> PlacementSettings:
-        """The same with the least number of engines that several learners need: none of them has room for one."""
+        """The same settings, with at least one engine if there are several learners: no learner has room for one."""
         return replace(self, engines=max(1, self.engines)) if self.learners > 1 else self
 
     def check(self, address: str | None) -> None:
         """Check that the processes can be placed.
 
         Args:
-            address: of the Ray cluster to place them on; None: this machine.
+            address: address of the Ray cluster to place them on; None: this machine.
 
         Raises:
             UserError: Ray is not installed, or there is nothing to place on the cluster.

@@ -33,7 +33,7 @@ class Ranks:
     """Number of this process, from 0."""
     count: int = 1
     group: Any = None
-    """The process group for messages, one that works on the CPU; None: the default one."""
+    """Process group for messages, which works on the CPU; None: the default group."""
 
     @property
     def first(self) -> bool:
@@ -41,7 +41,7 @@ class Ranks:
         return self.number == 0
 
     def from_first(self, make: Callable[[], T]) -> T:
-        """Return the result of `make` on the first rank, on all of them; its exception there is raised on all.
+        """Run `make` on the first rank and return its result on all ranks; its exception is raised on all ranks.
 
         `make` runs only on the first rank: it must not read a model that is sharded over the ranks (`together` checks
         that).
@@ -94,22 +94,23 @@ ALONE = Ranks()
 
 
 def listening_at(host: str, port: int = 0) -> socket.socket:
-    """Open a socket that listens only on `host`, for `meet`; on a free port, unless one is named."""
+    """Open a socket that listens only on `host`, for `meet`; on a free port if `port` is 0."""
     return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
 
 
 def meet(
     number: int, count: int, address: tuple[str, int], timeout: timedelta, listening: socket.socket | None = None
 ) -> Any:
-    """Return the store through which ranks find one another, for `init_process_group`. Torch by itself would listen on
-    all addresses of the machine.
+    """Return the store through which ranks find one another, for `init_process_group`.
+
+    Torch by itself would listen on all addresses of the machine.
 
     Args:
-        number: of this rank.
-        count: ranks that meet; the call returns when all have connected.
-        address: that the first one listens on.
-        timeout: how long they wait for one another.
-        listening: its socket (`listening_at`), which the store takes over; the others have none.
+        number: number of this rank.
+        count: number of ranks that meet; the call returns when all have connected.
+        address: address that the first rank listens on.
+        timeout: maximum time that they wait for one another.
+        listening: socket of the first rank (`listening_at`), which the store takes over; None on the other ranks.
     """
     host, port = address
     descriptor = None if listening is None else listening.detach()  # torch closes it, with the store
@@ -127,7 +128,7 @@ def together(what: str) -> None:
     """Raise if only the first rank runs code that all of them must run.
 
     Args:
-        what: the object that is read, for the message.
+        what: object that is read, for the message.
 
     Raises:
         RuntimeError: this runs on the first rank alone.

@@ -22,5 +22,5 @@ class Sections:
 
 
 def of(path: str) -> Any:
-    """Take the setting at `path` of the recipe under a name of its own."""
+    """Declare that an attribute of `Sections` takes the setting at `path` of the recipe."""
     return path

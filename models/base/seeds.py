@@ -6,7 +6,7 @@ import hashlib
 
 
 def seed_of(seed: int, purpose: str, number: int = 0) -> int:
-    """Return a seed for the `number`-th choice of one purpose, in [0, 2^32): a CPU's generator uses no more of a seed.
+    """Return a seed for the `number`-th choice of one purpose, in [0, 2^32): a CPU's generator uses only 32 bits.
 
     Sums and products of small numbers collide: the order of epoch 3 would be drawn by the numbers that sample round 3.
     Hashes do not collide in practice.
@@ -26,8 +26,8 @@ def turn_seed(seed: int, turn: int) -> int:
     """Return the seed of an episode's turn, in [0, 2^63): for its first turn, the seed of the episode's completion.
 
     Args:
-        seed: of the completion (`completion_seed`).
-        turn: from 0; -1: for random choices of the environment.
+        seed: seed of the completion (`completion_seed`).
+        turn: number of the turn, from 0; -1: for random choices of the environment.
     """
     if turn == 0:
         return seed
@@ -35,11 +35,11 @@ def turn_seed(seed: int, turn: int) -> int:
 
 
 def call_seed(seed: int, call: int) -> int:
-    """Return the seed of one of the calls of a turn, in [0, 2^63): the turn's own at the first.
+    """Return the seed of one of the calls of a turn, in [0, 2^63): for the first call, the turn's own seed.
 
     Args:
-        seed: of the turn.
-        call: from 0.
+        seed: seed of the turn.
+        call: number of the call, from 0.
     """
     if call == 0:
         return seed
@@ -47,11 +47,12 @@ def call_seed(seed: int, call: int) -> int:
 
 
 def seat_seed(seed: int, seat: int) -> int:
-    """Return the seed of the sampling at a seat of an episode, in [0, 2^63): the episode's own at the first.
+    """Return the seed of the sampling at a seat of an episode, in [0, 2^63): for the first seat, the episode's own
+    seed.
 
     Args:
-        seed: of the episode (`completion_seed`).
-        seat: from 0.
+        seed: seed of the episode (`completion_seed`).
+        seat: number of the seat, from 0.
     """
     if seat == 0:
         return seed

@@ -1,7 +1,7 @@
 """The user's own files that a recipe names, code or text: read once, and identified by their content from then on.
 
-The content that was read is the content that runs, and its hash is stored in keys and on runs, whatever later happens
-to the file.
+The content that was read is the content that runs, and its hash is stored in keys and on runs, even if the file changes
+later.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class SourceCode(GivenFile):
     """The content of a file of Python code."""
 
     def load(self) -> ModuleType:
-        """Return the module of the code; it runs once a process.
+        """Return the module of the code, which runs once per process.
 
         Raises:
             UserError: running it raises.
@@ -99,7 +99,7 @@ def read_text_file(file: Path, setting: str) -> GivenFile:
 
 
 def texts_in_command(command: Sequence[str]) -> tuple[GivenFile, ...]:
-    """Read the files of text, up to 1 MiB, that words of a command name: its program, or files that it reads."""
+    """Read the files of text, up to 1 MiB, that a command names: its program, or files that it reads."""
     files = [file for word in command if (file := Path(word)).is_file() and file.stat().st_size <= LONGEST_TEXT]
     contents = [(file, file.read_bytes()) for file in files if os.access(file, os.R_OK)]
     texts = []

@@ -1,7 +1,7 @@
-"""JSON read strictly: what a lenient reader would drop or bend without a word is an error that says what it is.
+"""Strict JSON parsing: input that a lenient parser would silently drop or change raises an error with the reason.
 
-Refused beyond Python's own reader: a key that stands twice in one object (the first value would be lost), and whole
-numbers of thousands of digits. `NaN` is taken, as writers of tables put it for what is missing.
+Beyond what Python's parser refuses, these are errors: a key that occurs twice in one object (the first value would be
+lost), and whole numbers of thousands of digits. `NaN` is accepted, because writers of tables use it for missing values.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from models.base.errors import shortened
 
 
 class JsonError(ValueError):
-    """Why a text is no JSON to us; `line` counts from 1 where it is known."""
+    """Error for a text that is refused, with its `reason`; `line` counts from 1, and is 1 if it is unknown."""
 
     def __init__(self, reason: str, line: int = 1) -> None:
         super().__init__(reason)
@@ -23,10 +23,10 @@ class JsonError(ValueError):
 
 
 def parse_json(text: str) -> Any:
-    """The value of a JSON text.
+    """Return the value of a JSON text.
 
     Raises:
-        JsonError: it is none, a key stands twice, it is nested too deeply, or a number is too long.
+        JsonError: it is not valid JSON, a key occurs twice, it is nested too deeply, or a number is too long.
     """
     try:
         return _DECODER.decode(text)
@@ -52,4 +52,4 @@ def _whole(digits: str) -> int:
 
 
 _DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_int=_whole)
-"""Made once: json.loads makes another for every text, which takes as long as a short text."""
+"""Decoder, made once: json.loads would make one for every text, which takes as long as parsing a short text."""

@@ -3,12 +3,12 @@
 The call stays in its own thread: its results, random numbers, streams and locks are those of a call without a limit,
 nothing is left running in the background, and the limit costs microseconds. A timer of the kernel sends the main thread
 a signal when the time is over, and the signal's handler raises. That ends Python code, a regular expression that never
-comes to an end, and anything that waits: sleep, sockets, locks, processes. Code of another language that never checks
+ends, and anything that waits: sleep, sockets, locks, processes. Code of another language that never checks
 for signals cannot be ended from inside a process. Only the main thread runs handlers: in other threads a call has no
 limit.
 
-The signal is not used by others: code that sets SIGALRM itself, as verifiers with a time limit of their own do, neither
-loses its signal nor takes this one.
+No other code uses this signal. Code that sets SIGALRM itself, such as a verifier with its own time limit, neither loses
+its signal nor receives this one.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Result = TypeVar("Result")
 
 
 class _Expired(RunStops):
-    """Raised inside of the call; an `except Exception` of its own does not catch it."""
+    """Raised inside the call; an `except Exception` in its code does not catch it."""
 
 
 @dataclass
@@ -65,7 +65,7 @@ class _Times(ctypes.Structure):
 
 
 def within(seconds: float, call: Callable[[], Result]) -> Result:
-    """Return the result of `call`.
+    """Run `call` and return its result.
 
     Raises:
         TimeoutError: it took longer than `seconds`.
@@ -90,7 +90,7 @@ def within(seconds: float, call: Callable[[], Result]) -> Result:
         raise TimeoutError(f"took longer than {seconds:g} s") from None
     finally:
         this.goes_on = False
-        # By default this signal ends the process: one that is still on its way must not.
+        # By default this signal ends the process; a signal that is still pending must not.
         signal.signal(SIGNAL, signal.SIG_IGN if earlier is signal.SIG_DFL else earlier)
 
 

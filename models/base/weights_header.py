@@ -33,7 +33,7 @@ def tensor_shapes(file: Path) -> dict[str, tuple[int, ...]]:
 
 
 def read_header(file: Path) -> tuple[Any, int]:
-    """Return the header, unchanged, and the place in the file that its offsets count from.
+    """Return the header, unchanged, and the position in the file that its offsets count from.
 
     Raises:
         UserError: the file is not a safetensors file, or was cut short.

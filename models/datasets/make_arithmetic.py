@@ -181,7 +181,7 @@ def draw_level(level: int, count: int, settings: ArithmeticSettings, of_gate: bo
         problems = negative[:taken] + positive[: count - taken]
     if len(problems) < count:
         raise UserError(
-            f"arithmetic.problems: {count} {'gate ' if of_gate else ''}problems of level {level} are asked for, but the"
+            f"arithmetic.problems: {count} {'gate ' if of_gate else ''}problems of level {level} are requested, but the"
             f" ranges of start, operand and value give no more than {len(problems)}"
         )
     random.shuffle(problems)

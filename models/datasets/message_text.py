@@ -66,7 +66,7 @@ def parsed_messages(text: str, where: str) -> Any:
     if isinstance(value, str):  # encoded as JSON twice
         return text if not BEGINS.match(value.strip()) else parsed_messages(value, where)
     if isinstance(value, list) and value and all(_is_part(part) for part in value):
-        raise UserError(f"{where} holds the parts of a message and not whose it is; write the text alone, or a message")
+        raise UserError(f"{where} holds the parts of a message without its role; write the text alone, or a message")
     return value if _is_messages(value) else text
 
 

@@ -279,6 +279,6 @@ def _content(raw: RawRow, column: str, message: Message) -> str:
         texts = [part.get("text") if isinstance(part, Mapping) else None for part in content]
         kinds = [part.get("type", "text") if isinstance(part, Mapping) else "" for part in content]
         if not all(isinstance(text, str) for text in texts) or not set(kinds) <= set(TEXT_PARTS):
-            raise UserError(f"{raw.place}: column '{column}' holds a message with a part that is no text")
+            raise UserError(f"{raw.place}: column '{column}' holds a message with a part that is not text")
         content = "".join(str(text) for text in texts)
     return raw.as_text(content, column)

@@ -24,11 +24,11 @@ def _local(path: str | Path) -> Path:
         ValueError: it is a URL, or is in the home of an unknown user.
     """
     if "://" in str(path):
-        raise ValueError(f"{shortened(path, 120)} is no path on this machine; download the file and name it here")
+        raise ValueError(f"{shortened(path, 120)} is not a path on this machine; download the file and name it here")
     try:
         return Path(path).expanduser()
     except RuntimeError:
-        raise ValueError(f"{shortened(path, 120)} is no path: nobody's home is called that") from None
+        raise ValueError(f"{shortened(path, 120)} is not a path: this user has no home folder here") from None
 
 
 def _one_or_many(value: Any) -> Any:

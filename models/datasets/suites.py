@@ -84,7 +84,7 @@ def read_suite(folder: Path, kind: Kind) -> Suite:
     try:
         content = parse_yaml(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise UserError(f"{path}: there is no such expectation suite") from None
+        raise UserError(f"{path}: expectation suite not found") from None
     except UnicodeDecodeError:
         raise UserError(not_utf8(path)) from None
     except YamlError as error:

@@ -76,7 +76,7 @@ class ValidationReport:
     def summary(self) -> str:
         """Return the report as Markdown: a table of the files, the reasons, the warnings."""
         lines = [
-            f"{self.rows} rows held against {self.expectations} expectations, {self.quarantined} set aside.",
+            f"{self.rows} rows compared with {self.expectations} expectations, {self.quarantined} set aside.",
             "",
             "| file | rows | set aside |",
             "| --- | ---: | ---: |",

@@ -35,7 +35,7 @@ class CalculatorSettings(TaskSettings):
         for name in ("factor", "summand"):
             low, high = getattr(self, name)
             if not 0 < low <= high:
-                raise ValueError(f"{name}: {low} to {high} is no range of numbers above zero")
+                raise ValueError(f"{name}: {low} to {high} is not a range of numbers above zero")
         return self
 
     def draw(self, random: Random) -> Task:

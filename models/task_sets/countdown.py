@@ -40,7 +40,7 @@ class CountdownSettings(TaskSettings):
         for name in ("number", "target"):
             low, high = getattr(self, name)
             if not 0 < low <= high:
-                raise ValueError(f"{name}: {low} to {high} is no range of numbers above zero")
+                raise ValueError(f"{name}: {low} to {high} is not a range of numbers above zero")
         return self
 
     def draw(self, random: Random) -> Task:

@@ -90,7 +90,7 @@ def draw_tasks(settings: TaskSettings, split: Split) -> list[Task]:
         if split_by_hash(task.prompt) == split:
             drawn.setdefault(task.prompt, task)
     if len(drawn) < count:
-        raise UserError(f"problems.{split}: {count} are asked for, but there are hardly more than {len(drawn)}")
+        raise UserError(f"problems.{split}: {count} are requested, but only about {len(drawn)} exist")
     return list(drawn.values())
 
 

@@ -46,7 +46,7 @@ class GridWalkSettings(TaskSettings):
         if self.walls > self.rows * self.columns - 2:
             raise ValueError(f"walls: {self.walls} leave no room for start and goal")
         if not 0 < self.way[0] <= self.way[1]:
-            raise ValueError(f"way: {self.way[0]} to {self.way[1]} is no range of numbers above zero")
+            raise ValueError(f"way: {self.way[0]} to {self.way[1]} is not a range of numbers above zero")
         return self
 
     def draw(self, random: Random) -> Task:

@@ -39,7 +39,7 @@ def main(arguments: list[str] | None = None) -> int:
     section = read_section(given.params, given.name)
     settings = checked(settings_type(given.name), section, f"{given.params}: {given.name}")
     if not isinstance(settings, Documented):
-        raise UserError(f"{given.params}: {given.name}: this task set is about no documents")
+        raise UserError(f"{given.params}: {given.name}: this task set has no documents")
     write_file(given.file, "".join(f"{as_line(text)}\n" for text in settings.documents()))
     return 0
 

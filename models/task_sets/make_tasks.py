@@ -33,7 +33,7 @@ def settings_type(name: str) -> type[TaskSettings]:
         UserError: no task set has this name.
     """
     if name not in TASK_SETS:
-        raise UserError(f"no task set is called {name!r}; there are {', '.join(TASK_SETS)}")
+        raise UserError(f"no task set is called {name!r}; known: {', '.join(TASK_SETS)}")
     made: type[TaskSettings] = importlib.import_module(f"models.task_sets.{name}").SETTINGS
     return made
 

@@ -43,9 +43,9 @@ class ShopSettings(TaskSettings):
     @model_validator(mode="after")
     def _fits(self) -> Self:
         if not 0 < self.price[0] < self.price[1]:
-            raise ValueError(f"price: {self.price[0]} to {self.price[1]} is no range of numbers above zero")
+            raise ValueError(f"price: {self.price[0]} to {self.price[1]} is not a range of numbers above zero")
         if self.of_kind > self.items:
-            raise ValueError(f"of_kind: {self.of_kind} is more than there are items")
+            raise ValueError(f"of_kind: {self.of_kind} is more than the number of items")
         return self
 
     def draw(self, random: Random) -> Task:

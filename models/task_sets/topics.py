@@ -42,7 +42,7 @@ class TopicsSettings(TaskSettings):
     @model_validator(mode="after")
     def _main_leads(self) -> Self:
         if self.second >= self.main:
-            raise ValueError(f"second: {self.second} words, but the main topic has {self.main}: it is to have more")
+            raise ValueError(f"second: {self.second} words, but the main topic has {self.main}; it must have more")
         return self
 
     def draw(self, random: Random) -> Task:

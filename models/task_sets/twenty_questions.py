@@ -58,7 +58,7 @@ class TwentyQuestionsSettings(TaskSettings):
     @model_validator(mode="after")
     def _fits(self) -> Self:
         if self.things > self.pool:
-            raise ValueError(f"things: {self.things} is more than there are animals in the pool")
+            raise ValueError(f"things: {self.things} is more than the number of animals in the pool")
         return self
 
     def draw(self, random: Random) -> Task:

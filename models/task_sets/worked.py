@@ -26,9 +26,9 @@ class WorkedSettings(TaskSettings):
         for name in ("start", "operand"):
             low, high = getattr(self, name)
             if not 0 < low <= high:
-                raise ValueError(f"{name}: {low} to {high} is no range of numbers above zero")
+                raise ValueError(f"{name}: {low} to {high} is not a range of numbers above zero")
         if not self.levels:
-            raise ValueError("levels: there is none")
+            raise ValueError("levels: at least one is required")
         return self
 
     def problem(self, random: Random) -> ArithmeticProblem:

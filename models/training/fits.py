@@ -29,7 +29,7 @@ from models.reward_models.model import reward_model_from_policy
 from models.reward_models.process import step_values
 from models.reward_models.solutions import Solution
 from models.text.tokenizer import load_tokenizer
-from models.training.loop import Watchers
+from models.training.watchers import Watchers
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

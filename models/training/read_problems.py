@@ -25,7 +25,7 @@ from models.method.slots import Reference, Rollouts
 from models.policies.aspects import InUse
 from models.text.encoding import Codec
 from models.training import known_log_probs
-from models.training.added_tokens import added_tokens
+from models.training.row_lengths import added_tokens
 
 ANSWERS: dict[str, dict[str, Origin]] = {
     "demonstrations": {"completion": "demonstration"},

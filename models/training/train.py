@@ -45,7 +45,8 @@ from models.text.end_ids import ends_of_folder
 from models.text.prompt_form import BARE, PromptForm
 from models.training.build import build_learner, open_teachers
 from models.training.known_log_probs import with_reference
-from models.training.loop import Watchers, run_loop
+from models.training.loop import run_loop
+from models.training.watchers import Watchers
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

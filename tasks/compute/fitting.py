@@ -29,9 +29,9 @@ from models.reward_models.judges.settings import JudgeSettings
 from models.text.encoding import Codec
 from models.training import first_rounds
 from models.training.fits import Fitted
-from models.training.loop import Watchers
 from models.training.read_problems import longest_in_training
 from models.training.train import Training, TrainingFolders, TrainingResult, train
+from models.training.watchers import Watchers
 from tasks.compute.open_engine import EngineSections, engine_for
 from tasks.compute.precision import precision_folder
 from tasks.compute.shared_engine import learners, place_for_learners

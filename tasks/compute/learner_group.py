@@ -29,8 +29,8 @@ from models.engines.engine import Engine
 from models.engines.hosted import Order
 from models.learner.out_of_memory import NeedsLess
 from models.policies.build import first_line
-from models.training.loop import Watchers
 from models.training.train import OpenEngine
+from models.training.watchers import Watchers
 from tasks.compute import cluster
 from tasks.compute.cluster import Cluster, Gone
 

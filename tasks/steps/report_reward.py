@@ -74,7 +74,7 @@ def reward_report(
     validated: StepResult,
     rewarded: RewardModelFiles,
     policies: Sequence[tuple[str, PolicyFiles]],
-    beside: Sequence[tuple[str, RewardModelFiles]],
+    others: Sequence[tuple[str, RewardModelFiles]],
     judges: Mapping[Role, PolicyFiles],
 ) -> StepResult:
     """Report on pairs, policies' samples, biases and a suffix: as metrics, two figures and a page of the step's run.
@@ -84,7 +84,7 @@ def reward_report(
         validated: the data.
         rewarded: the reward model.
         policies: policies by name, whose completions it scores; the first is the policy that is to be trained.
-        beside: other reward models by name, with which it should agree.
+        others: other reward models by name, with which it should agree.
         judges: the model that judges, if the report uses one and it is on this machine; else empty.
     """
     recipe = context.recipe
@@ -123,7 +123,7 @@ def reward_report(
                     pairs = right_and_wrong([problem.prompt for problem in problems], made, recipe.asked.judged)
                     measured.judge = judge_report(judge, recipe.asked.judge_template, pairs)
             measured.suffix, measured.suffix_text = _suffix(tokens, problems, made, score, recipe.asked, longest)
-            for other, files in beside:
+            for other, files in others:
                 opinion = reward_scorer(files, recipe, context.home, tokens.run)(said.sequences())
                 shape = (len(made), recipe.samples)
                 alike = agreement(said.scores.reshape(shape), opinion.numpy().reshape(shape))

@@ -12,7 +12,7 @@ import torch
 from tiny_gguf import tiny_model, write_gguf
 
 from benchmarks import given_base, main_curve
-from benchmarks.curve_records import Curve, HeldOutResults, Round, beside, mean, read, seconds, table, windows
+from benchmarks.curve_records import Curve, CurveRound, HeldOutResults, beside, mean, read, seconds, table, windows
 from benchmarks.given_base import base_folder, joined
 from benchmarks.recipe_loop import codec_of
 from benchmarks.right_share import RightShare
@@ -33,9 +33,9 @@ TINY = (
 )  # fmt: skip
 
 
-def a_round(number: int, accuracy: float) -> Round:
+def a_round(number: int, accuracy: float) -> CurveRound:
     spent = dict.fromkeys((*STAGES, "round"), 0.5)
-    return Round(number, accuracy + 0.1, accuracy, spent, {"learn": 100.0}, 20.0, 0.3, 0.0, 1.0)
+    return CurveRound(number, accuracy + 0.1, accuracy, spent, {"learn": 100.0}, 20.0, 0.3, 0.0, 1.0)
 
 
 def a_curve(device: str, accuracies: list[float]) -> Curve:
@@ -179,14 +179,17 @@ def test_a_recipe_that_there_is_not_is_one_line(capsys: pytest.CaptureFixture[st
 
 def test_where_the_alarm_stops_it_the_policy_that_was_kept_is_measured_and_the_curve_says_so(tmp_path: Path) -> None:
     policy, handed = torch.nn.Linear(2, 2), []
-    recipe = SimpleNamespace(schedule=SimpleNamespace(rounds=9), alarm=None, policy=SimpleNamespace(base=None))
+    training = SimpleNamespace(schedule=SimpleNamespace(rounds=9), policy=SimpleNamespace(base=None))
     engine = SimpleNamespace(load=lambda weights, version: handed.append((dict(weights), version)))
     collapse = Collapse(4, ("nothing ends",), kept=2)
     loop: Any = SimpleNamespace(
-        recipe=recipe, engine=engine, learner=SimpleNamespace(policy=policy), run=lambda *_: collapse
+        training=training,
+        world=SimpleNamespace(engine=engine),
+        learner=SimpleNamespace(policy=policy),
+        run=lambda watchers: collapse,
     )
     curve = Curve({"cpu": "one"}, "cpu", {})
-    main_curve._run(loop, curve, tmp_path / "curve.json", tmp_path, float("inf"))
+    main_curve._run(loop, curve, tmp_path / "curve.json", float("inf"))
     assert curve.stopped == str(collapse) and "kept the policy after round 2" in curve.stopped
     ((weights, version),) = handed
     assert version == 2 and torch.equal(weights["weight"], policy.weight)

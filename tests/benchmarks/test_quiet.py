@@ -58,5 +58,5 @@ def test_a_busy_machine_writes_no_result_unless_that_is_asked_for(
     with pytest.raises(Busy, match=r"0\.6 cores before the measurement .* nothing is written"):
         command.run_here("nothing", Settings(quick=True), out)
     assert not out.exists()
-    command.run_here("nothing", Settings(quick=True), out, beside_others=True)
+    command.run_here("nothing", Settings(quick=True), out, busy=True)
     assert [path.name for path in out.iterdir()] == ["nothing.json"]

@@ -44,7 +44,7 @@ def test_a_distrusted_reward_model_stops_the_run_and_the_command_shows_the_same(
     (policy,) = (home / "store" / "warm_start").glob("*/policy")
     asked = (
         f"rewardflow reward-report arithmetic-smoke-reward-model/1 --policy {policy} "
-        f"--beside arithmetic-smoke-reward-model/1 --set '{REPORT}, least_gain: 1.0}}'"
+        f"--with arithmetic-smoke-reward-model/1 --set '{REPORT}, least_gain: 1.0}}'"
     )
     ended = type_in([asked], project.folder, **settings)
     assert ended.returncode == 1 and "below least_gain 1" in ended.stdout

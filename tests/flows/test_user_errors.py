@@ -74,7 +74,7 @@ def changed(project: Path) -> str:
         (["tiny", "-s", "rewards.0.weight=.inf"], "rewards.0.weight: inf is not a finite number"),
         (["tiny", "-s", "rollouts.temperature=0"], "rollouts.temperature: Input should be greater than 0"),
         (["tiny", "-s", "evaluation.ks=[64]"], "evaluation.ks holds 64, but evaluation.samples is 16"),
-        (["tiny", *own_data("s3://bucket/rows.jsonl")], "s3://bucket/rows.jsonl is no path on this machine"),
+        (["tiny", *own_data("s3://bucket/rows.jsonl")], "s3://bucket/rows.jsonl is not a path on this machine"),
         (["x" * 5000], "no such recipe (File name too long)"),
     ],
 )

@@ -39,7 +39,8 @@ from models.reward_models.judges.local import LocalJudge
 from models.reward_models.process import ProcessReading
 from models.reward_models.scorer import StepScorer
 from models.training.build import build_learner
-from models.training.loop import Watchers, run_loop
+from models.training.loop import run_loop
+from models.training.watchers import Watchers
 
 pytestmark = [pytest.mark.recipes, pytest.mark.rotating(of=10)]
 RECIPES = [

@@ -32,7 +32,8 @@ from models.recipes.teachers import frozen_models
 from models.reward_models.judges.local import LocalJudge
 from models.text.tokenizer import TokenizerSettings
 from models.training.build import build_learner
-from models.training.loop import Watchers, run_loop
+from models.training.loop import run_loop
+from models.training.watchers import Watchers
 
 RECIPES = [
     file

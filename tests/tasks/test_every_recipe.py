@@ -25,7 +25,8 @@ from models.reward_models.judges.local import LocalJudge
 from models.reward_models.principles import PrincipledScorer
 from models.reward_models.scorer import GoalScorer, StepScorer
 from models.training.build import build_learner
-from models.training.loop import Watchers, run_loop
+from models.training.loop import run_loop
+from models.training.watchers import Watchers
 
 RECIPES = [
     file

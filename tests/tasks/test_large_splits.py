@@ -35,9 +35,9 @@ from models.reward_models.read_pairs import read_pairs
 from models.text import token_rows
 from models.text.token_cache import CachedCodec
 from models.text.token_rows import TokenRows
-from models.training.loop import require_room
 from models.training.read_demonstrations import demonstrations
 from models.training.read_problems import PromptSections, read_problems, read_prompts, with_reference
+from models.training.row_lengths import require_room
 
 ROOT = Path(__file__).resolve().parents[2]
 ORDERS = ["shuffled", "signal", "phases", "adaptive"]

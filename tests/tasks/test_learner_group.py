@@ -32,8 +32,8 @@ from models.method.world import World
 from models.parts.rewards.shaping.length_penalty import LengthPenalty
 from models.policies.build import PolicySettings
 from models.training.fits import SupervisedFit, fit_demonstrations
-from models.training.loop import Watchers
 from models.training.train import OpenEngine, Training, TrainingFolders, TrainingResult, train
+from models.training.watchers import Watchers
 
 pytest.importorskip("ray", reason="the extra cluster is not installed")
 from tasks.compute.cluster import Cluster, connected

@@ -19,7 +19,8 @@ from models.recipes.load import load_recipe
 from models.recipes.smoke import smoke_overrides
 from models.training.build import build_learner
 from models.training.learned import nothing_learned
-from models.training.loop import Watchers, run_loop
+from models.training.loop import run_loop
+from models.training.watchers import Watchers
 
 
 @pytest.mark.parametrize("name", ["gsm8k", "expo_dpo", "ppo", "raft", "gepo", "oreal", "pacs", "inpo"])

@@ -1,9 +1,9 @@
-"""Documents that a tool searches: read from a file or a folder, known by their content, ranked by BM25.
+"""Documents that a tool searches: read from a file or a folder, identified by their content, ranked by BM25.
 
-    places.jsonl     a document a line: {"text": ..., "title": optional}
-    a folder         all such files in it, and of .txt and .md every paragraph
+    places.jsonl     one document per line: {"text": ..., "title": optional}
+    a folder         all such files in it, and every paragraph of its .txt and .md files
 
-BM25 as bm25s has it (arXiv 2407.03618), over words in lower case; of equal scores the document that stands first.
+BM25 is that of bm25s (arXiv 2407.03618), over words in lower case. Documents with equal scores keep their order.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _KINDS = (".jsonl", ".txt", ".md")
 
 
 def read_documents(place: Path, setting: str) -> tuple[GivenFile, ...]:
-    """The files of a set of documents, by their names.
+    """Read the files of a set of documents, sorted by path.
 
     Args:
-        place: a file, or a folder whose files of known kinds are taken, subfolders included.
-        setting: key of the recipe that names it, for the error's line.
+        place: a file, or a folder whose files of known kinds are read, subfolders included.
+        setting: key of the recipe that names it, for the error message.
 
     Raises:
-        UserError: there are none, or one cannot be read.
+        UserError: there are no such files, or one cannot be read.
     """
     if not place.is_dir():
         return (read_text_file(place, setting),)
@@ -47,16 +47,16 @@ def read_documents(place: Path, setting: str) -> tuple[GivenFile, ...]:
 
 
 def known_documents(place: str, sha256: str, setting: str, said: str = "") -> tuple[tuple[GivenFile, ...], str]:
-    """The files of a part's documents, and the hash of their content; none and empty where no place is named.
+    """Return the files of a part's documents and the hash of their content; both are empty if `place` is empty.
 
     Args:
-        place: a file or a folder; empty: none.
-        sha256: what the recipe says that the hash is; empty: it does not say.
-        setting: key of the recipe that names the place, for the error's line.
-        said: key of the recipe whose hash it is; empty: the same.
+        place: a file or a folder; empty: no documents.
+        sha256: hash that the recipe states; empty: the content is not checked.
+        setting: key of the recipe that names the place, for the error message.
+        said: key of the recipe that states the hash, for the error message; empty: `setting`.
 
     Raises:
-        UserError: see `read_documents`, or their content is another.
+        UserError: see `read_documents`, or the content has another hash than `sha256`.
     """
     files = read_documents(Path(place), setting) if place else ()
     content = hashlib.sha256("".join(file.sha256 for file in files).encode()).hexdigest() if files else ""
@@ -66,13 +66,13 @@ def known_documents(place: str, sha256: str, setting: str, said: str = "") -> tu
 
 
 class OfDocuments:
-    """A part that has documents of a person's own, with the settings `documents` and `sha256`."""
+    """A part with the user's own documents, with the settings `documents` and `sha256`."""
 
     documents: str
     sha256: str
 
     def _know_documents(self, setting: str, said: str = "") -> tuple[GivenFile, ...]:
-        """Read and keep them, with the hash of their content; see `known_documents`."""
+        """Read and store the documents and the hash of their content; see `known_documents`."""
         files, content = known_documents(self.documents, self.sha256, setting, said)
         object.__setattr__(self, "sha256", content)
         object.__setattr__(self, "_files", files)
@@ -80,16 +80,16 @@ class OfDocuments:
 
     @property
     def given(self) -> tuple[GivenFile, ...]:
-        """The documents as they were when the recipe was read."""
+        """The files of the documents, with their content at the time when the recipe was read."""
         files: tuple[GivenFile, ...] = vars(self)["_files"]
         return files
 
 
 def texts_of(files: Sequence[GivenFile], setting: str) -> list[str]:
-    """The documents in files, the title before the text, [documents].
+    """Return the documents in files, the title before the text, [documents].
 
     Raises:
-        UserError: a file is of an unknown kind, a line is no document, or there is none.
+        UserError: a file is of an unknown kind, a line is not a document, or the files hold no documents.
     """
     texts = [text for file in files for text in _texts(file, setting)]
     if not texts:
@@ -124,10 +124,10 @@ class Index:
     """Documents that can be searched."""
 
     def __init__(self, texts: Sequence[str]) -> None:
-        """Count the words.
+        """Build the index of the words.
 
         Args:
-            texts: of the documents, one or more.
+            texts: texts of the documents, at least one.
         """
         self._texts = texts
         rows = [words_of(text) for text in texts]
@@ -141,7 +141,7 @@ class Index:
             self._ranks.index(rows, show_progress=False)
 
     def best(self, query: str, results: int) -> list[str]:
-        """The documents that hold words of a query, the best first, at most `results`."""
+        """Return the documents that hold words of a query, the best first, at most `results`."""
         words = [word for word in words_of(query) if word in self._known]
         if not words:
             return []
@@ -150,19 +150,19 @@ class Index:
         return [self._texts[place] for place in order if scores[place] > 0]
 
     def like(self, text: str) -> list[str]:
-        """The documents that begin with the same word, in their order."""
+        """Return the documents that begin with the same word as `text`, in their order."""
         first = words_of(text)[:1]
         return self._by_first.get(first[0], []) if first else []
 
 
 def words_of(text: str) -> list[str]:
-    """The words of a text as they are searched for, in lower case, [words]."""
+    """Return the words of a text in the form that is searched, in lower case, [words]."""
     return _WORD.findall(text.casefold())
 
 
 @lru_cache(maxsize=8)
 def index_of(files: tuple[GivenFile, ...], setting: str) -> Index:
-    """The index of documents; built once for each content in a process.
+    """Return the index of documents; it is built once for each content in a process.
 
     Raises:
         UserError: see `texts_of`.
@@ -171,14 +171,14 @@ def index_of(files: tuple[GivenFile, ...], setting: str) -> Index:
 
 
 def as_line(text: str, title: str = "") -> str:
-    """A document as a line of a JSONL file."""
+    """Format a document as a line of a JSONL file."""
     return json.dumps({"title": title, "text": text} if title else {"text": text}, ensure_ascii=False)
 
 
 def _ranker() -> Any:
-    """The package bm25s without numba, which it does not need here.
+    """Import the package bm25s without numba, which it does not need here.
 
-    It would take seconds to come, and vLLM cannot start in a process that has loaded it.
+    Loading numba would take seconds, and vLLM cannot start in a process that has loaded it.
     """
     absent = "numba" not in sys.modules
     if absent:

@@ -123,7 +123,7 @@ def arguments_of(tool: Described, argument: str) -> dict[str, Any]:
         try:
             given = json.loads(text)
         except (ValueError, RecursionError):
-            raise ToolError("the arguments are no JSON") from None
+            raise ToolError("the arguments are not JSON") from None
         return dict(given)
     if not properties and not text:
         return {}

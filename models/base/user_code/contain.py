@@ -1,7 +1,7 @@
 """Containment of user code: rewards, environments, tools, agent programs, files of parts.
 
-    contained(file, call)    the call; afterwards the process has its earlier state
-    leaving(file)            only: an attempt to end the process becomes an error of the call
+    contained(file, call)    makes the call; afterwards the process has its earlier state
+    leaving(file)            only turns an attempt to end the process into an error of the call
 
 A call may fail; it cannot end the run. `sys.exit`, a KeyboardInterrupt of its own, `os._exit` and the like become a
 `UserCodeError` that names the file. An interrupt by a real signal passes, and so does the run's own time limit.

@@ -152,7 +152,7 @@ BAD = {
     "a message without text": (
         "a.jsonl",
         row(prompt=[{"role": "user", "content": [{"type": "image"}]}]),
-        "line 1: column 'prompt' holds a message with a part that is no text",
+        "line 1: column 'prompt' holds a message with a part that is not text",
     ),
     "messages as an answer": (
         "a.jsonl",

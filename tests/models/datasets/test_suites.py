@@ -75,7 +75,7 @@ def test_a_malformed_suite_gets_one_line_that_names_file_and_entry(tmp_path: Pat
 
 
 def test_a_missing_suite_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"problems\.yaml: there is no such expectation suite"):
+    with pytest.raises(UserError, match=r"problems\.yaml: expectation suite not found"):
         read_suite(tmp_path, "problems")
 
 

@@ -35,7 +35,9 @@ from models.parts.rewards.shaping.win_rate import WinRate
 from models.parts.rollouts.sample import Sample
 from models.parts.select.everything import Everything
 from models.recipes.load import load_recipe
-from models.training.loop import _learn, rollout_metrics, run_loop
+from models.training.loop import run_loop
+from models.training.round import learn_from
+from models.training.round_metrics import rollout_metrics
 
 MASKED = TruncationSettings(rule="masked")
 ASKED = Problem("p", "40 + 2 =", "4", tokens=tuple(CODEC.prompts(["4 + 2 ="])[0]))
@@ -133,7 +135,7 @@ def gradient(chosen: Scored, truncated: TruncationSettings) -> dict[str, Tensor]
     step = OptimiserSettings(learning_rate=1.0, warmup_steps=0, clip_norm=1e9)
     slots = Slots(Sample(max_tokens=8), [], [Everything()], AsGiven(), Reinforce(kl=0.0), cast(Any, None))
     world = make_world(learner=learner, truncated=truncated)
-    _learn(world, slots, ScheduleSettings(rounds=1, optimiser=step), chosen, 0)
+    learn_from(world, slots, ScheduleSettings(rounds=1, optimiser=step), chosen, 0)
     return {name: value.detach() - before[name] for name, value in policy.named_parameters()}
 
 

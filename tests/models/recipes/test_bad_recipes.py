@@ -90,9 +90,9 @@ BAD = {
     # data
     "a bucket": (
         "data: {name: own, path: 's3://bucket/rows.jsonl', format: problems}",
-        r"data\.path\S*: s3://bucket/rows\.jsonl is no path on this machine; download the file",
+        r"data\.path\S*: s3://bucket/rows\.jsonl is not a path on this machine; download the file",
     ),
-    "an address": ("data: {name: own, path: 'https://a.org/b.csv', format: problems}", "is no path on this machine"),
+    "an address": ("data: {name: own, path: 'https://a.org/b.csv', format: problems}", "is not a path on this machine"),
     # extends
     "extends nothing": ("extends: zzz_zzz", "mine.yaml: extends: zzz_zzz: no such recipe"),
     "extends out of the folder": ("extends: ../../secrets", r"extends: \.\./\.\./secrets leads out of the folder"),

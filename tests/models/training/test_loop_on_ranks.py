@@ -29,9 +29,10 @@ from models.parts.rollouts.masked import Masked
 from models.policies.build import PolicySettings
 from models.policies.use import MASK, read_use
 from models.policies.weights import merged_weights
-from models.training.loop import Watchers, run_loop
+from models.training.loop import run_loop
 from models.training.train import Training, TrainingFolders
 from models.training.train import train as train_to_its_end
+from models.training.watchers import Watchers
 
 pytestmark = [OF_A_PROCESSOR, pytest.mark.rotating(of=3)]
 

@@ -7,7 +7,7 @@ import torch
 from tiny_models import scored
 
 from models.method.rollout import Origin, Scored
-from models.training.loop import rollout_metrics
+from models.training.round_metrics import rollout_metrics
 
 
 def round_of(*origins: Origin, untrained: tuple[int, ...] = ()) -> Scored:

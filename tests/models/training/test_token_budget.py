@@ -22,7 +22,7 @@ from models.parts.rollouts.mixture import SampleBesideMixture
 from models.parts.rollouts.prefix import PrefixSampling
 from models.parts.rollouts.sample import Sample
 from models.parts.rollouts.sample_and_greedy import SampleAndGreedy
-from models.training.loop import require_room
+from models.training.row_lengths import require_room
 
 LONG = Problem("a", "", tokens=(3,) * 30)
 

@@ -128,7 +128,7 @@ def test_arguments_are_read_by_the_schema() -> None:
     for schema, text, why in (
         (both, "1", "JSON object with a, b"),
         (single, "x", "n is a integer"),
-        (both, "{", "no JSON"),
+        (both, "{", "not JSON"),
     ):
         with pytest.raises(ToolError, match=why):
             arguments_of(Described("t", "", schema), text)

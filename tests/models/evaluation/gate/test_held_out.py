@@ -164,7 +164,7 @@ def test_other_problems_are_no_comparison() -> None:
         ({"margin": math.nan}, "finite"),
         ({"format": "hh"}, "'problems' or 'gsm8k'"),
         ({"columns": {"split": "fold"}}, "no split"),
-        ({"path": "s3://bucket/a.jsonl"}, "is no path on this machine"),
+        ({"path": "s3://bucket/a.jsonl"}, "is not a path on this machine"),
         ({"problems": 0}, "greater than or equal to 1"),
         ({"shuffle": True}, "Extra inputs"),
     ],

@@ -27,7 +27,8 @@ from models.parts.select.everything import Everything
 from models.parts.shared.token_advantages import whitened
 from models.reward_models.critic.model import Critic, read_values
 from models.reward_models.critic.settings import CriticSettings
-from models.training.loop import Watchers, run_loop
+from models.training.loop import run_loop
+from models.training.watchers import Watchers
 
 RISING = OptimiserSettings(learning_rate=1e-3, warmup_steps=1)
 

@@ -11,8 +11,8 @@ from models.base.errors import UserError
 from models.parts.rewards.judges.judge_pairs import JudgePairs, rivals_of
 from models.parts.rewards.judges.judge_score import JudgeScore
 from models.training.gather import _joined
-from models.training.loop import sample_rows
 from models.training.reward_call import call_reward
+from models.training.round_metrics import sample_rows
 from models.training.score import score
 
 

@@ -39,7 +39,8 @@ from models.parts.select.everything import Everything
 from models.policies.folder import save_model_folder
 from models.policies.use import read_use
 from models.reward_models.critic.settings import CriticSettings
-from models.training.loop import Watchers, run_loop
+from models.training.loop import run_loop
+from models.training.watchers import Watchers
 
 pytestmark = pytest.mark.rotating(of=4)
 

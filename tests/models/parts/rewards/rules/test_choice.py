@@ -137,7 +137,7 @@ def test_the_option_that_is_right_holds_the_result_and_flawed_demonstrations_nam
         ({"bounds": (5, 5, 9)}, "bounds: 5, 5 and 9 do not ascend"),
         ({"start": (3, 2)}, "start: 3 to 2 is no range"),
         ({"operand": (0, 2)}, "operand: 0 to 2 is no range"),
-        ({"levels": []}, "levels: there is none"),
+        ({"levels": []}, "levels: at least one is required"),
     ],
 )
 def test_settings_that_no_problem_has_are_refused(changed: dict[str, object], says: str) -> None:

@@ -1,0 +1,18 @@
+"""Callbacks through which a training reports."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Watchers:
+    """Callbacks for the metrics and samples of the loop. The loop logs nothing itself."""
+
+    metrics: Callable[[int, dict[str, float]], None] = lambda round_number, metrics: None
+    samples: Callable[[int, list[dict[str, object]]], None] = lambda round_number, rows: None
+    resumed: Callable[[int], None] = lambda round_number: None
+    """Called once before the first round, with the number of rounds that an earlier, interrupted run finished."""
+    proceed: Callable[[], None] = lambda: None
+    """Called before every round; an exception that it raises stops the training."""
