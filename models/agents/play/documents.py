@@ -36,7 +36,7 @@ def read_documents(place: Path, setting: str) -> tuple[GivenFile, ...]:
         setting: key of the recipe that names it, for the error message.
 
     Raises:
-        UserError: there are no such files, or one cannot be read.
+        UserError: the folder holds none of these files, or a file cannot be read.
     """
     if not place.is_dir():
         return (read_text_file(place, setting),)

@@ -17,19 +17,26 @@ from models.base.bounds import Share
 from models.method.registry import part
 from models.method.rollout import TokenBatch
 from models.parts.shared.clipped_ratio import clip
-from models.parts.shared.policy_gradient import PolicyGradient
+from models.parts.shared.importance import ImportanceSettings, importance_weight
+from models.parts.shared.kl_term import KlSettings, kl_term
 
 
 @part("cispo")
-class Cispo(PolicyGradient):
+class Cispo(KlSettings, ImportanceSettings):
     """Policy gradient under a bounded weight, token by token."""
 
+    level = "token"
     clip_low: Share | None = None
     """Distance by which the weight may fall below one; null: any, as in the paper."""
     clip_high: NonNegativeFloat | None = 4.0
     """Distance by which the weight may rise above one; null: any."""
 
-    def _surrogate(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
+    def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
+        """Compute the loss of each token, [tokens]; `log_prob` is log pi of each, nats."""
         ratio = torch.exp(log_prob.detach() - batch.old)
-        weight = clip(ratio, self.clip_low, self.clip_high)
-        return weight * batch.advantage * log_prob, {"clipped_share": (ratio != weight).to(ratio), "ratio": ratio}
+        bounded = clip(ratio, self.clip_low, self.clip_high)
+        surrogate = bounded * batch.advantage * log_prob
+        watch = {"clipped_share": (ratio != bounded).to(ratio), "ratio": ratio}
+        weight, of_weight = importance_weight(batch, self)
+        penalty, of_kl = kl_term(log_prob, batch, self)
+        return penalty - weight * surrogate, watch | of_weight | of_kl

@@ -28,7 +28,9 @@ from models.method.registry import part
 from models.method.rollout import TokenBatch
 from models.method.round_tokens import RoundTokens, highest
 from models.parts.objective.grpo import Grpo
-from models.parts.shared.policy_gradient import PolicyGradient
+from models.parts.shared.clipped_ratio import clipped
+from models.parts.shared.importance import ImportanceSettings, importance_weight
+from models.parts.shared.kl_term import KlSettings, kl_term
 
 
 def covariance(advantage: Tensor, log_prob: Tensor) -> Tensor:
@@ -60,15 +62,21 @@ class ClipCov(Grpo):
         marked[drawn] = True
         return marked
 
-    def _surrogate(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
-        surrogate, watch = super()._surrogate(log_prob, batch)
-        return torch.where(batch.marked, 0.0, surrogate), watch | {"marked_share": batch.marked.to(surrogate)}
+    def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
+        """Compute the loss of each token, [tokens]; `log_prob` is log pi of each, nats."""
+        surrogate, watch = clipped(torch.exp(log_prob - batch.old), batch.advantage, self)
+        surrogate = torch.where(batch.marked, 0.0, surrogate)
+        watch["marked_share"] = batch.marked.to(surrogate)
+        weight, of_weight = importance_weight(batch, self)
+        penalty, of_kl = kl_term(log_prob, batch, self)
+        return penalty - weight * surrogate, watch | of_weight | of_kl
 
 
 @part("kl_cov")
-class KlCov(PolicyGradient):
+class KlCov(KlSettings, ImportanceSettings):
     """The surrogate without a clip, and a pull back at the tokens of highest covariance."""
 
+    level = "token"
     share: Annotated[float, Field(gt=0, le=1)] = 0.002
     """Part of a round's tokens that are pulled back."""
     pull: NonNegativeFloat = 1.0
@@ -78,9 +86,13 @@ class KlCov(PolicyGradient):
         """Mark the tokens of highest covariance, [tokens], bool."""
         return highest(covariance(tokens.advantage, tokens.log_prob), self.share)
 
-    def _surrogate(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
+    def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
+        """Compute the loss of each token, [tokens]; `log_prob` is log pi of each, nats."""
         log_ratio = log_prob - batch.old
-        surrogate = torch.exp(log_ratio) * batch.advantage
-        held = surrogate - self.pull * log_ratio.abs()
-        watch = {"marked_share": batch.marked.to(surrogate), "ratio": torch.exp(log_ratio)}
-        return torch.where(batch.marked, held, surrogate), watch
+        ratio = torch.exp(log_ratio)
+        free = ratio * batch.advantage
+        surrogate = torch.where(batch.marked, free - self.pull * log_ratio.abs(), free)
+        watch = {"marked_share": batch.marked.to(free), "ratio": ratio.detach()}
+        weight, of_weight = importance_weight(batch, self)
+        penalty, of_kl = kl_term(log_prob, batch, self)
+        return penalty - weight * surrogate, watch | of_weight | of_kl

@@ -20,17 +20,23 @@ from torch import Tensor
 
 from models.method.registry import part
 from models.method.rollout import TokenBatch
-from models.parts.shared.clipped_ratio import ClippedRatio
-from models.parts.shared.policy_gradient import PolicyGradient
+from models.parts.shared.clipped_ratio import ClipSettings, clipped
+from models.parts.shared.importance import importance_weight
+from models.parts.shared.kl_term import KlSettings, kl_term
 
 
 @part("grpo")
-class Grpo(ClippedRatio, PolicyGradient):
+class Grpo(ClipSettings, KlSettings):
     """Clipped surrogate, token by token."""
 
+    level = "token"
     kl: NonNegativeFloat = 0.01
     entropy_bonus: NonNegativeFloat = 0.0
     """Value of a nat of the tokens' mean entropy."""
 
-    def _surrogate(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
-        return self._clip(torch.exp(log_prob - batch.old), batch.advantage)
+    def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
+        """Compute the loss of each token, [tokens]; `log_prob` is log pi of each, nats."""
+        surrogate, watch = clipped(torch.exp(log_prob - batch.old), batch.advantage, self)
+        weight, of_weight = importance_weight(batch, self)
+        penalty, of_kl = kl_term(log_prob, batch, self)
+        return penalty - weight * surrogate, watch | of_weight | of_kl

@@ -23,12 +23,13 @@ from torch import Tensor
 from models.base.bounds import Share
 from models.method.registry import part
 from models.method.rollout import TokenBatch
-from models.parts.shared.clipped_ratio import ClippedRatio
-from models.parts.shared.policy_gradient import PolicyGradient
+from models.parts.shared.clipped_ratio import ClipSettings, clipped
+from models.parts.shared.importance import importance_weight
+from models.parts.shared.kl_term import KlSettings, kl_term
 
 
 @part("gspo")
-class Gspo(ClippedRatio):
+class Gspo(ClipSettings):
     """Clipped surrogate, completion by completion."""
 
     level = "completion"
@@ -43,20 +44,26 @@ class Gspo(ClippedRatio):
             batch: advantages and the log-probs under the engine and the old policy, [tokens] each.
         """
         ratio = torch.exp(log_prob / batch.lengths - batch.mean_by_completion(batch.old))
-        surrogate, watch = self._clip(ratio, batch.mean_by_completion(batch.advantage))
-        weight, of_weight = self._importance(batch)
+        surrogate, watch = clipped(ratio, batch.mean_by_completion(batch.advantage), self)
+        weight, of_weight = importance_weight(batch, self)
         watch |= {name: batch.mean_by_completion(value) for name, value in of_weight.items()}
         return -batch.mean_by_completion(weight) * surrogate, watch
 
 
 @part("gspo_token")
-class GspoToken(ClippedRatio, PolicyGradient):
+class GspoToken(ClipSettings, KlSettings):
     """GSPO with an advantage for each token; equal to `gspo` for constant advantages and normalisation by
     completion."""
 
+    level = "token"
     clip_low: Share | None = 3e-4
     clip_high: NonNegativeFloat | None = 4e-4
 
-    def _surrogate(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
+    def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
+        """Compute the loss of each token, [tokens]; `log_prob` is log pi of each, nats."""
         of_completion = torch.exp(batch.mean_by_completion(log_prob.detach() - batch.old))[batch.completion]
-        return self._clip(of_completion * torch.exp(log_prob - log_prob.detach()), batch.advantage)
+        ratio = of_completion * torch.exp(log_prob - log_prob.detach())
+        surrogate, watch = clipped(ratio, batch.advantage, self)
+        weight, of_weight = importance_weight(batch, self)
+        penalty, of_kl = kl_term(log_prob, batch, self)
+        return penalty - weight * surrogate, watch | of_weight | of_kl

@@ -16,12 +16,18 @@ from torch import Tensor
 
 from models.method.registry import part
 from models.method.rollout import TokenBatch
-from models.parts.shared.policy_gradient import PolicyGradient
+from models.parts.shared.importance import ImportanceSettings, importance_weight
+from models.parts.shared.kl_term import KlSettings, kl_term
 
 
 @part("reinforce")
-class Reinforce(PolicyGradient):
+class Reinforce(KlSettings, ImportanceSettings):
     """Log-prob times advantage, token by token."""
 
-    def _surrogate(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
-        return batch.advantage * log_prob, {}
+    level = "token"
+
+    def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
+        """Compute the loss of each token, [tokens]; `log_prob` is log pi of each, nats."""
+        weight, watch = importance_weight(batch, self)
+        penalty, of_kl = kl_term(log_prob, batch, self)
+        return penalty - weight * batch.advantage * log_prob, watch | of_kl

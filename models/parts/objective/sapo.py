@@ -16,20 +16,26 @@ from torch import Tensor
 
 from models.method.registry import part
 from models.method.rollout import TokenBatch
-from models.parts.shared.policy_gradient import PolicyGradient
+from models.parts.shared.importance import ImportanceSettings, importance_weight
+from models.parts.shared.kl_term import KlSettings, kl_term
 
 
 @part("sapo")
-class Sapo(PolicyGradient):
+class Sapo(KlSettings, ImportanceSettings):
     """Softly gated surrogate, token by token."""
 
+    level = "token"
     tau_positive: PositiveFloat = 1.0
     """Speed at which the gate closes where the advantage is positive."""
     tau_negative: PositiveFloat = 1.05
     """Speed at which it closes elsewhere."""
 
-    def _surrogate(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
+    def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
+        """Compute the loss of each token, [tokens]; `log_prob` is log pi of each, nats."""
         ratio = torch.exp(log_prob - batch.old)
         tau = torch.where(batch.advantage > 0, self.tau_positive, self.tau_negative).to(ratio)
         gate = torch.sigmoid(tau * (ratio - 1.0))
-        return 4.0 / tau * gate * batch.advantage, {"gate": 4.0 * gate * (1.0 - gate)}
+        surrogate, watch = 4.0 / tau * gate * batch.advantage, {"gate": (4.0 * gate * (1.0 - gate)).detach()}
+        weight, of_weight = importance_weight(batch, self)
+        penalty, of_kl = kl_term(log_prob, batch, self)
+        return penalty - weight * surrogate, watch | of_weight | of_kl

@@ -19,6 +19,9 @@ from models.method.registry import part
 from models.method.rollout import TokenBatch
 from models.method.round_tokens import RoundTokens, highest
 from models.parts.objective.grpo import Grpo
+from models.parts.shared.clipped_ratio import clipped
+from models.parts.shared.importance import importance_weight
+from models.parts.shared.kl_term import kl_term
 
 
 @part("top_entropy")
@@ -33,6 +36,11 @@ class TopEntropy(Grpo):
         """Mark the tokens of highest entropy, [tokens], bool."""
         return highest(tokens.entropy, self.share)
 
-    def _surrogate(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
-        surrogate, watch = super()._surrogate(log_prob, batch)
-        return torch.where(batch.marked, surrogate, 0.0), watch | {"marked_share": batch.marked.to(surrogate)}
+    def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
+        """Compute the loss of each token, [tokens]; `log_prob` is log pi of each, nats."""
+        surrogate, watch = clipped(torch.exp(log_prob - batch.old), batch.advantage, self)
+        surrogate = torch.where(batch.marked, surrogate, 0.0)
+        watch["marked_share"] = batch.marked.to(surrogate)
+        weight, of_weight = importance_weight(batch, self)
+        penalty, of_kl = kl_term(log_prob, batch, self)
+        return penalty - weight * surrogate, watch | of_weight | of_kl

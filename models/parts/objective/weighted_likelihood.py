@@ -17,11 +17,11 @@ from torch import Tensor
 
 from models.method.registry import part
 from models.method.rollout import TokenBatch
-from models.parts.shared.kl_term import KlInLoss
+from models.parts.shared.kl_term import KlSettings, kl_term
 
 
 @part("weighted_likelihood")
-class WeightedLikelihood(KlInLoss):
+class WeightedLikelihood(KlSettings):
     """Negative log-likelihood times advantage, token by token."""
 
     level = "token"
@@ -33,5 +33,6 @@ class WeightedLikelihood(KlInLoss):
             log_prob: log pi of each token, [tokens], nats; gradient flows.
             batch: advantages and the reference's log-probs, [tokens] each.
         """
-        loss = -batch.advantage * log_prob
-        return self._add_kl(loss, {"cloned_share": (batch.advantage > 0).to(log_prob)}, log_prob, batch)
+        penalty, watch = kl_term(log_prob, batch, self)
+        watch["cloned_share"] = (batch.advantage > 0).to(log_prob.detach())
+        return penalty - batch.advantage * log_prob, watch

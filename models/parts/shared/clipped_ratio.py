@@ -17,7 +17,7 @@ from pydantic import Field, NonNegativeFloat
 from torch import Tensor
 
 from models.base.bounds import Share
-from models.parts.shared.importance import Corrected
+from models.parts.shared.importance import ImportanceSettings
 
 
 def clip(ratio: Tensor, low: float | None, high: float | None) -> Tensor:
@@ -26,7 +26,7 @@ def clip(ratio: Tensor, low: float | None, high: float | None) -> Tensor:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClippedRatio(Corrected):
+class ClipSettings(ImportanceSettings):
     """Settings of policy gradients that clip their ratio. Set under `objective:`."""
 
     clip_low: Share | None = 0.2
@@ -41,22 +41,25 @@ class ClippedRatio(Corrected):
             raise ValueError(f"dual_clip is {self.dual_clip}, not above 1 + clip_high, {1.0 + self.clip_high}")
         super().__post_init__()
 
-    def _dropped(self, ratio: Tensor, advantage: Tensor) -> Tensor:
-        """Return which entries PPO's clip leaves out of the gradient, in the shape of `ratio`, bool."""
-        return ratio * advantage > clip(ratio, self.clip_low, self.clip_high) * advantage
 
-    def _clip(self, ratio: Tensor, advantage: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the surrogate, and metrics without gradient; all in the shape of `ratio`.
+def dropped(ratio: Tensor, advantage: Tensor, settings: ClipSettings) -> Tensor:
+    """Return which entries PPO's clip leaves out of the gradient, in the shape of `ratio`, bool."""
+    return ratio * advantage > clip(ratio, settings.clip_low, settings.clip_high) * advantage
 
-        Args:
-            ratio: pi / pi_old, of tokens or of completions; gradient flows.
-            advantage: in the same shape.
-        """
-        clipped = clip(ratio, self.clip_low, self.clip_high)
-        surrogate = torch.minimum(ratio * advantage, clipped * advantage)
-        watch = {"clipped_share": self._dropped(ratio, advantage).to(ratio)}
-        if self.dual_clip is not None:
-            beyond = (advantage < 0) & (ratio > self.dual_clip)
-            surrogate = torch.where(beyond, self.dual_clip * advantage, surrogate)
-            watch["dual_clipped_share"] = beyond.to(ratio)
-        return surrogate, {name: value.detach() for name, value in watch.items()}
+
+def clipped(ratio: Tensor, advantage: Tensor, settings: ClipSettings) -> tuple[Tensor, dict[str, Tensor]]:
+    """Return the clipped surrogate, and metrics without gradient; all in the shape of `ratio`.
+
+    Args:
+        ratio: pi / pi_old, of tokens or of completions; gradient flows.
+        advantage: in the same shape.
+        settings: both clips.
+    """
+    bounded = clip(ratio, settings.clip_low, settings.clip_high)
+    surrogate = torch.minimum(ratio * advantage, bounded * advantage)
+    watch = {"clipped_share": dropped(ratio, advantage, settings).to(ratio)}
+    if settings.dual_clip is not None:
+        beyond = (advantage < 0) & (ratio > settings.dual_clip)
+        surrogate = torch.where(beyond, settings.dual_clip * advantage, surrogate)
+        watch["dual_clipped_share"] = beyond.to(ratio)
+    return surrogate, {name: value.detach() for name, value in watch.items()}

@@ -38,7 +38,7 @@ def truncated_importance(log_prob: Tensor, behaviour: Tensor, ceiling: float) ->
 
 
 @dataclass(frozen=True, kw_only=True)
-class Corrected(Objective):
+class ImportanceSettings(Objective):
     """Settings of policy gradients that correct the engine's log-probs to the learner's. Set under `objective:`."""
 
     importance_level: Literal["token", "completion", "geometric"] = "token"
@@ -56,23 +56,25 @@ class Corrected(Objective):
         if floor is not None and ceiling is not None and floor > ceiling:
             raise ValueError(f"importance_floor is {floor}, above importance_ceiling, {ceiling}")
 
-    def _importance(self, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
-        """Compute the weight of each token, [tokens], no gradient, and its metrics, [tokens] each.
 
-        Args:
-            batch: log-probs under the policy as the round began and under the engine, [tokens] each.
-        """
-        apart = (batch.old - batch.behaviour).detach()
-        log_ratio = apart
-        if self.importance_level == "completion":
-            log_ratio = batch.sum_by_completion(apart)[batch.completion]
-        elif self.importance_level == "geometric":
-            log_ratio = batch.mean_by_completion(apart)[batch.completion]
-        ratio = torch.exp(log_ratio)
-        floor = 0.0 if self.importance_floor is None else self.importance_floor
-        ceiling = torch.inf if self.importance_ceiling is None else self.importance_ceiling
-        held = ratio.clamp(floor, ceiling)
-        masked = self.importance_rule == "masked"
-        weight = torch.where(ratio == held, ratio, 0.0) if masked else held
-        watch = {"importance_weight": weight, "engine_gap": apart.abs()}
-        return weight, watch | ({"importance_masked_share": (ratio != held).to(ratio)} if masked else {})
+def importance_weight(batch: TokenBatch, settings: ImportanceSettings) -> tuple[Tensor, dict[str, Tensor]]:
+    """Compute the weight of each token, [tokens], no gradient, and its metrics, [tokens] each.
+
+    Args:
+        batch: log-probs under the policy as the round began and under the engine, [tokens] each.
+        settings: level, rule and bounds of the weights.
+    """
+    apart = (batch.old - batch.behaviour).detach()
+    log_ratio = apart
+    if settings.importance_level == "completion":
+        log_ratio = batch.sum_by_completion(apart)[batch.completion]
+    elif settings.importance_level == "geometric":
+        log_ratio = batch.mean_by_completion(apart)[batch.completion]
+    ratio = torch.exp(log_ratio)
+    floor = 0.0 if settings.importance_floor is None else settings.importance_floor
+    ceiling = torch.inf if settings.importance_ceiling is None else settings.importance_ceiling
+    held = ratio.clamp(floor, ceiling)
+    masked = settings.importance_rule == "masked"
+    weight = torch.where(ratio == held, ratio, 0.0) if masked else held
+    watch = {"importance_weight": weight, "engine_gap": apart.abs()}
+    return weight, watch | ({"importance_masked_share": (ratio != held).to(ratio)} if masked else {})

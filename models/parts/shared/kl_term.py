@@ -50,7 +50,7 @@ def _no_k1(name: object) -> object:
 
 
 @dataclass(frozen=True, kw_only=True)
-class KlInLoss(Objective):
+class KlSettings(Objective):
     """Settings of objectives with a KL to the reference as a term of each token's loss. Set under `objective:`."""
 
     kl: NonNegativeFloat = 0.0
@@ -68,32 +68,31 @@ class KlInLoss(Objective):
         """Whether turns have their own weights."""
         return any(self.kl_by_turn)
 
-    def _kl_weights(self, batch: TokenBatch) -> float | Tensor:
-        """Return the weight of the KL at each token, [tokens], or one for all of them."""
-        if not self.kl_by_turn or batch.progress >= self.kl_by_turn_until:
-            return self.kl
-        weights = torch.tensor(self.kl_by_turn, dtype=batch.old.dtype)
-        if batch.turn is None:
-            return float(weights[0])
-        return to_device(weights, batch.old.device)[batch.turn.clamp(max=len(weights) - 1)]
 
-    def _add_kl(
-        self, loss: Tensor, watch: dict[str, Tensor], log_prob: Tensor, batch: TokenBatch
-    ) -> tuple[Tensor, dict[str, Tensor]]:
-        """Add the KL term to the loss and the KL to the metrics; both are unchanged without a reference.
+def kl_term(log_prob: Tensor, batch: TokenBatch, settings: KlSettings) -> tuple[Tensor | float, dict[str, Tensor]]:
+    """Compute the KL term of each token's loss, [tokens], and the KL as a metric; zero and none without a reference.
 
-        A term of weight zero is only reported, not added: far from the reference exp overflows, and 0 * inf is NaN.
+    A term of weight zero is only reported, not added: far from the reference exp overflows, and 0 * inf is NaN.
 
-        Args:
-            loss: of each token, [tokens].
-            watch: metrics so far, [tokens] each.
-            log_prob: log pi of each token, [tokens], nats; gradient flows.
-            batch: the reference's log-probs, [tokens].
-        """
-        if batch.reference is None:
-            return loss, watch
-        estimate = k2 if self.kl_estimator == "k2" else k3
-        weights = self._kl_weights(batch)
-        adds = isinstance(weights, Tensor) or weights != 0
-        divergence = estimate(log_prob if adds else log_prob.detach(), batch.reference)
-        return loss + weights * divergence if adds else loss, {**watch, "kl": divergence.detach()}
+    Args:
+        log_prob: log pi of each token, [tokens], nats; gradient flows.
+        batch: the reference's log-probs, [tokens].
+        settings: weights and estimator.
+    """
+    if batch.reference is None:
+        return 0.0, {}
+    estimate = k2 if settings.kl_estimator == "k2" else k3
+    weights = _weights(batch, settings)
+    adds = isinstance(weights, Tensor) or weights != 0
+    divergence = estimate(log_prob if adds else log_prob.detach(), batch.reference)
+    return weights * divergence if adds else 0.0, {"kl": divergence.detach()}
+
+
+def _weights(batch: TokenBatch, settings: KlSettings) -> float | Tensor:
+    """Return the weight of the KL at each token, [tokens], or one for all of them."""
+    if not settings.kl_by_turn or batch.progress >= settings.kl_by_turn_until:
+        return settings.kl
+    weights = torch.tensor(settings.kl_by_turn, dtype=batch.old.dtype)
+    if batch.turn is None:
+        return float(weights[0])
+    return to_device(weights, batch.old.device)[batch.turn.clamp(max=len(weights) - 1)]

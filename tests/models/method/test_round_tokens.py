@@ -15,7 +15,7 @@ from models.method.rollout import Rollout, Scored
 from models.method.round_tokens import RoundTokens, highest
 from models.parts.objective.entropy_covariance import ClipCov, KlCov
 from models.parts.objective.top_entropy import TopEntropy
-from models.parts.shared.policy_gradient import PolicyGradient
+from models.parts.shared.importance import ImportanceSettings
 
 MARKING = [
     TopEntropy(share=0.3),
@@ -27,7 +27,7 @@ MARKING = [
 @pytest.mark.parametrize("objective", MARKING, ids=lambda objective: objective.name)
 @pytest.mark.parametrize("minibatches", [1, 2])
 def test_what_is_marked_does_not_depend_on_how_the_round_is_cut_into_rows(
-    objective: PolicyGradient, minibatches: int
+    objective: ImportanceSettings, minibatches: int
 ) -> None:
     whole, metrics = step(objective=objective, token_budget=10**6, minibatches=minibatches)
     cut, metrics_of_cut = step(objective=objective, token_budget=20, minibatches=minibatches)

@@ -79,8 +79,8 @@ def test_a_gradient_that_is_not_finite_is_skipped_too() -> None:
     """The loss is finite, its slope is not."""
 
     class Steep(Grpo):
-        def _surrogate(self, log_prob: Tensor, batch: Any) -> tuple[Tensor, dict[str, Tensor]]:
-            return torch.sqrt(log_prob - log_prob.detach()), {}
+        def __call__(self, log_prob: Tensor, batch: Any) -> tuple[Tensor, dict[str, Tensor]]:
+            return -torch.sqrt(log_prob - log_prob.detach()), {}
 
     learner = learner_of()
     schedule = ScheduleSettings(optimiser=STEP, rounds=4, skip_nonfinite=1)

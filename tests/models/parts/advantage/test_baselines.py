@@ -18,7 +18,7 @@ from models.parts.advantage.reward import FixedBaseline, NoAdvantage
 from models.parts.objective.grpo import Grpo
 from models.parts.objective.reinforce import Reinforce
 from models.parts.shared.group_statistics import group_mean
-from models.parts.shared.policy_gradient import PolicyGradient
+from models.parts.shared.importance import ImportanceSettings
 
 
 def numbers(*values: float) -> Tensor:
@@ -105,7 +105,11 @@ def test_leave_one_out_gives_the_whole_policy_gradient_and_the_mean_of_all_only_
 
 
 def gradient(
-    advantage: Tensor, lengths: Sequence[int], normalisation: Normalisation, objective: PolicyGradient, longest: int = 6
+    advantage: Tensor,
+    lengths: Sequence[int],
+    normalisation: Normalisation,
+    objective: ImportanceSettings,
+    longest: int = 6,
 ) -> Tensor:
     """Gradient on every token's log-prob of the whole reduced loss, on the policy that sampled."""
     log_prob = torch.linspace(-3, -0.5, sum(lengths), dtype=torch.float64).requires_grad_()

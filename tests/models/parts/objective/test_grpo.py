@@ -16,7 +16,7 @@ from models.parts.objective.grpo import Grpo
 from models.parts.objective.reinforce import Reinforce
 from models.parts.objective.weighted_likelihood import WeightedLikelihood
 from models.parts.shared.importance import truncated_importance
-from models.parts.shared.kl_term import KlInLoss, k3
+from models.parts.shared.kl_term import KlSettings, k3
 
 
 def test_on_the_first_update_it_is_reinforce() -> None:
@@ -84,7 +84,7 @@ def test_the_kl_term_adds_beta_times_one_minus_the_odds_of_the_reference() -> No
 
 @pytest.mark.parametrize("objective", [Grpo(kl=0.0), Reinforce(kl=0.0), WeightedLikelihood(kl=0.0)])
 def test_a_kl_that_weighs_nothing_is_watched_and_gives_no_signal_however_far_the_reference_is(
-    objective: KlInLoss,
+    objective: KlSettings,
 ) -> None:
     """k3 is beyond the range of floats here; times zero it would be no number."""
     log_prob = torch.tensor([-200.0, -1.0])

@@ -15,7 +15,7 @@ from models.method.rollout import TokenBatch
 from models.parts.objective.entropy_covariance import ClipCov, KlCov, covariance
 from models.parts.objective.grpo import Grpo
 from models.parts.objective.top_entropy import TopEntropy
-from models.parts.shared.policy_gradient import PolicyGradient
+from models.parts.shared.importance import ImportanceSettings
 
 SHARES = torch.full((TOKENS,), 1 / TOKENS, dtype=torch.float64)
 
@@ -23,7 +23,7 @@ SHARES = torch.full((TOKENS,), 1 / TOKENS, dtype=torch.float64)
 class Whole:
     """An objective that is given a whole round as one batch, with what it marks in it."""
 
-    def __init__(self, objective: PolicyGradient) -> None:
+    def __init__(self, objective: ImportanceSettings) -> None:
         self.objective, self.level = objective, objective.level
 
     def __call__(self, log_prob: Tensor, seen: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
@@ -97,12 +97,12 @@ def test_the_kl_stays_at_every_token() -> None:
     ],
     ids=["all tokens are forks", "none is left out", "no pull"],
 )
-def test_at_its_limit_it_is_the_plain_surrogate(objective: PolicyGradient, plain: Grpo) -> None:
+def test_at_its_limit_it_is_the_plain_surrogate(objective: ImportanceSettings, plain: Grpo) -> None:
     log_prob, seen = random_round(3)
     torch.testing.assert_close(
         gradient_of(cast(Any, Whole(objective)), log_prob, seen), gradient_of(plain, log_prob, seen)
     )
-    assert isinstance(objective, PolicyGradient)
+    assert isinstance(objective, ImportanceSettings)
 
 
 def test_covariances_sum_to_the_covariance_and_rise_with_likely_tokens_of_high_advantage() -> None:

@@ -17,8 +17,7 @@ from models.parts.objective.grpo import Grpo
 from models.parts.objective.gspo import Gspo, GspoToken
 from models.parts.objective.reinforce import Reinforce
 from models.parts.objective.sapo import Sapo
-from models.parts.shared.importance import Corrected
-from models.parts.shared.policy_gradient import PolicyGradient
+from models.parts.shared.importance import ImportanceSettings, importance_weight
 from models.recipes.load import load_recipe
 
 OLD = numbers(-1.0, -1.0, -2.0, -2.0, -2.0)
@@ -29,7 +28,7 @@ SEEN = make_batch(
 
 
 def weights(**settings: Any) -> Tensor:
-    return Reinforce(**settings)._importance(SEEN)[0]
+    return importance_weight(SEEN, Reinforce(**settings))[0]
 
 
 def test_by_token_truncated_is_the_ratio_up_to_the_ceiling() -> None:
@@ -42,7 +41,7 @@ def test_by_token_masked_drops_what_is_out_of_bounds_and_leaves_the_others_their
     torch.testing.assert_close(weights(importance_rule="masked"), numbers(0.0, 0.5, 1.2, 0.25, 1.0))
     icepop: dict[str, Any] = {"importance_rule": "masked", "importance_floor": 0.5, "importance_ceiling": 2.0}
     torch.testing.assert_close(weights(**icepop), numbers(0.0, 0.5, 1.2, 0.0, 1.0))
-    _, watch = Reinforce(**icepop)._importance(SEEN)
+    _, watch = importance_weight(SEEN, Reinforce(**icepop))
     assert watch["importance_masked_share"].tolist() == [1.0, 0.0, 0.0, 1.0, 0.0]
 
 
@@ -69,12 +68,12 @@ def test_where_engine_and_learner_agree_nothing_is_corrected(level: str, rule: s
         "importance_floor": 0.9,
         "importance_ceiling": 1.1,
     }
-    torch.testing.assert_close(Grpo(**settings)._importance(seen)[0], torch.ones(5, dtype=torch.float64))
+    torch.testing.assert_close(importance_weight(seen, Grpo(**settings))[0], torch.ones(5, dtype=torch.float64))
 
 
 @pytest.mark.parametrize("kind", [Grpo, Reinforce, Cispo, Sapo, Gmpo, GspoToken])
 @pytest.mark.parametrize("level", ["token", "completion", "geometric"])
-def test_every_policy_gradient_is_corrected_by_the_same_weight(kind: type[PolicyGradient], level: str) -> None:
+def test_every_policy_gradient_is_corrected_by_the_same_weight(kind: Any, level: str) -> None:
     """Its gradient, of the first step, is the weight times the advantage times that of the log-prob."""
     settings: dict[str, Any] = {"importance_level": level, "importance_rule": "masked", "importance_ceiling": 2.5}
     gradient = gradient_of(kind(kl=0.0, **settings), OLD, SEEN)
@@ -128,4 +127,4 @@ def test_bounds_that_cross_are_refused_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"objective.*importance_floor is 3.0, above importance_ceiling, 2.0") as caught:
         load_recipe(file)
     assert "\n" not in str(caught.value)
-    assert Corrected.importance_ceiling == 2.0
+    assert ImportanceSettings.importance_ceiling == 2.0

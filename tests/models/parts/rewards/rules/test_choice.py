@@ -135,8 +135,8 @@ def test_the_option_that_is_right_holds_the_result_and_flawed_demonstrations_nam
     ("changed", "says"),
     [
         ({"bounds": (5, 5, 9)}, "bounds: 5, 5 and 9 do not ascend"),
-        ({"start": (3, 2)}, "start: 3 to 2 is no range"),
-        ({"operand": (0, 2)}, "operand: 0 to 2 is no range"),
+        ({"start": (3, 2)}, "start: 3 to 2 is not a range"),
+        ({"operand": (0, 2)}, "operand: 0 to 2 is not a range"),
         ({"levels": []}, "levels: at least one is required"),
     ],
 )
