@@ -1,6 +1,7 @@
 """What the pages of the guide point to is there, and the files that they show are the files themselves."""
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -32,3 +33,19 @@ def test_the_files_that_the_guide_to_a_new_method_shows_are_the_files_themselves
     assert test in (ROOT / "tests/models/parts/objective/test_cispo.py").read_text()
     for path, text in shown:
         assert text.strip() == (ROOT / path).read_text().strip(), path
+
+
+def test_the_table_of_packages_is_that_of_the_linter_and_of_their_docstrings() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| (.+) \|$", (ROOT / "docs" / "code.md").read_text(), flags=re.MULTILINE)
+    shown = {name: text for name, text in rows if (ROOT / "models" / name).is_dir()}
+    (layers,) = (
+        contract["layers"]
+        for contract in tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+        if contract.get("containers") == ["models"]
+    )
+    assert set(shown) == {name for layer in layers for name in layer.split(" | ")}
+    ranks = {name: rank for rank, layer in enumerate(layers) for name in layer.split(" | ")}
+    order = [ranks[name] for name in shown]
+    assert order == sorted(order, reverse=True)
+    for name, text in shown.items():
+        assert f'"""{text}"""' in (ROOT / "models" / name / "__init__.py").read_text(), name
