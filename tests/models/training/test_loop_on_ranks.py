@@ -120,8 +120,8 @@ def test_several_ranks_export_what_one_exports(start: Path, tmp_path: Path) -> N
     train_and_save(ALONE, start, tmp_path / "one")
     on_ranks(2, train_and_save, start, tmp_path / "two")
     for place in (Path("policy"), Path("policy") / MASK):
-        one, two = (load_file(tmp_path / name / place / "model.safetensors") for name in ("one", "two"))
-        assert one.keys() == two.keys() and gap(one, two) <= 1e-6
+        alone, several = (load_file(tmp_path / name / place / "model.safetensors") for name in ("one", "two"))
+        assert alone.keys() == several.keys() and gap(alone, several) <= 1e-6
     assert read_use(tmp_path / "two" / "policy") == read_use(tmp_path / "one" / "policy")
     begun = load_file(start / "model.safetensors")
     lagged = load_file(tmp_path / "two" / "policy" / MASK / "model.safetensors")
