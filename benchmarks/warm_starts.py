@@ -95,7 +95,7 @@ class Work:
         made_of = digest(
             said["policy"]["size"], said["policy"]["tokenizer"], said["policy"]["precision"],
             said["warm_start"], self.data.name, role or "",
-            *([said["rollouts"]["feedback"]] if settings.tells == "feedback" else []),
+            *([said["rollouts"]["feedback"]] if settings.shows == "feedback" else []),
         )  # fmt: skip
         place = self.folder / f"start_{recipe.seed}_{made_of[:12]}"
         if not place.is_dir():

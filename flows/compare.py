@@ -8,8 +8,8 @@ from pathlib import Path
 from prefect import flow
 
 from flows.runtime import prefect_run
+from flows.runtime.notifications import notify_when_stopped
 from flows.runtime.opening import FlowContext, closed_with, log_recipe, own_folder
-from flows.runtime.telling import told_when_stopped
 from flows.runtime.training import TrainingProgress, train_policy
 from flows.servers.servers import page_address
 from models.base.errors import UserError
@@ -76,7 +76,7 @@ def compare(
             log_recipe(run, contender.file, (), contender.recipe)
         if overrides:
             records.log_text(run, "recipe/overrides.txt", "\n".join(overrides) + "\n")
-        with told_when_stopped(home, f"compare {experiment}", run, page), closed_with(run):
+        with notify_when_stopped(home, f"compare {experiment}", run, page), closed_with(run):
             scores: dict[str, list[float]] = {contender.name: [] for contender in chosen}
             costs: list[TrainingCost] = []
             lost: list[str] = []
@@ -90,7 +90,7 @@ def compare(
                 lost += not_learned(contender.name, done)
             standing = standings(scores)
             write_comparison(run, metric, standing, costs, lost)
-        prefect_run.tell(*summaries.name_and_note(run), page)
+        prefect_run.describe(*summaries.name_and_note(run), page)
         return run, standing, costs, lost
 
 

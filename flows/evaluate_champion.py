@@ -5,10 +5,10 @@ from __future__ import annotations
 from prefect import flow
 
 from flows.runtime.data_steps import call_preparation, call_validation
+from flows.runtime.notifications import notify_champion
 from flows.runtime.opening import notice_champion, open_flow
 from flows.runtime.parameters import Overrides, RecipeName
 from flows.runtime.steps import call_step
-from flows.runtime.telling import tell_of_champion
 from models.base.errors import UserError
 from models.recipes.load import plain
 from tasks.compute.shared_engine import shared_engine
@@ -55,7 +55,7 @@ def evaluate_champion(recipe: RecipeName, overrides: Overrides = None, cluster: 
         records.log_metrics(run, measured.metrics)
         tonight = NightlyMeasurements(measured, version, runs.param_texts(plain(opened.recipe)), judge)
         watched = watch_champion(run, champion, WatchSections(opened.recipe), tonight, opened.root)
-        tell_of_champion(opened.home, champion, version.digest, watched, opened.page)
+        notify_champion(opened.home, champion, version.digest, watched, opened.page)
         worse = "worse champion" if watched.worse else "champion"
         runs.rename(run, f"v{champion.version} {worse}: {measured.headline}")
         records.describe(

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from prefect import flow
 
 from flows.runtime.judging_by_hand import judge_by_hand
+from flows.runtime.notifications import notify_decision
 from flows.runtime.opening import FlowContext, notice_champion, open_flow
 from flows.runtime.parameters import Overrides, RecipeName
 from flows.runtime.steps import context_of
-from flows.runtime.telling import tell_decision
 from flows.runtime.training import TrainingProgress, train_policy
 from tasks.compute.shared_engine import shared_engine
 from tasks.gate.judgement import OnGate
@@ -66,7 +66,7 @@ def train(
     with open_flow("train", recipe, overrides or []) as opened:
         outcome, validated = run_steps(opened, refresh, cluster, resume)
         if outcome.promotion is not None:
-            tell_decision(opened.home, outcome.model, outcome.promotion, opened.page)
+            notify_decision(opened.home, outcome.model, outcome.promotion, opened.page)
         if opened.recipe.reports is not None:
             upload_reports(opened.recipe.reports, opened.recipe.name, outcome.run_id, validated)
         return outcome

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from flows.runtime import collection, console, prefect_run
 from flows.runtime.environment import state_folder, writable_state_folder
-from flows.runtime.telling import tell_of_killed, told_when_stopped
+from flows.runtime.notifications import notify_killed, notify_when_stopped
 from flows.runtime.turn import only_run, patience
 from flows.schedule.schedule import create_gpu_limit
 from flows.schedule.silence import on_record
@@ -57,7 +57,7 @@ def open_flow(kind: str, recipe: str, overrides: Sequence[str]) -> Iterator[Flow
         UserError: the recipe is wrong, a file that it names is missing, or other runs use the folder for too long.
     """
     with ExitStack() as until_the_end:
-        stoppable = until_the_end.enter_context(told_when_stopped(state_folder(), f"{kind} {recipe}"))
+        stoppable = until_the_end.enter_context(notify_when_stopped(state_folder(), f"{kind} {recipe}"))
         prefect_run.require_plain_address()
         until_the_end.enter_context(on_record(state_folder(), prefect_run.deployment()))
         checked = load_recipe(recipe, overrides)
@@ -108,7 +108,7 @@ def open_flow(kind: str, recipe: str, overrides: Sequence[str]) -> Iterator[Flow
         stoppable.run, stoppable.link = run_id, page
         with closed_with(run_id), until_done(kind, checked, home):
             yield FlowContext(resolved, Path.cwd(), home, run_id, code, facts, page)
-        prefect_run.tell(*summaries.name_and_note(run_id), page)
+        prefect_run.describe(*summaries.name_and_note(run_id), page)
 
 
 def log_recipe(run_id: str, file: Path, overrides: Sequence[str], recipe: Recipe) -> None:
@@ -136,7 +136,7 @@ def own_folder(experiment: str) -> Iterator[Path]:
         store.configure(home)
         for run in runs.sweep_dead_runs(experiment):
             if run.of_flow:
-                tell_of_killed(home, run, page_address(home, "mlflow") + summaries.page_of_run(run.run_id))
+                notify_killed(home, run, page_address(home, "mlflow") + summaries.page_of_run(run.run_id))
         create_gpu_limit()
         collection.begin()
         yield home

@@ -48,7 +48,7 @@ def link_to(page: str) -> None:
         create_link_artifact(link=page, link_text="The run in MLflow", key="mlflow-run")
 
 
-def tell(name: str, description: str, page: str) -> None:
+def describe(name: str, description: str, page: str) -> None:
     """Rename the Prefect run to its result, and add the verdict to it as an artifact.
 
     An error here never stops a flow whose work is done: it is logged.

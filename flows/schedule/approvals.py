@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from flows.runtime.telling import MINUTE
+from flows.runtime.notifications import MINUTE
 from flows.servers.server_record import HOST
 from flows.servers.servers import servers_end_with_us
 from models.base.errors import UserError

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from flows.runtime.environment import MLFLOW_PORT, PREFECT_PORT
-from flows.runtime.telling import sending
+from flows.runtime.notifications import sending
 from flows.schedule import automations
 from flows.schedule.approvals import looking
 from flows.schedule.deployments import Deployment, first_problem, read_deployments, schedules_of

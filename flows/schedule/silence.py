@@ -27,7 +27,7 @@ from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
 
-from flows.runtime.telling import MINUTE, tell
+from flows.runtime.notifications import MINUTE, notify
 from models.base.atomic_write import write_file
 from models.base.errors import UserError
 from tasks.host import clock
@@ -116,7 +116,7 @@ def tell_of_silence(home: Path, deployments: Mapping[str, Schedules], link: str,
     try:
         for missed in silent(home, deployments, now):
             _LOG.warning("%s", missed)
-            tell(home, "silent", str(missed), {"name": missed.deployment, "due": missed.due[-1].isoformat()}, link)
+            notify(home, "silent", str(missed), {"name": missed.deployment, "due": missed.due[-1].isoformat()}, link)
             account(home, missed.deployment, deployments[missed.deployment], missed.due[-1])
     except (OSError, UserError) as error:
         _LOG.warning("missed runs are not reported: %s", error)

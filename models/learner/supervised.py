@@ -62,10 +62,10 @@ class SupervisedSettings:
     only_right: bool = False
     """Leave out demonstrations that are not right, by the criterion of evaluations: they state the true answer, or pass
     the tests of their problem if a reward runs these."""
-    context: Annotated[str, Field(pattern=r"\{told\}")] | None = None
-    """Template of a second copy of every right demonstration, which replaces its prompt; `{prompt}` and `{told}` are
+    context: Annotated[str, Field(pattern=r"\{shown\}")] | None = None
+    """Template of a second copy of every right demonstration, which replaces its prompt; `{prompt}` and `{shown}` are
     filled in: so that the policy can judge itself with the hint (rollouts privileged). None: no second copy."""
-    tells: Literal["answer", "demonstration", "feedback", "another"] = "answer"
+    shows: Literal["answer", "demonstration", "feedback", "another"] = "answer"
     """The hint that fills the template: the true answer, the demonstration itself, or a wrong demonstration of the same
     prompt with its feedback by `rollouts.feedback`; a prompt without a wrong one gets none. another: the next
     demonstration of the same prompt; wrong ones get a second copy as well, so that the policy reads an attempt in its

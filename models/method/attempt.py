@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from models.method.rollout import Problem, Rollout
 
-AGAIN = "{prompt}\nA previous solution and what is to be said of it: {told}\nSolve it anew, without its faults."
+AGAIN = "{prompt}\nA previous solution and comments on it: {shown}\nSolve the problem again, without its errors."
 """Default prompt for improving an attempt, with places for the problem's prompt and the attempt with its feedback."""
 
 

@@ -294,9 +294,9 @@ def _sequences(recipe: Recipe) -> None:
 
 def _advice(recipe: Recipe) -> None:
     start = recipe.warm_start
-    if start is not None and start.context and start.tells == "feedback" and recipe.rollouts.adviser is None:
+    if start is not None and start.context and start.shows == "feedback" and recipe.rollouts.adviser is None:
         raise ValueError(
-            f"warm_start.tells is feedback, but rollouts {recipe.rollouts.name} has no adviser; set rollouts.name "
+            f"warm_start.shows is feedback, but rollouts {recipe.rollouts.name} has no adviser; set rollouts.name "
             f"to {_having('rollouts', lambda rollouts: rollouts.adviser is not None)}"
         )
 

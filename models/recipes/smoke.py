@@ -93,8 +93,8 @@ def smoke_overrides(recipe: Recipe) -> list[str]:
             # with the smallest groups most give no signal: k tries of k + 1 are always right, or always wrong
             most = max(MOST_COMPLETIONS, 2 * (recipe.advantage.least_group - 1))
             settings["rollouts.group_size"] = min(recipe.rollouts.group_size, most)
-        if described["rollouts"].get("tells") == "peer":  # no peer would be right, so there would be nothing to pass on
-            settings["rollouts.tells"] = "answer"
+        if described["rollouts"].get("shows") == "peer":  # no peer would be right, so there would be nothing to pass on
+            settings["rollouts.shows"] = "answer"
         # An untrained policy is never right: only rewards that always spread leave something to learn from.
         select: list[dict[str, Any]] = described["select"]
         spread = [selector | {"by": "total"} if selector["name"] == "drop_flat" else selector for selector in select]

@@ -28,8 +28,8 @@ from models.text.token_rows import TokenRows
 class GapSettings:
     """Context of a completion and weight of the anchor. Section `reward_model.gap:`."""
 
-    context: Annotated[str, Field(pattern=r"\{told\}")] = AGAIN
-    """Template in which `{prompt}` and `{told}` are replaced by the prompt and by the reference; that of
+    context: Annotated[str, Field(pattern=r"\{shown\}")] = AGAIN
+    """Template in which `{prompt}` and `{shown}` are replaced by the prompt and by the reference; that of
     `rollouts.context`."""
     anchor: NonNegativeFloat = 0.1
     """Weight of the squared gap of a completion to itself."""

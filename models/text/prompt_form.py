@@ -71,6 +71,6 @@ def _without(system: str, prompt: str) -> str:
 
 def in_context(context: str, prompt: str, tried: str, said: str) -> str:
     """Fill the context of a refinement; each placeholder is replaced once."""
-    head, _, tail = context.partition("{told}")
+    head, _, tail = context.partition("{shown}")
     shown = f"{tried} {said}".strip()
     return f"{head.replace('{prompt}', prompt)}{shown}{tail.replace('{prompt}', prompt)}"

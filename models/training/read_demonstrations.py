@@ -112,11 +112,11 @@ def _told(
     table: RowTable, settings: SupervisedSettings, right: Callable[[Row], bool], adviser: Feedback | None
 ) -> Callable[[Row], str | None]:
     """Return a function from a demonstration to the hint for its second copy; None: it is not repeated."""
-    if settings.tells == "another":
+    if settings.shows == "another":
         another = _another(table)
         return lambda row: another(row) if not settings.only_right or right(row) else None
-    if settings.tells != "feedback":
-        column = "answer" if settings.tells == "answer" else "completion"
+    if settings.shows != "feedback":
+        column = "answer" if settings.shows == "answer" else "completion"
         return lambda row: str(row[column]) if right(row) else None
     assert adviser is not None, "the recipe check makes sure that there is an adviser"
     rows_of = _rows_by_prompt(table)
@@ -157,4 +157,4 @@ def _another(table: RowTable) -> Callable[[Row], str | None]:
 
 def _context(row: Row, settings: SupervisedSettings, hint: str) -> str:
     """Fill in the template with the prompt and the hint: its answer, its solution, or a flawed one with feedback."""
-    return (settings.context or "").replace("{prompt}", str(row["prompt"])).replace("{told}", hint)
+    return (settings.context or "").replace("{prompt}", str(row["prompt"])).replace("{shown}", hint)

@@ -69,8 +69,8 @@ def shown(texts, seed=0, warm_start=None):
     completions = [CODEC.completions([text])[0] for text in texts]
     both = [(problem.tokens, ids) for problem in PROBLEMS for ids in completions]
     if warm_start is not None:
-        hint = {"answer": "7", "feedback": f"{WRONG} {RIGHT}"}.get(warm_start.tells, RIGHT)
-        context = warm_start.context.replace("{told}", hint)
+        hint = {"answer": "7", "feedback": f"{WRONG} {RIGHT}"}.get(warm_start.shows, RIGHT)
+        context = warm_start.context.replace("{shown}", hint)
         contexts = [context.replace("{prompt}", problem.prompt) for problem in PROBLEMS]
         right = CODEC.completions([RIGHT])[0]
         both += [(tuple(ids), right) for ids in CODEC.prompts(contexts) for _ in texts]
@@ -143,7 +143,7 @@ def asked(problems, behind):
     """What a policy reads of the problems: their prompts, or what it is trained `behind`, with a wrong answer in it."""
     if not behind:
         return [problem.tokens for problem in problems]
-    context = behind.replace("{told}", WRONG)
+    context = behind.replace("{shown}", WRONG)
     return [tuple(ids) for ids in CODEC.prompts([context.replace("{prompt}", each.prompt) for each in problems])]
 
 

@@ -46,8 +46,8 @@ def small(part, least):
     changed = {name: value for name, value in SMALL.items() if name in names}
     if "group_size" in names:
         changed["group_size"] = min(part.group_size, 4 if least <= 2 else least + 3)
-    if "tells" in names:
-        changed["tells"] = "answer"  # no try of so small a policy is right, to be told to a judge
+    if "shows" in names:
+        changed["shows"] = "answer"  # no try of so small a policy is right, to be told to a judge
     return replace(part, **changed)
 
 

@@ -235,7 +235,7 @@ def test_a_training_on_prompts_that_are_read_when_drawn_ends_with_the_same_weigh
     [
         SupervisedSettings(steps=4, batch=16),
         SupervisedSettings(steps=4, batch=16, only_right=True),
-        SupervisedSettings(steps=4, batch=16, context="{told} ; {prompt}"),
+        SupervisedSettings(steps=4, batch=16, context="{shown} ; {prompt}"),
     ],
     ids=["plain", "right", "told"],
 )

@@ -47,7 +47,7 @@ class GridWalk(Environment):
     """Reward of a move that begins a shortest way."""
     step_cost: NonNegativeFloat = 0.0
     """Cost of a move."""
-    tells: Literal["cell", "notes"] = "cell"
+    shows: Literal["cell", "notes"] = "cell"
     """Answer to a move. cell: the cell; notes: the cell with the moves that are possible from there (affordances) and,
     after a sign, those that have led there (memory of what worked), such as `b2 dr <rd`."""
     thoughts: tuple[Annotated[str, Field(pattern="^[a-z]+$")], ...] = ()
@@ -95,7 +95,7 @@ class _Walking:
         return self._said(), reward, False, False, {"state": cell_name(self._cell), "solved": False}
 
     def _said(self) -> str:
-        if self._settings.tells == "cell":
+        if self._settings.shows == "cell":
             return cell_name(self._cell)
         return notes(self._grid, self._cell, self._worked)
 

@@ -69,7 +69,7 @@ class AgentPrograms(Environment):
     """The file of the function `run`, if the program is one."""
     side_by_side: int
     """Number of programs that run concurrently."""
-    tells_answer: bool
+    shows_answer: bool
     """Whether a program is given the problem's answer, so that it can compute its reward."""
 
     def open(self, problem: Problem) -> EnvironmentEpisode:
@@ -220,7 +220,7 @@ class _Round:
     def _begin(self, session: _Session) -> _Session:
         problem = session.problem
         task = {"id": problem.id, "prompt": problem.prompt, "level": problem.level}
-        if self._programs.tells_answer:
+        if self._programs.shows_answer:
             task["answer"] = problem.answer
         try:
             session.running = self._programs.start(self._gateway, session.key, task)

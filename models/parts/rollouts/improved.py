@@ -42,8 +42,8 @@ class Improved(Sample):
 
     feedback: Chosen = field(default_factory=lambda: default_part("feedback")())
     """Feedback on a sample."""
-    context: Annotated[str, Field(pattern=r"\{told\}")] = AGAIN
-    """Prompt of a refinement; `{prompt}` and `{told}` are replaced by the problem's prompt and by the sample and its
+    context: Annotated[str, Field(pattern=r"\{shown\}")] = AGAIN
+    """Prompt of a refinement; `{prompt}` and `{shown}` are replaced by the problem's prompt and by the sample and its
     feedback."""
     feedback_tokens: Positive = 32
     """Most tokens of feedback; longer feedback is cut."""

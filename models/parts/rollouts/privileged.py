@@ -24,7 +24,7 @@ from models.method.world import World
 from models.parts.rollouts.sample import Sample
 from models.text.encoding import Codec
 
-Tells = Literal["answer", "peer", "demonstration"]
+Shows = Literal["answer", "peer", "demonstration"]
 
 
 @part("privileged")
@@ -32,32 +32,32 @@ class Privileged(Sample):
     """Samples whose judge knows more than the policy. Set under `rollouts:`."""
 
     gives = ("privileged",)
-    tells: Tells = "answer"
+    shows: Shows = "answer"
     """Additional information of the judge: the true answer; the first right completion of the same group other than the
     judged one; or a demonstration of the data that states the true answer."""
-    context: Annotated[str, Field(pattern=r"\{told\}")] = (
-        "{prompt}\nHere is a solution: {told}\nNow solve it in your own words."
+    context: Annotated[str, Field(pattern=r"\{shown\}")] = (
+        "{prompt}\nHere is a solution: {shown}\nNow solve it in your own words."
     )
-    """Context of the judge; `{prompt}` and `{told}` are replaced by the problem's prompt and by the additional
+    """Context of the judge; `{prompt}` and `{shown}` are replaced by the problem's prompt and by the additional
     information."""
 
     @property
     def reads(self) -> Reads:
         """Kind of rows; demonstrations if the judge reads them."""
-        return "demonstrations" if self.tells == "demonstration" else "problems"
+        return "demonstrations" if self.shows == "demonstration" else "problems"
 
     def extra_tokens(self, codec: Codec, problems: Sequence[Problem]) -> list[int]:
         """Return the length of the context beyond the prompt, [problems]; a peer has at most `max_tokens`."""
-        hints = [self._known(problem) if self.tells != "peer" else "" for problem in problems]
+        hints = [self._known(problem) if self.shows != "peer" else "" for problem in problems]
         texts = [self._context(problem, hint or "") for problem, hint in zip(problems, hints, strict=True)]
         contexts = codec.prompts(texts, systems_of(problems))
-        peer = self.max_tokens if self.tells == "peer" else 0
+        peer = self.max_tokens if self.shows == "peer" else 0
         return [max(0, len(ids) + peer - len(problem.tokens)) for ids, problem in zip(contexts, problems, strict=True)]
 
     def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
         """Return completions of `problems`, each with the context of its judge, [prompts * G]."""
         rollouts = super().__call__(world, problems, round_number)
-        known = self._peers if self.tells == "peer" else self._of_the_data
+        known = self._peers if self.shows == "peer" else self._of_the_data
         hints = known(rollouts)
         texts = [self._context(rollout.problem, text or "") for rollout, text in zip(rollouts, hints, strict=True)]
         contexts = world.codec.prompts(texts, [rollout.problem.system for rollout in rollouts])
@@ -69,11 +69,11 @@ class Privileged(Sample):
         ]
 
     def _context(self, problem: Problem, hint: str) -> str:
-        return self.context.replace("{prompt}", problem.prompt).replace("{told}", hint)
+        return self.context.replace("{prompt}", problem.prompt).replace("{shown}", hint)
 
     def _known(self, problem: Problem) -> str | None:
         """Return the data's information on a problem; None if there is none."""
-        if self.tells == "answer":
+        if self.shows == "answer":
             return problem.answer or None
         right = (answer.text for answer in problem.known if is_right(answer.text, problem.answer, finished=True))
         return next(right, None)

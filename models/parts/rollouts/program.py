@@ -52,7 +52,7 @@ class ProgramRollouts(Sample):
     when_stuck: Rule = "masked"
     """Treatment of an episode whose program took too long or failed: kept unchanged, counted as wrong, or masked (left
     out of the loss)."""
-    tells_answer: bool = False
+    shows_answer: bool = False
     """Whether a program receives the problem's answer, so that it can compute the value of its episode itself."""
 
     def __post_init__(self) -> None:
@@ -86,7 +86,7 @@ class ProgramRollouts(Sample):
     def episodes(self) -> EpisodeSettings:
         """Settings of the episodes, used in evaluations too."""
         programs = AgentPrograms(
-            command=self.command, source=self._source_code, side_by_side=self.at_once, tells_answer=self.tells_answer
+            command=self.command, source=self._source_code, side_by_side=self.at_once, shows_answer=self.shows_answer
         )
         limits = EpisodeLimits(
             turns=self.calls,

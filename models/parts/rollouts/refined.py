@@ -7,7 +7,7 @@
 The feedback names the fault of an answer, so that a policy that keeps failing can still write a right one. The policy
 is trained on the plain prompt followed by the refinement: it learns to give that answer at once. The refinement was not
 drawn from pi(. | x), so it has no behaviour log-probs. The form of the context must suit the policy's tokenizer; a new
-policy learns to read it in the warm start (`warm_start.context` with `tells: feedback`).
+policy learns to read it in the warm start (`warm_start.context` with `shows: feedback`).
 """
 
 from __future__ import annotations

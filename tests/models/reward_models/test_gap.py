@@ -20,7 +20,7 @@ from models.reward_models.fit import Pair, RewardModelSettings, accumulate, fit_
 from models.reward_models.gap import GapPair, GapRows
 from models.text.token_rows import rows_in_memory
 
-CONTEXT = "{prompt} {told} ; {prompt}"
+CONTEXT = "{prompt} {shown} ; {prompt}"
 
 
 def behind(pair: Pair, anchor: float) -> list[Pair]:
@@ -106,8 +106,8 @@ def test_improvements_are_drawn_and_trained_behind_an_answer_of_the_policys_own(
 
 def test_a_gap_behind_another_context_than_the_rollouts_is_refused() -> None:
     with pytest.raises(UserError, match="not what completions are trained behind"):
-        load_recipe("recipes/self-improvement/pit.yaml", ["rollouts.context='{prompt} then {told}'"])
+        load_recipe("recipes/self-improvement/pit.yaml", ["rollouts.context='{prompt} then {shown}'"])
     with pytest.raises(UserError, match="not what completions are trained behind"):
-        load_recipe("recipes/arithmetic.yaml", ["reward_model.gap={context: '{told}'}"])
+        load_recipe("recipes/arithmetic.yaml", ["reward_model.gap={context: '{shown}'}"])
     with pytest.raises(UserError, match="a gap is one of labelled preferences"):
         load_recipe("recipes/self-improvement/pit.yaml", ["reward_model.strength={}"])

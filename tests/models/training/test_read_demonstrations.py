@@ -77,16 +77,16 @@ def test_the_warm_starts_verifier_is_that_of_evaluations_where_it_asks_what_is_r
     assert asking.shown_verifier is asking.verifier is not None
 
 
-@pytest.mark.parametrize(("tells", "hint"), [("answer", "3"), ("demonstration", RIGHT)])
+@pytest.mark.parametrize(("shows", "hint"), [("answer", "3"), ("demonstration", RIGHT)])
 def test_those_that_are_right_are_shown_once_more_behind_what_a_judge_is_told(
-    data: Path, tells: str, hint: str
+    data: Path, shows: str, hint: str
 ) -> None:
-    sequences = shown(data, context="{prompt} ; {told} ;", tells=tells)
+    sequences = shown(data, context="{prompt} ; {shown} ;", shows=shows)
     assert sequences == [("1 + 2 =", RIGHT), ("1 + 2 =", WRONG), (f"1 + 2 = ; {hint} ;", RIGHT)]
 
 
 def test_those_that_are_right_are_shown_once_more_behind_a_wrong_one_and_what_is_said_of_it(data: Path) -> None:
-    settings = SupervisedSettings(context="{prompt} ; {told} ; {prompt}", tells="feedback")
+    settings = SupervisedSettings(context="{prompt} ; {shown} ; {prompt}", shows="feedback")
     said = VerdictFeedback(right="right", wrong="= {answer}")
     sequences = demonstrations(data, CODEC, "train", 64, settings, adviser=said)
     prompts = CODEC.text([list(ids) for ids in sequences.prompts])
@@ -95,28 +95,28 @@ def test_those_that_are_right_are_shown_once_more_behind_a_wrong_one_and_what_is
 
 
 def test_each_is_shown_once_more_behind_the_next_of_its_prompt_where_another_is_told(data: Path) -> None:
-    context = "{prompt} ; {told} ; {prompt}"
+    context = "{prompt} ; {shown} ; {prompt}"
     behind = [f"1 + 2 = ; {before} ; 1 + 2 =" for before in (WRONG, RIGHT)]
-    assert shown(data, context=context, tells="another") == [
+    assert shown(data, context=context, shows="another") == [
         ("1 + 2 =", RIGHT), ("1 + 2 =", WRONG), (behind[0], RIGHT), (behind[1], WRONG),
     ]  # fmt: skip
-    assert shown(data, context=context, tells="another", only_right=True) == [("1 + 2 =", RIGHT), (behind[0], RIGHT)]
+    assert shown(data, context=context, shows="another", only_right=True) == [("1 + 2 =", RIGHT), (behind[0], RIGHT)]
 
 
 def test_the_only_demonstration_of_a_prompt_stands_behind_no_other(tmp_path: Path) -> None:
     row = {"id": "d", "prompt_id": "p", "prompt": "1 + 2 =", "answer": "3", "level": 1, "completion": RIGHT, "flaw": ""}
     write_rows(tmp_path / file_name("demonstrations", "train"), [row], arrow_schema("demonstrations"))
-    settings = SupervisedSettings(context="{prompt} {told}", tells="another")
+    settings = SupervisedSettings(context="{prompt} {shown}", shows="another")
     assert len(demonstrations(tmp_path, CODEC, "train", 64, settings)) == 1
 
 
 def test_a_prompt_without_a_wrong_demonstration_is_shown_no_feedback(tmp_path: Path) -> None:
     row = {"id": "d", "prompt_id": "p", "prompt": "1 + 2 =", "answer": "3", "level": 1, "completion": RIGHT, "flaw": ""}
     write_rows(tmp_path / file_name("demonstrations", "train"), [row], arrow_schema("demonstrations"))
-    settings = SupervisedSettings(context="{prompt} {told}", tells="feedback")
+    settings = SupervisedSettings(context="{prompt} {shown}", shows="feedback")
     assert len(demonstrations(tmp_path, CODEC, "train", 64, settings, adviser=VerdictFeedback())) == 1
 
 
 def test_what_does_not_fit_is_left_out_with_its_context(data: Path) -> None:
-    sequences = demonstrations(data, CODEC, "train", 13, SupervisedSettings(context="{prompt} ; {told} ;"))
+    sequences = demonstrations(data, CODEC, "train", 13, SupervisedSettings(context="{prompt} ; {shown} ;"))
     assert len(sequences) == 2

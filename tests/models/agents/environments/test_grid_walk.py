@@ -62,7 +62,7 @@ def test_a_best_move_is_checked_by_rule_and_costs_are_paid() -> None:
 
 
 def test_the_state_is_the_cell_and_notes_say_what_is_possible_and_what_has_worked() -> None:
-    opened = GridWalk(tells="notes").open(problem(*ROWS))
+    opened = GridWalk(shows="notes").open(problem(*ROWS))
     assert opened.reset(3) == ("", {"state": "a1", "solved": False})
     assert opened.step("d") == ("a2 udr <d", 0.0, False, False, {"state": "a2", "solved": False})
     assert opened.step("what?")[0] == "error: u, d, l or r"

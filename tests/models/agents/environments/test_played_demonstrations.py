@@ -25,7 +25,7 @@ PARAMS = Path(models.__path__[0]).parent / "params.yaml"
 WORLDS: dict[str, Environment] = {
     "calls": Calls(tries=2),
     "countdown": Countdown(),
-    "grid_notes": GridWalk(tells="notes"),
+    "grid_notes": GridWalk(shows="notes"),
     "grid_thoughts": GridWalk(thoughts=("think",)),
     "grid_walk": GridWalk(),
     "shop": Shop(),

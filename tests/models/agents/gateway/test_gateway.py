@@ -63,7 +63,7 @@ def test_an_episode_of_several_sequences_is_worth_what_its_program_says(engine: 
 
 
 def test_an_answer_is_held_against_the_problems(engine: Listening) -> None:
-    assert all(rollout.solved for rollout in draw(engine, program("talk", tells_answer=True)))
+    assert all(rollout.solved for rollout in draw(engine, program("talk", shows_answer=True)))
     assert all(rollout.solved is None for rollout in draw(engine, program("talk")))
 
 
@@ -189,4 +189,4 @@ def test_a_recipe_names_a_command_or_a_file_and_not_both(tmp_path: Path) -> None
     with pytest.raises(UserError, match="no function is called run"):
         ProgramRollouts(path=str(tmp_path / "none.py")).try_out()
     with pytest.raises(TypeError, match="asks the policy itself"):
-        AgentPrograms(command=(), side_by_side=1, tells_answer=False).open(PROBLEMS[0])
+        AgentPrograms(command=(), side_by_side=1, shows_answer=False).open(PROBLEMS[0])

@@ -49,7 +49,7 @@ def test_rewards_are_numbers_of_any_kind() -> None:
 @pytest.mark.parametrize("huge", ["1e999", "1" + "0" * 400, "1" + "0" * 5000, "NaN"])
 def test_a_program_whose_reward_is_no_number_ends_its_own_episode(engine: Listening, huge: str) -> None:
     code = f"""import json; print('{{"reward": %s}}' % ({huge!r} if json.loads(input())["id"] == "p1" else 1))"""
-    programs = AgentPrograms(command=(sys.executable, "-S", "-c", code), side_by_side=2, tells_answer=False)
+    programs = AgentPrograms(command=(sys.executable, "-S", "-c", code), side_by_side=2, shows_answer=False)
     limits = EpisodeLimits(turns=4, turn_tokens=None, seconds=60, at_last_turn="kept", when_stuck="masked")
     made = programs.drive(engine, ENDING, limits, PROBLEMS[:2], Sampling(max_tokens=8, samples=2), 0)
     assert [[episode.cut for episode in group] for group in made] == [["", ""], ["error", "error"]]

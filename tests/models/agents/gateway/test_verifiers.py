@@ -39,7 +39,7 @@ def test_the_guides_program_is_trained_on_what_the_engine_drew(
     (code,) = re.findall(r"```python\n(.*?)```", GUIDE, flags=re.DOTALL)
     (tmp_path / "my_agent.py").write_text(code)
     command = (str(python), str(tmp_path / "my_agent.py"))
-    made = draw(engine, program("", command=command, call_tokens=40, seconds=120.0, tells_answer=True))
+    made = draw(engine, program("", command=command, call_tokens=40, seconds=120.0, shows_answer=True))
     assert_all_calls_are_trained_on_once(engine, made)
     assert gap(made) <= 1e-5
     assert {rollout.group for rollout in made} == {0, 1} and not {rollout.cut for rollout in made} & {"error", "time"}

@@ -12,11 +12,11 @@ from models.engines.engine import EngineSettings
 from models.engines.transformers_engine import TransformersEngine
 from models.method.rollout import KnownAnswer, Rollout
 from models.method.world import World
-from models.parts.rollouts.privileged import Privileged, Tells
+from models.parts.rollouts.privileged import Privileged, Shows
 from models.parts.rollouts.sample import Sample
 
 SETTINGS: dict[str, Any] = {"prompts": 6, "group_size": 2, "max_tokens": 5}
-CONTEXT = "{prompt} #### {told} ;"
+CONTEXT = "{prompt} #### {shown} ;"
 
 
 @pytest.fixture(scope="module")
@@ -52,16 +52,16 @@ def test_of_the_demonstrations_only_one_that_is_right_is_told(world: World) -> N
         KnownAnswer("demonstration", tuple(ids), text)
         for ids, text in zip(CODEC.completions(["#### 5", "3 #### 7"]), ["#### 5", "3 #### 7"], strict=True)
     )
-    part = Privileged(tells="demonstration", context="{prompt} ; {told} ;", **SETTINGS)
+    part = Privileged(shows="demonstration", context="{prompt} ; {shown} ;", **SETTINGS)
     (rollout, _) = part(world, [replace(PROBLEMS[0], known=known)], 0)
     assert part.reads == "demonstrations"
     assert rollout.privileged is not None
     assert list(rollout.privileged) == CODEC.prompts([f"{PROBLEMS[0].prompt} ; 3 #### 7 ;"])[0]
 
 
-@pytest.mark.parametrize("tells", ["answer", "peer"])
-def test_room_is_made_for_the_longest_context(world: World, tells: Tells) -> None:
-    part = Privileged(tells=tells, context=CONTEXT, **SETTINGS)
+@pytest.mark.parametrize("shows", ["answer", "peer"])
+def test_room_is_made_for_the_longest_context(world: World, shows: Shows) -> None:
+    part = Privileged(shows=shows, context=CONTEXT, **SETTINGS)
     room = part.extra_tokens(CODEC, PROBLEMS)
     for rollout in part(world, PROBLEMS, 0):
         if rollout.privileged is not None:

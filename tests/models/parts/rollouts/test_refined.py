@@ -25,7 +25,7 @@ from models.parts.select.best_of_n import BestOfN
 from models.recipes.load import load_recipe
 from models.text.prompt_form import in_context
 
-CONTEXT = "{prompt} {told} ; {prompt}"
+CONTEXT = "{prompt} {shown} ; {prompt}"
 SETTINGS: dict[str, Any] = {"prompts": 6, "group_size": 2, "max_tokens": 8, "context": CONTEXT}
 
 
@@ -88,7 +88,7 @@ def test_long_feedback_is_cut_and_no_context_is_longer_than_was_said_before() ->
 
 
 def test_places_are_filled_once_whatever_the_answer_says() -> None:
-    assert in_context("{prompt} | {told} | {prompt}", "p", "{prompt} {told}", "c") == "p | {prompt} {told} c | p"
+    assert in_context("{prompt} | {shown} | {prompt}", "p", "{prompt} {shown}", "c") == "p | {prompt} {shown} c | p"
 
 
 def test_with_a_real_engine_the_same_seed_and_round_give_the_same_completions(tmp_path: Path) -> None:
@@ -109,12 +109,12 @@ def test_the_best_refinement_joins_all_samples_or_stands_alone() -> None:
 
 
 def test_a_warm_start_that_tells_feedback_needs_somebody_who_gives_it() -> None:
-    telling = ('warm_start.context="{prompt} {told}"', "warm_start.tells=feedback")
+    telling = ('warm_start.context="{prompt} {shown}"', "warm_start.shows=feedback")
     assert load_recipe("critique_grpo").warm_start == SupervisedSettings(
         **{
             **vars(load_recipe("arithmetic_long").warm_start),
-            "context": "{prompt} {told} . {prompt}",
-            "tells": "feedback",
+            "context": "{prompt} {shown} . {prompt}",
+            "shows": "feedback",
         }
     )
     with pytest.raises(Exception, match=r"rollouts sample has no adviser; set rollouts\.name to improved or refined"):

@@ -27,7 +27,7 @@ _LOG = logging.getLogger(__name__)
 MINUTE = 60.0
 
 
-def tell(home: Path, kind: Kind, text: str, facts: Mapping[str, object], link: str = "") -> None:
+def notify(home: Path, kind: Kind, text: str, facts: Mapping[str, object], link: str = "") -> None:
     """Store an event and try to send all events that wait. A failure is logged as a warning.
 
     Args:
@@ -47,15 +47,15 @@ def tell(home: Path, kind: Kind, text: str, facts: Mapping[str, object], link: s
         _LOG.warning("message not sent (%s): %s", text, error)
 
 
-def tell_decision(home: Path, model: str, promotion: Promotion, link: str) -> None:
+def notify_decision(home: Path, model: str, promotion: Promotion, link: str) -> None:
     """Send the gate's decision on a candidate; not `kept`, which changes nothing, nor a decision of an earlier run."""
     decision = promotion.decision
     if decision != "kept" and not promotion.reused:
         text = f"{model} version {promotion.version} {decision}: {promotion.reason}"
-        tell(home, decision, text, {"model": model, "version": promotion.version, "reason": promotion.reason}, link)
+        notify(home, decision, text, {"model": model, "version": promotion.version, "reason": promotion.reason}, link)
 
 
-def tell_of_champion(home: Path, champion: VersionInfo, data: str, watched: NightlyResult, link: str) -> None:
+def notify_champion(home: Path, champion: VersionInfo, data: str, watched: NightlyResult, link: str) -> None:
     """Send the results of a nightly evaluation of the champion.
 
     A worse champion is reported every night. Drifted inputs are reported once, as they do not change until the data or
@@ -67,10 +67,10 @@ def tell_of_champion(home: Path, champion: VersionInfo, data: str, watched: Nigh
     named, facts = f"{champion.name} version {champion.version}", {"model": champion.name, "version": champion.version}
     if watched.worse:
         night = clock.now().date().isoformat()
-        tell(home, "worse", f"{named} got worse: {watched.worse}", facts | {"night": night}, link)
+        notify(home, "worse", f"{named} got worse: {watched.worse}", facts | {"night": night}, link)
     if watched.drifted:
         drifted = [drift.name for drift in watched.drifts if drift.state == "drifted"]
-        tell(
+        notify(
             home,
             "drifted",
             f"inputs of {named} drifted: {watched.drifted}",
@@ -79,10 +79,10 @@ def tell_of_champion(home: Path, champion: VersionInfo, data: str, watched: Nigh
         )
 
 
-def tell_of_killed(home: Path, run: DeadRun, link: str) -> None:
+def notify_killed(home: Path, run: DeadRun, link: str) -> None:
     """Send, once, that a run was killed; the next run that opens the folder notices this."""
     text = f"{run.name} stopped: its process was killed, or its machine went down"
-    tell(home, "stopped", text, {"run": run.run_id}, link)
+    notify(home, "stopped", text, {"run": run.run_id}, link)
 
 
 @dataclass
@@ -96,7 +96,7 @@ class Stoppable:
 
 
 @contextmanager
-def told_when_stopped(home: Path, what: str, run: str = "", link: str = "") -> Iterator[Stoppable]:
+def notify_when_stopped(home: Path, what: str, run: str = "", link: str = "") -> Iterator[Stoppable]:
     """Send a message if an error stops the flow; not for Ctrl-C and SIGTERM, whose sender knows."""
     flow = Stoppable(what, run, link)
     try:
@@ -104,7 +104,7 @@ def told_when_stopped(home: Path, what: str, run: str = "", link: str = "") -> I
     except Exception as error:
         reason = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
         facts = {"run": flow.run} if flow.run else {"what": flow.what, "reason": reason, "at": clock.stamp()}
-        tell(home, "stopped", f"{flow.what} stopped: {reason}", facts, flow.link)
+        notify(home, "stopped", f"{flow.what} stopped: {reason}", facts, flow.link)
         raise
 
 
