@@ -87,7 +87,7 @@ bench: .venv/.installed ## Measure speed and memory beside TRL (about 15 minutes
 	@$(BIN)/python -m benchmarks $(OPTIONS)
 
 gpu: .venv/.installed ## Test and measure all that only a GPU can show, in 12 minutes; OPTIONS="--minutes 6" for fewer
-	@$(BIN)/python -m benchmarks.gpu_checks --out .rewardflow/gpu $(OPTIONS)
+	@$(BIN)/python -m benchmarks.gpu.checks --out .rewardflow/gpu $(OPTIONS)
 
 league: .venv/.installed ## Train every recipe at one budget and write docs/league.md (under 4 hours; resumes where it was)
 	@$(BIN)/python -m benchmarks.league $(OPTIONS)

@@ -10,37 +10,37 @@ import sys
 import time
 from pathlib import Path
 
-from benchmarks.quiet import Busy, Watch, require_quiet_now
-from benchmarks.rows import Row, read, table, write
-from benchmarks.settings import Settings, has_trl
+from benchmarks.shared.quiet import Busy, Watch, require_quiet_now
+from benchmarks.shared.rows import Row, read, table, write
+from benchmarks.shared.settings import Settings, has_trl
 
 BENCHMARKS = {
-    "grpo_32": "benchmarks.grpo_step",
-    "grpo_256": "benchmarks.grpo_step",
-    "grpo_900": "benchmarks.grpo_step",
-    "real_step": "benchmarks.real_step",
-    "unshared": "benchmarks.padded_step",
-    "heavy_tail": "benchmarks.padded_step",
-    "dpo": "benchmarks.preferences",
-    "reward_model": "benchmarks.preferences",
-    "scoring": "benchmarks.scoring",
-    "supervised": "benchmarks.supervised",
-    "memory": "benchmarks.memory",
-    "deep_memory": "benchmarks.memory",
-    "flops": "benchmarks.flops",
-    "step_share_of_peak": "benchmarks.step_share",
-    "evaluation": "benchmarks.evaluation",
-    "overhead": "benchmarks.overhead",
-    "checkpoint_stall": "benchmarks.checkpoint_stall",
-    "preparing": "benchmarks.preparing",
-    "beside_a_neighbour": "benchmarks.neighbour",
-    "commands": "benchmarks.commands",
-    "async_rounds": "benchmarks.async_rounds",
-    "histories": "benchmarks.episodes",
-    "projection": "benchmarks.episodes",
-    "episode_pace": "benchmarks.episode_pace",
-    "sandbox": "benchmarks.sandbox",
-    "verifiers": "benchmarks.verifiers",
+    "grpo_32": "benchmarks.speed.grpo_step",
+    "grpo_256": "benchmarks.speed.grpo_step",
+    "grpo_900": "benchmarks.speed.grpo_step",
+    "real_step": "benchmarks.speed.real_step",
+    "unshared": "benchmarks.speed.padded_step",
+    "heavy_tail": "benchmarks.speed.padded_step",
+    "dpo": "benchmarks.speed.preferences",
+    "reward_model": "benchmarks.speed.preferences",
+    "scoring": "benchmarks.speed.scoring",
+    "supervised": "benchmarks.speed.supervised",
+    "memory": "benchmarks.speed.memory",
+    "deep_memory": "benchmarks.speed.memory",
+    "flops": "benchmarks.speed.flops",
+    "step_share_of_peak": "benchmarks.speed.step_share",
+    "evaluation": "benchmarks.speed.evaluation",
+    "overhead": "benchmarks.speed.overhead",
+    "checkpoint_stall": "benchmarks.speed.checkpoint_stall",
+    "preparing": "benchmarks.speed.preparing",
+    "beside_a_neighbour": "benchmarks.speed.neighbour",
+    "commands": "benchmarks.speed.commands",
+    "async_rounds": "benchmarks.speed.async_rounds",
+    "histories": "benchmarks.speed.episodes",
+    "projection": "benchmarks.speed.episodes",
+    "episode_pace": "benchmarks.speed.episode_pace",
+    "sandbox": "benchmarks.speed.sandbox",
+    "verifiers": "benchmarks.speed.verifiers",
 }
 """Name and module; the module's `measure(settings, name)` gives the rows."""
 
@@ -112,7 +112,7 @@ def run_here(name: str, settings: Settings, out: Path, busy: bool = False) -> No
     Raises:
         Busy: other processes used the processor, and `busy` is false; nothing is written.
     """
-    from benchmarks.machine import describe
+    from benchmarks.shared.machine import describe
 
     if not busy:
         require_quiet_now()

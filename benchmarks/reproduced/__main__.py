@@ -21,15 +21,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.league_records import commit
-from benchmarks.machine import describe
+from benchmarks.league.records import commit
 from benchmarks.reproduced import ours, theirs
 from benchmarks.reproduced.experiments import EXPERIMENTS, Experiment, read_rows, write_inputs
 from benchmarks.reproduced.measuring import measure
 from benchmarks.reproduced.ours import BASE
 from benchmarks.reproduced.page import PAGE, page
 from benchmarks.reproduced.records import RESULTS, ReproductionRecord, Side, has_record, read_all, write
-from benchmarks.settings import at_least_one, has_trl
+from benchmarks.shared.machine import describe
+from benchmarks.shared.settings import at_least_one, has_trl
 from models.base.atomic_write import write_file
 from models.base.errors import UserError
 from models.policies.base_models.store import folder_of

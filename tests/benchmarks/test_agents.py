@@ -1,9 +1,9 @@
 """The table of what agents learned: who takes part, and what the page says of each."""
 
-from benchmarks.agents import FAMILY, PAGE, RESULTS, as_trained, entrants
-from benchmarks.agents_page import page
-from benchmarks.league_page import line, reason
-from benchmarks.league_records import LeagueResult, Point, read_all
+from benchmarks.league.agents import FAMILY, PAGE, RESULTS, as_trained, entrants
+from benchmarks.league.agents_page import page
+from benchmarks.league.page import line, reason
+from benchmarks.league.records import LeagueResult, Point, read_all
 from models.recipes.find import find_recipe
 from models.recipes.load import load_recipe
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from benchmarks.__main__ import BENCHMARKS, RESULTS
-from benchmarks.alternate import Stepper, alternate, fastest
-from benchmarks.claims import RESULT as CLAIMS
-from benchmarks.gate_nights import DIFFERENCES, LEVELS, NIGHTS, SAMPLES
-from benchmarks.gate_nights import RESULT as GATE_NIGHTS
-from benchmarks.machine import describe
-from benchmarks.rows import compare, read, table, write
+from benchmarks.claims.run import RESULT as CLAIMS
+from benchmarks.shared.alternate import Stepper, alternate, fastest
+from benchmarks.shared.machine import describe
+from benchmarks.shared.rows import compare, read, table, write
+from benchmarks.speed.gate_nights import DIFFERENCES, LEVELS, NIGHTS, SAMPLES
+from benchmarks.speed.gate_nights import RESULT as GATE_NIGHTS
 
 ROOT = Path(__file__).resolve().parents[2]
 CURVES = {*RESULTS.glob("main_curve_*.json"), *RESULTS.glob("real_curve_*.json")}

@@ -6,10 +6,10 @@ import statistics
 
 import pytest
 
-from benchmarks import claim_trials, hacking_trials, shaping_trials, step_reward_trials
-from benchmarks.claim_trials import TRIALS, Noisy, Trial
-from benchmarks.claims import RESULT, guide_rows, held, interval, put_to_the_test, record, table, verdict
-from benchmarks.toy import COMMON, make_toy
+from benchmarks.claims import claim_trials, hacking_trials, shaping_trials, step_reward_trials
+from benchmarks.claims.claim_trials import TRIALS, Noisy, Trial
+from benchmarks.claims.run import RESULT, guide_rows, held, interval, put_to_the_test, record, table, verdict
+from benchmarks.claims.toy import COMMON, make_toy
 from models.datasets.schema import available, read_table
 from models.method.rollout import Problem, Rollout
 from models.recipes.load import load_recipe, plain

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.commands import STEPS, fill
+from benchmarks.speed.commands import STEPS, fill
 from tasks.tracking import store, summaries
 
 

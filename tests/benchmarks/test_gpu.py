@@ -10,17 +10,21 @@ from typing import Any
 import pytest
 import torch
 
-from benchmarks import gpu, gpu_cell, gpu_determinism, gpu_published, gpu_waits
-from benchmarks.batches import Batch, tail
-from benchmarks.gpu_determinism import determinism_cell, deterministic
-from benchmarks.gpu_profile import lines_of, operations_of
-from benchmarks.gpu_published import KINDS, PEAK, flops_a_token
-from benchmarks.gpu_shapes import OTHERS, SIZES, TINY_ROWS, TINY_SIZES, UNBROKEN, Packed
-from benchmarks.gpu_timing import NO_MEMORY, NO_TIME, Terms, Timed, Update, timed
-from benchmarks.gpu_updates import our_update, plain_update
-from benchmarks.gpu_waits import SAYING, Waits, counted, waits_of
-from benchmarks.padded import PaddedLoop
-from benchmarks.rows import Row, read
+from benchmarks.gpu import cell as gpu_cell
+from benchmarks.gpu import determinism as gpu_determinism
+from benchmarks.gpu import published as gpu_published
+from benchmarks.gpu import sweep as gpu
+from benchmarks.gpu import waits as gpu_waits
+from benchmarks.gpu.determinism import determinism_cell, deterministic
+from benchmarks.gpu.profile import lines_of, operations_of
+from benchmarks.gpu.published import KINDS, PEAK, flops_a_token
+from benchmarks.gpu.shapes import OTHERS, SIZES, TINY_ROWS, TINY_SIZES, UNBROKEN, Packed
+from benchmarks.gpu.timing import NO_MEMORY, NO_TIME, Terms, Timed, Update, timed
+from benchmarks.gpu.updates import our_update, plain_update
+from benchmarks.gpu.waits import SAYING, Waits, counted, waits_of
+from benchmarks.shared.batches import Batch, tail
+from benchmarks.shared.rows import Row, read
+from benchmarks.speed.padded import PaddedLoop
 
 ROOT = Path(__file__).resolve().parents[2]
 CPU = torch.device("cpu")

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from benchmarks import gpu_checks
-from benchmarks.gpu_checks import LARGEST_LOG, CheckStep, limit_of, main, minutes_within, parser, run, run_all, steps
+from benchmarks.gpu import checks as gpu_checks
+from benchmarks.gpu.checks import LARGEST_LOG, CheckStep, limit_of, main, minutes_within, parser, run, run_all, steps
 
 
 def saying(name: str, code: str, share: float = 1.0) -> CheckStep:
@@ -115,7 +115,7 @@ def test_the_command_runs_its_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.thorough
 def test_it_imports_no_torch_whose_context_would_take_memory_of_the_device() -> None:
-    code = "import sys, benchmarks.gpu_checks; print('torch' in sys.modules)"
+    code = "import sys, benchmarks.gpu.checks; print('torch' in sys.modules)"
     asked = subprocess.run(
         [sys.executable, "-c", code], cwd=gpu_checks.ROOT, capture_output=True, text=True, check=True
     )

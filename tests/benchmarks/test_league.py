@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks import league
-from benchmarks.league import Job, entrants, estimate, missing
-from benchmarks.league_page import line, page, reason
-from benchmarks.league_records import LeagueResult, Point, read_all, write
-from benchmarks.league_training import league_recipe, rewards_of, win_rate
+from benchmarks.league import run as league
+from benchmarks.league.page import line, page, reason
+from benchmarks.league.records import LeagueResult, Point, read_all, write
+from benchmarks.league.run import Job, entrants, estimate, missing
+from benchmarks.league.training import league_recipe, rewards_of, win_rate
 from models.base.errors import UserError
 from models.recipes.find import find_recipe
 
@@ -142,7 +142,7 @@ def test_the_win_rate_is_that_of_one_sample_against_one_ties_half():
 
 @pytest.mark.thorough
 def test_a_tiny_training_leaves_a_result_that_is_not_trained_again(tmp_path, monkeypatch):
-    monkeypatch.setattr("benchmarks.league_training.PROBLEMS", 6)
+    monkeypatch.setattr("benchmarks.league.training.PROBLEMS", 6)
     small = (
         "warm_start.steps=2", "warm_start.batch=8", "policy.size.hidden=32", "policy.size.layers=1",
         "policy.size.heads=2", "policy.size.key_value_heads=1", "policy.size.feed_forward=32", "rollouts.prompts=2",

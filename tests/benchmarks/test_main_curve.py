@@ -11,12 +11,13 @@ import pytest
 import torch
 from tiny_gguf import tiny_model, write_gguf
 
-from benchmarks import given_base, main_curve
-from benchmarks.curve_records import Curve, CurveRound, HeldOutResults, beside, mean, read, seconds, table, windows
-from benchmarks.given_base import base_folder, joined
-from benchmarks.recipe_loop import codec_of
-from benchmarks.right_share import RightShare
-from benchmarks.warm_starts import Work
+from benchmarks.curves import main_curve
+from benchmarks.curves.records import Curve, CurveRound, HeldOutResults, beside, mean, read, seconds, table, windows
+from benchmarks.shared import given_base
+from benchmarks.shared.given_base import base_folder, joined
+from benchmarks.shared.recipe_loop import codec_of
+from benchmarks.shared.right_share import RightShare
+from benchmarks.shared.warm_starts import Work
 from models.base.errors import UserError
 from models.method.alarm import Collapse
 from models.method.rollout import Problem

@@ -2,10 +2,10 @@
 
 import torch
 
-from benchmarks.learners import learner_of
-from benchmarks.materials import llama
-from benchmarks.padded import PaddedLoop
-from benchmarks.padded_step import SHAPES
+from benchmarks.shared.learners import learner_of
+from benchmarks.shared.materials import llama
+from benchmarks.speed.padded import PaddedLoop
+from benchmarks.speed.padded_step import SHAPES
 from models.learner.log_probs import completion_log_probs
 from models.learner.packing import Sequences
 

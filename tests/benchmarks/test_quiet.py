@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks import __main__ as command
-from benchmarks.quiet import AT_MOST, Busy, Watch, foreign_cpu_seconds
-from benchmarks.settings import Settings
+from benchmarks.shared.quiet import AT_MOST, Busy, Watch, foreign_cpu_seconds
+from benchmarks.shared.settings import Settings
 
 
 def burn(seconds: float) -> None:
@@ -52,8 +52,8 @@ def test_a_busy_machine_writes_no_result_unless_that_is_asked_for(
     monkeypatch.setattr(command, "BENCHMARKS", {"nothing": "empty_benchmark"})
     (tmp_path / "empty_benchmark.py").write_text("def measure(settings, name):\n    return []\n")
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr("benchmarks.machine.matmul_peak", lambda device, dtype: 1.0)
-    monkeypatch.setattr("benchmarks.quiet.LOOK", 0.0)
+    monkeypatch.setattr("benchmarks.shared.machine.matmul_peak", lambda device, dtype: 1.0)
+    monkeypatch.setattr("benchmarks.shared.quiet.LOOK", 0.0)
     out = tmp_path / "results"
     with pytest.raises(Busy, match=r"0\.6 cores before the measurement .* nothing is written"):
         command.run_here("nothing", Settings(quick=True), out)

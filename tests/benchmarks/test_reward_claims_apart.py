@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from benchmarks.easy_to_hard_trials import _right, outcome
-from benchmarks.minority_trials import LIKED, _win_rate
+from benchmarks.claims.easy_to_hard_trials import _right, outcome
+from benchmarks.claims.minority_trials import LIKED, _win_rate
 from models.method.rollout import Problem
 from models.reward_models.solutions import Solution
 

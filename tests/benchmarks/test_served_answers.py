@@ -8,7 +8,7 @@ import pytest
 from loopback_server import answering
 from real_models import save_tiny_qwen
 
-from benchmarks.served_answers import as_markdown, differing, evaluated
+from benchmarks.curves.served_answers import as_markdown, differing, evaluated
 from models.engines.engine import EngineSettings
 from models.evaluation.records import Completion
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from benchmarks.batches import tail
-from benchmarks.simulated_rounds import Plant, simulate
+from benchmarks.shared.batches import tail
+from benchmarks.speed.simulated_rounds import Plant, simulate
 
 PLANT = Plant(engines=2, room=32, step=0.01, each=0.001, learn=1.0, prompts=8)
 EVEN = [(100,) * 8]

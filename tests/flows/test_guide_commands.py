@@ -99,7 +99,9 @@ class Parsed(Exception):
 
 
 def check_python(words: list[str]) -> None:
-    """`python -m`: a module of ours is there, and so are pytest's files."""
+    """`python -m`: a module of ours is there, and so are pytest's files. Or a file of the examples."""
+    if words and words[0].startswith("examples/") and (ROOT / words[0]).is_file():
+        return
     if words[:1] != ["-m"] or len(words) < 2:
         raise Wrong("python: something else than -m")
     if words[1].startswith("benchmarks") and find_spec(words[1]) is None:

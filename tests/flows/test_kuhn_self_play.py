@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from benchmarks.agents import as_trained
-from benchmarks.league_training import train
-from benchmarks.warm_starts import Work
+from benchmarks.league.agents import as_trained
+from benchmarks.league.training import train
+from benchmarks.shared.warm_starts import Work
 
 AN_EQUILIBRIUM_OR_NEARLY = 0.05
 """Antes that the best response wins from the average, a seat; 0.458 from a player who acts by chance."""

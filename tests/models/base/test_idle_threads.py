@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-ENTRIES = ("flows.command_line", "flows.train", "tasks.runner.step", "benchmarks.alternate",
+ENTRIES = ("flows.command_line", "flows.train", "tasks.runner.step", "benchmarks.shared.alternate",
            "benchmarks.gpu", "models.training.loop")  # fmt: skip
 AT_TORCH = """
 import importlib, os, sys

@@ -1,0 +1,1 @@
+"""Tests of papers' claims on a small task."""

@@ -1,0 +1,1 @@
+"""Whole trainings with held-out accuracy before and after."""

@@ -1,0 +1,1 @@
+"""Every recipe trained at one budget, and every recipe with an environment trained to its end."""

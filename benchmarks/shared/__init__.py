@@ -1,0 +1,1 @@
+"""What several benchmarks use: materials, learners, quiet machines, rows of results, and openers of trainings."""
