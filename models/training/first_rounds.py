@@ -9,6 +9,8 @@ from models.method.method import Slots
 
 FLAT = "rollouts/flat_share"
 """Metric: share of the prompts whose completions all have the same reward."""
+TRAINED = "rollouts/trained_share"
+"""Metric: share of the completions that the policy is trained on."""
 ROUNDS = 2
 """Number of first rounds that are checked."""
 MOST_CUT = 0.5
@@ -31,13 +33,20 @@ def warnings_of(rounds: Sequence[Mapping[str, float]], slots: Slots) -> list[str
             f"{share:.0%} of the completions of the first {len(rounds)} rounds were cut at their limit: "
             f"raise rollouts.max_tokens ({limit} now), or have the prompts ask for shorter answers"
         )
-    if not slots.advantage.learns_from_flat_groups and all(metrics.get(FLAT, 0.0) == 1.0 for metrics in rounds):
+    flat = all(metrics.get(FLAT, 0.0) == 1.0 for metrics in rounds)
+    unselected = all(metrics.get(TRAINED, 1.0) == 0.0 for metrics in rounds)
+    if not slots.advantage.learns_from_flat_groups and (flat or unselected):
         rewards = " and ".join(f"{metrics['reward/total']:.3g}" for metrics in rounds)
+        selectors = " and ".join(select.name for select in slots.select)
+        why = (
+            "all completions of a prompt have the same reward in every group"
+            if flat
+            else f"no completion was selected (select {selectors})"
+        )
         lines.append(
-            f"nothing can be learned from the first {len(rounds)} rounds: all completions of a prompt have the same "
-            f"reward in every group (mean rewards {rewards}). Where they are all wrong, take easier data, a warm start "
-            "on demonstrations or a reward with partial credit; where they are all right, harder data; where they are "
-            f"alike, raise rollouts.temperature{_temperature(slots)}"
+            f"nothing can be learned from the first {len(rounds)} rounds: {why} (mean rewards {rewards}). If they are "
+            "all wrong, take easier data, a warm start on demonstrations or a reward with partial credit; if they are "
+            f"all right, harder data; if they are alike, raise rollouts.temperature{_temperature(slots)}"
         )
     return lines
 

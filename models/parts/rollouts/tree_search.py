@@ -47,6 +47,7 @@ class TreeSearch(Sample):
     """Answers or steps that a search tried. Set under `rollouts:`; `group_size` steps are drawn per node."""
 
     group_size: Positive = 4
+    """Steps, or answers, that are drawn at a node."""
     nodes: Positive = 16
     """Answers, or steps if the critic alone guides, that are drawn for a problem before its search ends."""
     goals: Count = 0

@@ -32,6 +32,14 @@ def test_flat_groups_name_data_and_temperature() -> None:
     assert "easier data" in line and "raise rollouts.temperature (0.7 now)" in line
 
 
+def test_rounds_without_a_selected_completion_are_warned_of_although_their_total_rewards_spread() -> None:
+    """The recipe `grpo` selects by the verifier; the reward model next to it gives every completion another reward."""
+    rounds = [{"reward/total": 0.1, "rollouts/flat_share": 0.0, "rollouts/trained_share": 0.0}] * 2
+    (line,) = lines(rounds, "grpo")
+    assert "no completion was selected (select drop_flat) (mean rewards 0.1 and 0.1)" in line
+    assert lines([rounds[0], rounds[1] | {"rollouts/trained_share": 0.5}], "grpo") == []
+
+
 def test_both_at_once_are_two_lines() -> None:
     assert len(lines([FLAT | CUT | {"rollouts/flat_share": 1.0}] * 2)) == 2
 
