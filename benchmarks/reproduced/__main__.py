@@ -1,7 +1,8 @@
 """`python -m benchmarks.reproduced`: run the experiments without a record, by both sides, and write docs/reproduced.md.
 
-    rewardflow base add smollm2-135m-instruct python -m benchmarks.reproduced --data DATA                  # everything;
-    an interrupted run is begun again python -m benchmarks.reproduced --data DATA --only gsm8k --sides ours --seeds 1
+    rewardflow base add smollm2-135m-instruct
+    python -m benchmarks.reproduced --data DATA                  # everything; an interrupted run begins again
+    python -m benchmarks.reproduced --data DATA --only gsm8k --sides ours --seeds 1
     python -m benchmarks.reproduced --page                       # only the page, from the records
 
 DATA holds gsm8k_train.jsonl, gsm8k_test.jsonl and hh_harmless_pairs.jsonl. The runs are made one after the other. Our

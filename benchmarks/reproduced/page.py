@@ -10,6 +10,8 @@ from statistics import fmean, variance
 from benchmarks.reproduced.experiments import EXPERIMENTS, Experiment, Stage
 from benchmarks.reproduced.records import ReproductionRecord
 
+QUIET = 1.25
+"""Load per core above which a machine was not quiet."""
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reproduced.md"
 HEAD = """# Published results, reproduced on a small model
 
@@ -105,4 +107,12 @@ def _machine(records: Sequence[ReproductionRecord]) -> list[str]:
             for record in records
         }
     )
-    return ["", f"Machine: {'; '.join(lines)}."]
+    said = ["", f"Machine: {'; '.join(lines)}."]
+    loads = [float(record.machine.get("load_before", 0.0)) for record in records]
+    if max(loads) > QUIET * min(int(record.machine["cores"]) for record in records):
+        said += [
+            "",
+            f"Other work ran on the machine at a lower priority (load {min(loads):.1f} to {max(loads):.1f}), so the "
+            "seconds are too high, on both sides.",
+        ]
+    return said
