@@ -81,9 +81,9 @@ def git(*arguments: str) -> list[str]:
 
 
 def places() -> list[Place]:
-    """Return every finding in the tracked files."""
+    """Return every finding in the files that git does not ignore."""
     findings: list[Place] = []
-    for name in git("ls-files"):
+    for name in git("ls-files", "--cached", "--others", "--exclude-standard"):
         if not (ROOT / name).is_file():
             continue
         if name.endswith(".py") and name.split("/")[0] in FOLDERS:

@@ -5,10 +5,10 @@ The warm start of a new policy, and the fit of a base model to demonstrations.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from pydantic import Field, NonNegativeFloat
@@ -51,6 +51,7 @@ class TokenCounts:
 class SupervisedSettings:
     """Settings of the warm start. Set under `warm_start:`."""
 
+    renamed: ClassVar[Mapping[str, str]] = {"tells": "shows"}
     steps: Positive = 300
     batch: Positive = 128
     """Demonstrations of one update."""

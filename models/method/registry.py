@@ -19,7 +19,7 @@ import inspect
 import os
 import pkgutil
 from abc import ABC
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar, Literal, TypeVar, dataclass_transform
@@ -84,6 +84,8 @@ class Part(ABC):
     slot: ClassVar[Slot]
     name: str
     """Name of the part in the recipe."""
+    renamed: ClassVar[Mapping[str, str]] = {}
+    """Former names of settings, with the new name: a recipe that still uses one is refused with a hint to the new."""
 
     @property
     def given(self) -> tuple[GivenFile, ...]:

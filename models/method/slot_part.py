@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar, Literal
+from typing import Literal
 
 from torch import nn
 
@@ -18,9 +17,6 @@ TOTAL = "total"
 
 class SlotPart(Part):
     """Traits that every part may declare, whatever its slot."""
-
-    renamed: ClassVar[Mapping[str, str]] = {}
-    """Former names of settings, with the new name: a recipe that still uses one is refused with a hint to the new."""
 
     @property
     def needs_reference(self) -> bool:

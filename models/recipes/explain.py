@@ -12,7 +12,6 @@ from typing import Any, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 
 from models.base.errors import shortened
-from models.method.slot_part import SlotPart
 
 
 def explain(error: ValidationError, schema: Any) -> str:
@@ -56,8 +55,7 @@ def _walk(schema: Any, location: tuple[int | str, ...]) -> tuple[list[str], list
                 key = getattr(option, "__pydantic_config__", {}).get("alias_generator", str)
                 hints = typing.get_type_hints(option)
                 fields |= {key(item.name): hints[item.name] for item in dataclasses.fields(option)}
-                if isinstance(option, type) and issubclass(option, SlotPart):
-                    renamed |= option.renamed
+                renamed |= getattr(option, "renamed", {})
                 tags[str(getattr(option, "name", ""))] = option
                 tags[option.__name__] = option  # type: ignore[union-attr]
         if isinstance(step, str) and step not in fields and step in tags:

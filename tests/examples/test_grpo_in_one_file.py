@@ -25,7 +25,7 @@ SPEC.loader.exec_module(example)
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(of=3)
+@pytest.mark.rotating(of=6)
 def test_the_example_ends_at_the_weights_of_the_recipe(tmp_path: Path) -> None:
     data = example.make_data(tmp_path)
     start = example.make_start(data, tmp_path)

@@ -16,7 +16,8 @@ Agents for Interactive Text Games" (paper 36).
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, NonNegativeFloat
 
@@ -40,6 +41,7 @@ class Map(Hidden):
 class GridWalk(Environment):
     """Moves over a grid with walls, until the goal is reached."""
 
+    renamed: ClassVar[Mapping[str, str]] = {"tells": "shows"}
     needs_answers = True
     progress: NonNegativeFloat = 0.0
     """Reward of the whole way, paid move by move; a move away costs as much as it had earned."""

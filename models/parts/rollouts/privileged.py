@@ -10,9 +10,9 @@ tokenizer and the model's abilities.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -32,6 +32,7 @@ class Privileged(Sample):
     """Samples whose judge knows more than the policy. Set under `rollouts:`."""
 
     gives = ("privileged",)
+    renamed: ClassVar[Mapping[str, str]] = {"tells": "shows"}
     shows: Shows = "answer"
     """Additional information of the judge: the true answer; the first right completion of the same group other than the
     judged one; or a demonstration of the data that states the true answer."""

@@ -8,10 +8,10 @@ be several sequences; rewards, group means and losses see the episode (`models.m
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, cast
+from typing import Annotated, ClassVar, cast
 
 from pydantic import Field
 
@@ -35,6 +35,7 @@ from models.parts.rollouts.sample import Sample
 class ProgramRollouts(Sample):
     """Calls of an agent program. Set under `rollouts:`."""
 
+    renamed: ClassVar[Mapping[str, str]] = {"tells_answer": "shows_answer"}
     command: Command = ()
     """The program and its arguments, started again for every episode. The content of the files that it names counts;
     that of the files that these import does not."""

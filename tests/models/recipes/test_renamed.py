@@ -14,6 +14,8 @@ from models.recipes.load import load_recipe
         ("advantage={name: gae, trace: 0.9}", "advantage.trace: is called gae_lambda now"),
         ("advantage={name: gae, kl: 0.1}", "advantage.kl: is called kl_in_reward now"),
         ("rewards=[{name: win_rate, by: reward_model}]", "rewards.0.by: is called judge now"),
+        ("rollouts={name: privileged, tells: answer}", "rollouts.tells: is called shows now"),
+        ("warm_start.tells=answer", "warm_start.tells: is called shows now"),
     ],
 )
 def test_a_setting_by_its_old_name_is_refused_with_the_new(override: str, line: str) -> None:

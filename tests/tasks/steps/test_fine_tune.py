@@ -88,7 +88,7 @@ def reward(completions):
 def test_what_a_reward_gave_no_value_for_stands_in_the_result_of_the_step(inputs, tmp_path):
     (tmp_path / "flaky.py").write_text(FLAKY)
     given = handed(inputs, "rewards={name: python, path: flaky.py, label: judge, limits: {retries: 0}}")
-    given[0].recipe.rewards[0].try_out()
+    given[0].recipe.slots.rewards[0].try_out()
     result = step.fine_tune.fn(*given)
     assert "; judge gave no value for 6 completions" in result.headline
     assert result.metrics["rewards/judge/all_failures"] == 6.0
