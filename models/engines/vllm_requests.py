@@ -66,7 +66,7 @@ class Requests:
     def answers(self, prompts: Sequence[Sequence[int]], parameters: Sequence[Any]) -> list[Any]:
         """Return vLLM's outputs of other requests, [prompts], while the requests in progress continue."""
         self._asked += 1
-        prefix = f"beside {self._asked} "
+        prefix = f"scored {self._asked} "
         names = [f"{prefix}{number}" for number in range(len(prompts))]
         self.add({name: asked for name, *asked in zip(names, prompts, parameters, strict=True)})  # type: ignore[misc]
         while not self._under_way.isdisjoint(names):

@@ -143,7 +143,7 @@ class InFlight(Supply):
         number, place = divmod(position, self._prompts)
         seed = round_seed(self._world.seed, number)
         if attempt:
-            seed = seed_of(seed, "asked anew", attempt)
+            seed = seed_of(seed, "requested again", attempt)
         problem = self._problem_at(position)
         asks = {
             self._numbers + member: Ask(problem.tokens, completion_seed(seed, place, member), self._sampling.max_tokens)

@@ -41,7 +41,7 @@ class Question:
 QUESTIONS = (
     Question(name="goal", ask="What is to be reached?"),
     Question(name="next", ask="What is the best next step?", after=("goal",)),
-    Question(name="act", ask="Say what you do next, only that.", after=("goal", "next")),
+    Question(name="act", ask="Write your next action and nothing else.", after=("goal", "next")),
 )
 
 
