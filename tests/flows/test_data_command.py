@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from project import Project, rewardflow
 
-pytestmark = [pytest.mark.slow, pytest.mark.rotating(of=3)]
+pytestmark = [pytest.mark.slow, pytest.mark.rotating(of=5)]
 SOMEBODY = {
     f"GIT_{role}_{what}": value
     for role in ("AUTHOR", "COMMITTER")

@@ -20,7 +20,7 @@ from models.policies.checkpoint import newest_checkpoint, state_of, write_checkp
 from tasks.data import versions
 from tasks.tracking import store, summaries
 
-pytestmark = pytest.mark.rotating(of=4)
+pytestmark = pytest.mark.rotating(of=6)
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from models.base.errors import UserError
 from tasks.data.add_data import add
 from tasks.data.versions import current, prepare, pull, read_pinned
 
-pytestmark = [pytest.mark.slow, pytest.mark.rotating(of=4)]
+pytestmark = [pytest.mark.slow, pytest.mark.rotating(of=6)]
 SILENT = lambda line: None  # noqa: E731
 
 

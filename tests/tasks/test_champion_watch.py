@@ -25,7 +25,7 @@ from tasks.steps.prepare_data import log_data
 from tasks.tracking import recorded, records, runs, tags
 from tasks.tracking.recorded import VersionRecord
 
-pytestmark = pytest.mark.rotating(of=3)
+pytestmark = pytest.mark.rotating(of=5)
 
 PARAMS = {"evaluation": {"temperature": 1.0, "top_p": 1.0, "max_tokens": None}, "rollouts": {"max_tokens": 8}}
 

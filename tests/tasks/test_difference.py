@@ -22,7 +22,7 @@ from tasks.registered.difference import Difference, as_json, difference
 from tasks.steps.prepare_data import log_data
 from tasks.tracking import recorded, records, runs, tags
 
-pytestmark = pytest.mark.rotating(of=4)
+pytestmark = pytest.mark.rotating(of=6)
 
 
 def answers(version: DataVersion, wrong: set[str]) -> list[PromptRecord]:

@@ -24,7 +24,7 @@ from models.datasets.validation import ValidationSettings
 from tasks.data import validation
 from tasks.data.validation import SUITES, validate
 
-pytestmark = pytest.mark.rotating(of=4)
+pytestmark = pytest.mark.rotating(of=6)
 
 
 def words(texts):

@@ -17,7 +17,7 @@ from models.datasets.validation import ValidationReport, ValidationSettings
 from tasks.data import validation
 from tasks.data.validation import validate
 
-pytestmark = pytest.mark.rotating(of=3)
+pytestmark = pytest.mark.rotating(of=5)
 
 ROOT = Path(__file__).resolve().parents[2]
 PIECES = 5 + 2  # of the two files, in pieces of three rows

@@ -18,7 +18,7 @@ from tasks.registered.policy import made_policy
 from tasks.runner.step import StepResult
 from tasks.steps import evaluate, fine_tune
 
-pytestmark = pytest.mark.rotating(of=3)
+pytestmark = pytest.mark.rotating(of=5)
 
 RECIPE = """
 reward_model: null

@@ -18,7 +18,7 @@ from tasks.registered.base import current_base, described, note_of, resolve_base
 from tasks.runner.contents import content_of
 from tasks.tracking import aliases, lineage, registry, runs, tags
 
-pytestmark = pytest.mark.rotating(of=4)
+pytestmark = pytest.mark.rotating(of=6)
 
 MODEL = "mine-policy"
 

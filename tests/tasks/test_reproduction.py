@@ -24,7 +24,7 @@ from tasks.steps.prepare_data import log_data
 from tasks.tracking import runs, store, tags
 from tasks.tracking.recorded import VersionRecord, of_run
 
-pytestmark = pytest.mark.rotating(of=4)
+pytestmark = pytest.mark.rotating(of=6)
 
 
 @pytest.fixture

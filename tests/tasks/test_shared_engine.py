@@ -17,7 +17,7 @@ from models.engines.restart import Restarting
 from models.policies.folder import save_model_folder
 from tasks.compute.shared_engine import engine_place, learner_place, lent_engine, shared_engine
 
-pytestmark = pytest.mark.rotating(of=3)
+pytestmark = pytest.mark.rotating(of=5)
 
 END = 1
 PLAIN = EngineSettings(name="transformers")

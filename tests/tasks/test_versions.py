@@ -17,7 +17,7 @@ from models.datasets.settings import DataSettings
 from tasks.data.dvc_command import alone, run_dvc
 from tasks.data.versions import current, digest_of, prepare, pull, push, read_pinned, stored
 
-pytestmark = [pytest.mark.slow, pytest.mark.rotating(of=4)]
+pytestmark = [pytest.mark.slow, pytest.mark.rotating(of=6)]
 
 
 def refused(settings, root):
@@ -40,7 +40,7 @@ def test_the_built_in_data_are_made_once_and_a_second_time_nothing_runs(root):
     assert git(root, "status", "--porcelain") == "?? dvc.lock"
 
 
-@pytest.mark.rotating(of=4)
+@pytest.mark.rotating(of=6)
 def test_a_clone_makes_the_same_data_again(root, made, tmp_path):
     commit(root)
     git(tmp_path, "clone", "--quiet", str(root), "clone")

@@ -17,7 +17,7 @@ from models.engines.transformers_engine import TransformersEngine
 from models.engines.vllm_engine import VllmEngine
 from models.policies.folder import save_model_folder
 
-pytestmark = pytest.mark.rotating(of=3)
+pytestmark = pytest.mark.rotating(of=5)
 
 END = 1
 DRAWING = Drawing(temperature=1.5)

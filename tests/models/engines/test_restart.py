@@ -19,7 +19,7 @@ from models.engines.open_engine import open_engine
 from models.engines.restart import RESTARTS, Restarting
 from models.policies.folder import save_model_folder
 
-pytestmark = pytest.mark.rotating(of=4)
+pytestmark = pytest.mark.rotating(of=6)
 
 MODELS = {
     "transformers": ("transformers.models.qwen3.modeling_qwen3", "Qwen3Model"),

@@ -20,7 +20,7 @@ from models.policies.build import LoraSettings, with_adapter
 from models.policies.folder import save_model_folder
 from models.policies.weights import merged_weights
 
-pytestmark = [pytest.mark.slow, NO_VLLM, pytest.mark.rotating(of=3)]
+pytestmark = [pytest.mark.slow, NO_VLLM, pytest.mark.rotating(of=5)]
 END = 1
 ROOT = Path(__file__).resolve().parents[3]
 

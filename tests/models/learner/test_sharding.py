@@ -39,7 +39,7 @@ from models.reward_models.critic.model import Critic, new_critic, read_values
 from models.reward_models.critic.settings import CriticSettings
 from models.reward_models.fit import Pair, RewardModelSettings
 
-pytestmark = [OF_A_PROCESSOR, pytest.mark.rotating(of=3)]
+pytestmark = [OF_A_PROCESSOR, pytest.mark.rotating(of=5)]
 
 STEP = OptimiserSettings(learning_rate=1.0, warmup_steps=0, clip_norm=1e9)
 SHARED = Sequences(

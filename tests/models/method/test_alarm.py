@@ -29,7 +29,7 @@ from models.policies.checkpoint import newest_checkpoint
 from models.recipes.load import load_recipe
 from models.training.loop import run_loop
 
-pytestmark = pytest.mark.rotating(of=4)
+pytestmark = pytest.mark.rotating(of=6)
 
 SETTINGS = AlarmSettings(patience=3, opening=2)
 

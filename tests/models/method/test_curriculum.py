@@ -26,7 +26,7 @@ from models.recipes.load import load_recipe
 from models.training.score import Scoring
 from models.training.tries import Tries
 
-pytestmark = pytest.mark.rotating(of=4)
+pytestmark = pytest.mark.rotating(of=6)
 
 MANY = [Problem(f"q{number}", "", tokens=(3,) * (1 + number)) for number in range(30)]
 

@@ -25,7 +25,7 @@ from models.parts.objective.grpo import Grpo
 from models.policies.build import LoraSettings, with_adapter
 from models.training.ahead import Ahead
 
-pytestmark = pytest.mark.rotating(of=4)
+pytestmark = pytest.mark.rotating(of=6)
 
 AHEAD = replace(SCHEDULE, staleness=1)
 STILL = OptimiserSettings(learning_rate=0.0)

@@ -26,7 +26,7 @@ from models.parts.rollouts.sample import Sample
 from models.recipes.load import load_recipe
 from models.training.in_flight import InFlight, ages_of
 
-pytestmark = pytest.mark.rotating(of=4)
+pytestmark = pytest.mark.rotating(of=6)
 
 K = 3
 FLIGHT = replace(SCHEDULE, staleness=K, rounds=10, checkpoint_every=4)

@@ -34,7 +34,7 @@ from models.training.train import Training, TrainingFolders
 from models.training.train import train as train_to_its_end
 from models.training.watchers import Watchers
 
-pytestmark = [OF_A_PROCESSOR, pytest.mark.rotating(of=3)]
+pytestmark = [OF_A_PROCESSOR, pytest.mark.rotating(of=5)]
 
 Weights = dict[str, Tensor]
 SMALL_STEPS = replace(SCHEDULE, optimiser=replace(SCHEDULE.optimiser, learning_rate=1e-4))

@@ -39,7 +39,7 @@ from models.policies.build import LoraSettings, load_causal_model, with_adapter
 from models.policies.folder import save_model_folder
 from models.policies.weights import merged_weights
 
-pytestmark = pytest.mark.rotating(of=4)
+pytestmark = pytest.mark.rotating(of=6)
 
 
 @pytest.fixture(scope="module")

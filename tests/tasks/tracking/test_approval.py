@@ -15,7 +15,7 @@ from tasks.tracking import aliases, audit, registry, store, summaries, tags
 from tasks.tracking.verdict_record import read_verdict
 from tasks.tracking.verdict_text import verdict_text
 
-pytestmark = pytest.mark.rotating(of=4)
+pytestmark = pytest.mark.rotating(of=6)
 
 LOG = f"{NAME}{audit.SUFFIX}"
 ANN = {"by": "Ann", "why": "samples read"}

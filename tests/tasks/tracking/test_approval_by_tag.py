@@ -21,7 +21,7 @@ from tasks.steps.promote import Promotion
 from tasks.tracking import aliases, audit, registry, store, tags, webhooks
 from tasks.tracking.verdict_record import read_verdict
 
-pytestmark = pytest.mark.rotating(of=4)
+pytestmark = pytest.mark.rotating(of=6)
 
 PAGE = "Ann, on MLflow's page"
 

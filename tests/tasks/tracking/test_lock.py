@@ -15,7 +15,7 @@ from models.base.errors import UserError
 from tasks.tracking import aliases, lock, process, registry, runs, store, tags
 from tasks.tracking.verdict_record import VerdictRecord
 
-pytestmark = pytest.mark.rotating(of=4)
+pytestmark = pytest.mark.rotating(of=6)
 
 NAME = "policy"
 

@@ -111,7 +111,7 @@ def test_an_episode_of_one_turn_is_a_sample_bit_for_bit(start: Path, tmp_path: P
     assert same_weights(*runs)
 
 
-@pytest.mark.rotating(of=4)
+@pytest.mark.rotating(of=6)
 def test_a_run_that_is_killed_between_turns_ends_with_the_same_weights(start: Path, tmp_path: Path) -> None:
     left = 0
 

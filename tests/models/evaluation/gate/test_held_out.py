@@ -74,7 +74,7 @@ def replace_margin(settings: HeldOutSettings, margin: float) -> HeldOutSettings:
     return settings.model_copy(update={"margin": margin})
 
 
-@pytest.mark.rotating(of=4)
+@pytest.mark.rotating(of=6)
 def test_a_candidate_at_the_margin_passes_in_a_twentieth_of_all_cases_at_most() -> None:
     """The true loss is the margin; shares of 400 prompts, paired with what the other answers."""
     rng = np.random.default_rng(1)

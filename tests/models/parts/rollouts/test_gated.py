@@ -30,7 +30,7 @@ from models.parts.rollouts.gated import Gated
 from models.parts.rollouts.mixture import Mixture
 from models.policies.build import LoraSettings, with_adapter
 
-pytestmark = pytest.mark.rotating(of=4)
+pytestmark = pytest.mark.rotating(of=6)
 
 PROBLEMS = [Problem(f"p{number}", "", "7", 1, tuple(prompt)) for number, prompt in enumerate(PROMPTS)]
 END = 1

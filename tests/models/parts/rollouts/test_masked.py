@@ -42,7 +42,7 @@ from models.reward_models.critic.settings import CriticSettings
 from models.training.loop import run_loop
 from models.training.watchers import Watchers
 
-pytestmark = pytest.mark.rotating(of=4)
+pytestmark = pytest.mark.rotating(of=6)
 
 PROBLEMS = [Problem(f"p{number}", "", "7", 1, tuple(prompt)) for number, prompt in enumerate(PROMPTS)]
 END = 1

@@ -22,7 +22,7 @@ from models.recipes.plan.stages import REWARD_MODEL, WARM_START, PlanContext, St
 from models.recipes.schema import Recipe
 from models.reward_models.fit import Pair, fit_reward_model
 
-pytestmark = pytest.mark.rotating(of=3)
+pytestmark = pytest.mark.rotating(of=5)
 
 PROMPT, LENGTH = 24, 32
 """Tokens of a prompt, and of a completion as BASE has it."""
