@@ -44,7 +44,7 @@ from models.text.encoding import Codec
 from models.text.tokenizer import TokenizerSettings, load_tokenizer
 from models.training.read_demonstrations import demonstrations
 from models.training.read_problems import PromptSections, read_problems, read_prompts
-from models.training.train import Training, open_training
+from models.training.train import Training, TrainingFolders, open_training
 from models.training.watchers import Watchers
 from tasks.compute.open_engine import ScorerSections, reward_scorer
 from tasks.registered.reward_model import RewardModelFiles
@@ -161,6 +161,7 @@ def train(
             start,
             read_prompts(toy.data, codec, PromptSections(recipe)),
             Path(folder),
+            folders=replace(TrainingFolders.below(Path(folder)), reference_log_probs=toy.folder),
             slots=replace(recipe.slots, rewards=arm.rewards or rewards),
             reward_model=reward_model,
         )

@@ -23,7 +23,7 @@ from models.datasets.make_arithmetic import ArithmeticSettings
 from models.datasets.params import checked, read_section
 from models.datasets.prepare import prepare, sha256_of
 from models.datasets.settings import DataSettings
-from models.learner.precision import autocast_of, chosen_precision
+from models.learner.precision import autocast_rule
 from models.learner.supervised import fit_supervised
 from models.policies.build import new_policy
 from models.policies.fitted_tokenizer import fitted_tokenizer
@@ -113,7 +113,7 @@ class Work:
 
     def autocast(self, recipe: Recipe, model: nn.Module) -> torch.dtype | None:
         """Return the dtype of the recipe's precision for a model on this machine, measured once; None: float32."""
-        return autocast_of(chosen_precision(recipe.policy.precision, model, self.folder / "precision"))
+        return autocast_rule(recipe.policy.precision, self.folder / "precision")(model)
 
 
 def _put(made: Path, place: Path) -> None:

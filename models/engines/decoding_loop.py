@@ -26,7 +26,6 @@ from models.engines.shared_decoding import Decoding
 from models.learner.distribution import AS_IT_IS, Distribution
 from models.learner.fused_log_probs import next_token_log_probs
 from models.learner.log_probs import output_head, row_states
-from models.learner.whole_weights import ranks_of
 from models.text.end_ids import Ends, all_of
 
 PREFILL_TOKENS = 32768
@@ -49,6 +48,8 @@ class Voice:
     """Precision of the matrix products; None: that of the weights."""
     veto_top_p: float | None = None
     """Veto only: of its likeliest tokens, those that hold this probability together may be drawn. None: no veto."""
+    sharded: bool = False
+    """Whether its weights are split over several ranks."""
 
 
 Switch = Callable[[Tensor, Tensor | None], Tensor]
@@ -163,7 +164,7 @@ class _Reading:
 def _complete_together(voices: Sequence[Voice], batch: _Batch, switch: Switch | None) -> list[Generated]:
     """Return the completions of a batch, [asks]."""
     # The buffers in which a sharded model's weights are gathered are written again when it learns.
-    with torch.no_grad() if any(map(_is_sharded, voices)) else torch.inference_mode():
+    with torch.no_grad() if any(voice.sharded for voice in voices) else torch.inference_mode():
         drawn, noted, by_first = _decode(voices, batch, switch)
     # Rows are copied outside of it: a slice would keep the whole tensor in memory, and could not be used in a gradient.
     rows = list(noted.cpu()) if batch.drawing.log_probs else [None] * len(drawn)
@@ -176,12 +177,6 @@ def _complete_together(voices: Sequence[Voice], batch: _Batch, switch: Switch | 
         Switched(part.tokens, part.log_probs, part.finished, tuple(writers[: len(part.tokens)]))
         for part, writers in zip(made, by_first.tolist(), strict=True)
     ]
-
-
-def _is_sharded(voice: Voice) -> bool:
-    """Return whether the voice's weights are split over several ranks."""
-    with voice.opened() as model:
-        return ranks_of(model).count > 1
 
 
 def _decode(voices: Sequence[Voice], batch: _Batch, switch: Switch | None) -> tuple[Tensor, Tensor, Tensor]:

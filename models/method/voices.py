@@ -54,12 +54,12 @@ class Voiced(Rollouts):
 
 def policy_voice(learner: Learner, weight: float = 1.0) -> Voice:
     """Return the current policy as a voice, in the precision that it learns in."""
-    return Voice(lambda: nullcontext(learner.policy), weight, learner.autocast)
+    return Voice(lambda: nullcontext(learner.policy), weight, learner.autocast, sharded=learner.ranks.count > 1)
 
 
 def reference_voice(learner: Learner) -> Voice:
     """Return the reference as a voice; it may be the policy without its adapter."""
-    return Voice(lambda: _reference(learner), autocast=learner.autocast)
+    return Voice(lambda: _reference(learner), autocast=learner.autocast, sharded=learner.ranks.count > 1)
 
 
 def drawn_by(

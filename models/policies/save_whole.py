@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from torch import nn
 
@@ -31,14 +31,25 @@ def save_whole(
         result: the model folder that is created.
         beside: see `save_model_folder`.
     """
+    whole = whole_model(model, plain, ranks)
+    ranks.from_first(lambda: save_model_folder(cast("PreTrainedModel", whole), tokenizer, result, beside))
+
+
+def whole_model(model: nn.Module, plain: Callable[[], PreTrainedModel], ranks: Ranks) -> PreTrainedModel | None:
+    """Return a model with the whole weights of `model`, adapters merged in, on the CPU; None except on the first rank.
+
+    Args:
+        plain: see `save_whole`.
+    """
     weights = {}
-    for name, tensor in merged_weights(model):
+    for name, tensor in merged_weights(model):  # all ranks join each of them
         if ranks.first:
             weights[name] = tensor.detach().cpu()
+    made: list[PreTrainedModel] = []
 
-    def write() -> None:
-        written = plain()
-        written.load_state_dict(weights)
-        save_model_folder(written, tokenizer, result, beside)
+    def build() -> None:
+        made.append(plain())
+        made[0].load_state_dict(weights)
 
-    ranks.from_first(write)
+    ranks.from_first(build)  # an error of the first rank is raised on all
+    return made[0] if made else None

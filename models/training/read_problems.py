@@ -11,7 +11,6 @@ from models.base.errors import UserError
 from models.base.sections import Sections, of
 from models.datasets.row_table import Names, RowTable, open_rows
 from models.datasets.schema import Kind, available
-from models.method.learner import Learner
 from models.method.problem_rows import (
     ProblemRows,
     Problems,
@@ -20,11 +19,9 @@ from models.method.problem_rows import (
     taken,
 )
 from models.method.rollout import Origin, Problem
-from models.method.schedule import ScheduleSettings
-from models.method.slots import Reference, Rollouts
+from models.method.slots import Rollouts
 from models.policies.aspects import InUse
 from models.text.encoding import Codec
-from models.training import known_log_probs
 from models.training.row_lengths import added_tokens
 
 ANSWERS: dict[str, dict[str, Origin]] = {
@@ -46,11 +43,9 @@ class LengthSections(Sections):
 
 
 class PromptSections(LengthSections):
-    """The prompts that the loop reads, and the known answers and log-probs before it begins."""
+    """The prompts that the loop reads, and the known answers."""
 
     rollouts: Rollouts
-    reference: Reference
-    schedule: ScheduleSettings | None
 
 
 def read_prompts(data: Path, codec: Codec, recipe: PromptSections) -> Sequence[Problem]:
@@ -119,20 +114,6 @@ def _truths(data: Path) -> tuple[Names, RowTable] | None:
         return None
     table = open_rows(data, "problems", "train")
     return Names(table.column("id")), table
-
-
-def with_reference(
-    problems: Sequence[Problem], learner: Learner, recipe: PromptSections, folder: Path
-) -> Sequence[Problem]:
-    """Return `problems` whose known answers carry the log-probs of a reference that never moves, from the disk if they
-    were computed before. They are unchanged if the recipe has no such reference or draws its completions, or if they
-    are too many to be held.
-
-    Args:
-        folder: where log-probs are kept.
-    """
-    budget = recipe.schedule.token_budget if recipe.schedule else 16384
-    return known_log_probs.with_reference(problems, learner, recipe.rollouts, recipe.reference, budget, folder)
 
 
 def read_problems(

@@ -165,7 +165,7 @@ class Round:
     metrics: dict[str, float] = field(default_factory=dict)
     rollouts: list[Rollout] = field(default_factory=list)
     completions: RoundCompletions = field(init=False)
-    readings: World = field(init=False)
+    world: World = field(init=False)
     """The world with the round's own readings."""
     last: bool = False
     """Whether no round follows: the last of the schedule, or its budget of completions is spent."""
@@ -198,9 +198,9 @@ class Round:
     def score(self) -> None:
         """Score and select the completions, of further prompts too; then the engine is free for the next round."""
         run, tally = self.run, self.run.learner.tally
-        self.readings = run.unread()
+        self.world = run.unread()
         self.completions = gather(
-            self.readings, run.slots, run.scoring, run.problems, self.rollouts, self.number, run.meter
+            self.world, run.slots, run.scoring, run.problems, self.rollouts, self.number, run.meter
         )
         scored, chosen = self.completions.scored, self.completions.chosen
         tally.completions += len(scored.rollouts)
@@ -220,7 +220,7 @@ class Round:
         """Compute the signal of the chosen completions, then fit the policy and the advantage's companion."""
         run, chosen = self.run, self.completions.chosen
         if len(chosen.rollouts):
-            self.metrics |= learn_from(self.readings, run.slots, run.settings, chosen, self.number)
+            self.metrics |= learn_from(self.world, run.slots, run.settings, chosen, self.number)
         run.meter.lap("learn")
         updates, settings = run.learner.updates, run.settings
         self.metrics["policy/learning_rate"] = learning_rate_at(

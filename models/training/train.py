@@ -20,7 +20,7 @@ from models.base.ranks import Ranks
 from models.engines.engine import Engine
 from models.engines.first_rank import OfFirstRank
 from models.learner.out_of_memory import NeedsLess
-from models.learner.precision import Precision, autocast_of, chosen_precision
+from models.learner.precision import Precision, autocast_rule, shape_of
 from models.method.alarm import AlarmSettings, Collapse
 from models.method.learner import Learner
 from models.method.method import Slots
@@ -33,9 +33,9 @@ from models.method.world import World
 from models.policies.base_models.source import carry_source
 from models.policies.build import PolicySettings, load_causal_model, open_tokenizer
 from models.policies.folder import save_model_folder
-from models.policies.save_whole import save_whole
+from models.policies.save_whole import save_whole, whole_model
 from models.policies.teacher import TeacherSettings
-from models.policies.weights import merged_weights, plain_model
+from models.policies.weights import plain_model
 from models.recipes.schema import Recipe
 from models.reward_models.judges.open_judge import opened_judge
 from models.reward_models.judges.settings import JudgeSettings
@@ -134,15 +134,7 @@ class Training:
     def autocast_for(self, model: nn.Module) -> torch.dtype | None:
         """Return the autocast dtype that `policy.precision` means for a model, None for plain float32; it is measured
         if the setting requests it."""
-        return autocast_of(chosen_precision(self.policy.precision, model, self.folders.precisions))
-
-
-@dataclass(frozen=True)
-class TrainingResult:
-    """The results of a training, in addition to the folder that was written."""
-
-    precision: Precision
-    collapse: Collapse | None
+        return autocast_rule(self.policy.precision, self.folders.precisions)(model)
 
 
 OpenEngine = Callable[[torch.dtype | None], AbstractContextManager[Engine]]
@@ -157,6 +149,13 @@ class OpenTraining:
     world: World
     problems: Sequence[Problem]
     """The training's problems, with log-probs under a reference that never moves if the source reads them."""
+    shape: str
+    """Key of the policy's shape (`models.learner.precision.shape_of`)."""
+
+    @property
+    def precision(self) -> Precision:
+        """The precision that the policy learns in."""
+        return "float32" if self.learner.autocast is None else "bfloat16"
 
     @property
     def learner(self) -> Learner:
@@ -203,10 +202,7 @@ class OpenTraining:
         learner = self.learner
         if learner.ranks.count == 1 or learner.reference is None or not self.training.slots.rollouts.exports:
             return learner
-        weights = {name: tensor.detach().cpu() for name, tensor in merged_weights(learner.reference)}
-        reference = self._load_start()
-        reference.load_state_dict(weights)
-        return replace(learner, reference=reference)
+        return replace(learner, reference=whole_model(learner.reference, self._load_start, learner.ranks))
 
     def _load_start(self) -> PreTrainedModel:
         return load_causal_model(
@@ -232,14 +228,14 @@ def open_training(training: Training, ranks: Ranks, open_engine: OpenEngine) -> 
         policy = on_device(policy)
     tokenizer = open_tokenizer(training.start, trust_remote_code=trusted)
     codec = Codec(tokenizer, training.policy.chat, ends_of_folder(training.start), training.form)
-    learner = build_learner(
-        policy,
-        training,
-        schedule,
-        lambda model: ranks.from_first(lambda: training.autocast_for(model)),
-        ranks,
-        training.teachers,
-    )
+    shape = ""
+
+    def autocast_for(model: nn.Module) -> torch.dtype | None:
+        nonlocal shape
+        shape = shape_of(model)
+        return ranks.from_first(lambda: training.autocast_for(model))
+
+    learner = build_learner(policy, training, schedule, autocast_for, ranks, training.teachers)
     open_teachers(learner, tokenizer, training.teachers, training.served, trust_remote_code=trusted)
     problems = with_reference(
         training.problems,
@@ -265,18 +261,18 @@ def open_training(training: Training, ranks: Ranks, open_engine: OpenEngine) -> 
                 autocast_for=training.autocast_for,
                 trust_remote_code=trusted,
             )
-        engine = own
-        if slots.rollouts.draws and ranks.count > 1:
-            engine = OfFirstRank(own, ranks.apart())
+        several = slots.rollouts.draws and ranks.count > 1
+        engine = OfFirstRank(own, ranks.apart()) if several else own
         unread = Readings(learner, schedule.token_budget)
         yield OpenTraining(
             training,
             World(codec, engine, scorer, training.seed, learner, unread, training.truncated, training.start, judge),
             problems,
+            shape,
         )
 
 
-def train(training: Training, ranks: Ranks, open_engine: OpenEngine, watchers: Watchers) -> TrainingResult:
+def train(training: Training, ranks: Ranks, open_engine: OpenEngine, watchers: Watchers) -> Collapse | None:
     """Run the loop to its end, with the other ranks if there are several, and write the policy.
 
     Args:
@@ -286,12 +282,14 @@ def train(training: Training, ranks: Ranks, open_engine: OpenEngine, watchers: W
         watchers: called by the first rank.
 
     Returns:
-        The precision that it learned in, and the policy's collapse, if there was one.
+        The policy's collapse, if there was one.
 
     Raises:
         UserError: see `models.training.loop.run_loop`; on every rank alike.
     """
     with open_training(training, ranks, open_engine) as opened:
+        if ranks.first:
+            watchers.opened(opened.precision, opened.shape)
         collapse = opened.run(watchers)
     opened.save()
-    return TrainingResult("float32" if opened.learner.autocast is None else "bfloat16", collapse)
+    return collapse

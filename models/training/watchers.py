@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from models.learner.precision import Precision
+
 
 @dataclass(frozen=True)
 class Watchers:
@@ -16,3 +18,6 @@ class Watchers:
     """Called once before the first round, with the number of rounds that an earlier, interrupted run finished."""
     proceed: Callable[[], None] = lambda: None
     """Called before every round; an exception that it raises stops the training."""
+    opened: Callable[[Precision, str], None] = lambda precision, shape: None
+    """Called once before the first round, with the precision that the policy learns in and the key of its shape
+    (`models.learner.precision.shape_of`)."""

@@ -16,6 +16,7 @@ from models.base.ranks import ALONE
 from models.base.sections import of
 from models.engines.engine import Engine
 from models.engines.hosted import Order
+from models.learner.precision import Precision
 from models.learner.supervised import Report
 from models.method.alarm import AlarmSettings, Collapse
 from models.method.method import Slots
@@ -30,7 +31,7 @@ from models.text.encoding import Codec
 from models.training import first_rounds
 from models.training.fits import Fitted
 from models.training.read_problems import longest_in_training
-from models.training.train import Training, TrainingFolders, TrainingResult, train
+from models.training.train import Training, TrainingFolders, train
 from models.training.watchers import Watchers
 from tasks.compute.open_engine import EngineSections, engine_for
 from tasks.compute.precision import precision_folder
@@ -59,6 +60,7 @@ class FineTuneSections(EngineSections):
     policy: PolicySettings = of("policy")
     score_budget: int | None = of("reward_model.fit.token_budget")
     slots: Slots
+    schedule: ScheduleSettings | None
     open_ended: bool
     """Derived from slots and schedule."""
     truncated: TruncationSettings
@@ -128,7 +130,10 @@ def watched_rounds(rounds: int, slots: Slots, folder: Path, run_id: str) -> Iter
                 get_run_logger().info(f"going on from the checkpoint after round {done}")
                 advance(done, {})
 
-        yield Watchers(metrics, samples, resumed, interrupt.raise_again), seen
+        def opened(precision: Precision, shape: str) -> None:
+            runs.set_tags(run_id, {tags.PRECISION: precision, tags.PRECISION_OF: shape})
+
+        yield Watchers(metrics, samples, resumed, interrupt.raise_again, opened), seen
 
 
 def fit_policy(asked: FineTuneJob, watchers: Watchers) -> Collapse | None:
@@ -141,9 +146,7 @@ def fit_policy(asked: FineTuneJob, watchers: Watchers) -> Collapse | None:
         UserError: see `models.training.train.train`.
     """
     training = training_of(asked)
-    trained = _with_learners(asked, training, watchers) if learners() > 1 else _here(asked, training, watchers)
-    runs.set_tags(asked.run_id, {tags.PRECISION: trained.precision})
-    return trained.collapse
+    return (_with_learners if learners() > 1 else _here)(asked, training, watchers)
 
 
 def training_of(asked: FineTuneJob) -> Training:
@@ -173,7 +176,7 @@ def training_of(asked: FineTuneJob) -> Training:
     )
 
 
-def _here(asked: FineTuneJob, training: Training, watchers: Watchers) -> TrainingResult:
+def _here(asked: FineTuneJob, training: Training, watchers: Watchers) -> Collapse | None:
     """Run the loop in this process, with the flow's engine."""
 
     def engine(autocast: torch.dtype | None) -> AbstractContextManager[Engine]:
@@ -182,7 +185,7 @@ def _here(asked: FineTuneJob, training: Training, watchers: Watchers) -> Trainin
     return train(training, ALONE, engine, watchers)
 
 
-def _with_learners(asked: FineTuneJob, training: Training, watchers: Watchers) -> TrainingResult:
+def _with_learners(asked: FineTuneJob, training: Training, watchers: Watchers) -> Collapse | None:
     """Run the loop on the flow's learners, which write the policy."""
     from tasks.compute.learner_group import Joint, learn_together
 
@@ -194,8 +197,8 @@ def _with_learners(asked: FineTuneJob, training: Training, watchers: Watchers) -
         dtype=torch.float32,
         trust_remote_code=asked.recipe.policy.trust_remote_code,
     )
-    trained: TrainingResult = learn_together(*place_for_learners(), Joint(train, training, order), watchers)
-    return trained
+    collapse: Collapse | None = learn_together(*place_for_learners(), Joint(train, training, order), watchers)
+    return collapse
 
 
 def fit_together(make: Callable[..., Fitted[T]], fit: object, log: MetricLog, report: Report, run_id: str) -> T:

@@ -251,4 +251,5 @@ def _to(mailbox: Any) -> Watchers:
         metrics=lambda number, values: mailbox.put.remote("metrics", number, values),
         samples=lambda number, rows: mailbox.put.remote("samples", number, rows),
         resumed=lambda rounds: mailbox.put.remote("resumed", rounds),
+        opened=lambda precision, shape: mailbox.put.remote("opened", precision, shape),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -19,9 +19,6 @@ from models.training.read_problems import PromptSections, longest_in_training
 from tasks.compute.precision import Precision, learner_autocast
 from tasks.compute.shared_engine import lent_engine
 from tasks.registered.reward_model import RewardModelFiles
-
-if TYPE_CHECKING:
-    pass
 
 
 class EngineSections(PromptSections):

@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("module", ["gpu", "main_curve"])
+@pytest.mark.parametrize("module", ["gpu.sweep", "curves.main_curve"])
 def test_it_imports_nothing_above_the_models(module: str) -> None:
     code = (
         f"import sys, benchmarks.{module}\n"

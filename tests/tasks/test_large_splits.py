@@ -25,6 +25,7 @@ from models.method.curriculum import CurriculumSettings, choose, drawn_at_most
 from models.method.problem_rows import ProblemRows, Problems, ids_of, known_answers, places_of, prompt_lengths, taken
 from models.method.rollout import KnownAnswer, Problem
 from models.method.tally import Tally
+from models.parts.reference.frozen import Frozen
 from models.parts.rollouts.replay import Replay
 from models.recipes.find import find_recipe
 from models.recipes.load import load_recipe
@@ -35,8 +36,9 @@ from models.reward_models.read_pairs import read_pairs
 from models.text import token_rows
 from models.text.token_cache import CachedCodec
 from models.text.token_rows import TokenRows
+from models.training.known_log_probs import with_reference
 from models.training.read_demonstrations import demonstrations
-from models.training.read_problems import PromptSections, read_problems, read_prompts, with_reference
+from models.training.read_problems import PromptSections, read_problems, read_prompts
 from models.training.row_lengths import require_room
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -259,7 +261,8 @@ def test_of_prompts_that_are_not_held_the_loop_asks_the_reference_itself(
 ) -> None:
     too_large(monkeypatch)
     lying = read_prompts(data, codec, READ["preferences"])
-    assert with_reference(lying, new_learner(SCHEDULE), READ["preferences"], tmp_path) is lying
+    rollouts = READ["preferences"].rollouts
+    assert with_reference(lying, new_learner(SCHEDULE), rollouts, Frozen(), 16384, tmp_path) is lying
     assert all(known.reference_log_probs is None for problem in lying for known in problem.known)
 
 

@@ -25,6 +25,7 @@ from models.engines.engine import EngineSettings
 from models.engines.hosted import Order
 from models.learner.packing import Sequences
 from models.learner.supervised import SupervisedSettings
+from models.method.alarm import Collapse
 from models.method.learner import Learner
 from models.method.rollout import Rollout
 from models.method.slots import Reward
@@ -32,7 +33,7 @@ from models.method.world import World
 from models.parts.rewards.shaping.length_penalty import LengthPenalty
 from models.policies.build import PolicySettings
 from models.training.fits import SupervisedFit, fit_demonstrations
-from models.training.train import OpenEngine, Training, TrainingFolders, TrainingResult, train
+from models.training.train import OpenEngine, Training, TrainingFolders, train
 from models.training.watchers import Watchers
 
 pytest.importorskip("ray", reason="the extra cluster is not installed")
@@ -211,7 +212,7 @@ def test_whatever_ends_the_watching_ends_the_learners(ray: Cluster, start: Path,
     assert none_left()
 
 
-def cramped(training: Training, ranks: Ranks, open_engine: OpenEngine, watchers: Watchers) -> TrainingResult:
+def cramped(training: Training, ranks: Ranks, open_engine: OpenEngine, watchers: Watchers) -> Collapse | None:
     """`train` on ranks of which the second has memory for rows of 12 tokens."""
     import models.training.train
 
@@ -272,7 +273,7 @@ def test_a_fit_of_which_a_learner_is_killed_begins_again_and_ends_as_if_nothing_
         )
         joint = Joint(fit_demonstrations, fit)
         assert learn_together(ray, TWO, joint, replace(watchers, metrics=metrics)).measured["final_loss"] > 0
-        return fit.folders.result, diary
+        return fit.result, diary
 
     whole, _ = fitted(tmp_path / "whole", None)
     with pytest.warns(UserWarning, match="learners: .*they are started again"):

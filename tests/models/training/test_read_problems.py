@@ -14,15 +14,17 @@ from models.learner.all_completions import all_log_probs
 from models.learner.distribution import AS_IT_IS
 from models.learner.packing import Sequences
 from models.method.learner import Learner
+from models.parts.reference.frozen import Frozen
+from models.parts.reference.reset import PreviousRound
 from models.policies.build import LoraSettings, with_adapter
 from models.recipes.load import load_recipe
 from models.text.encoding import Codec
+from models.training.known_log_probs import with_reference
 from models.training.read_problems import (
     PromptSections,
     longest_in_training,
     read_problems,
     read_prompts,
-    with_reference,
 )
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -107,7 +109,9 @@ def test_known_answers_carry_the_log_probs_of_a_reference_that_never_moves(
         torch.nn.init.normal_(next(p for name, p in policy.named_parameters() if "lora_B" in name))
     reference = None if adapter else plain
     learner = Learner(policy, torch.optim.SGD(plain.parameters()), reference, off, None, AS_IT_IS)
-    problems = with_reference(read_prompts(data, CODEC, recipe()), learner, recipe(), tmp_path)
+    problems = with_reference(
+        read_prompts(data, CODEC, recipe()), learner, recipe().rollouts, Frozen(), 16384, tmp_path
+    )
     for problem in problems:
         for known in problem.known:
             (expected,) = all_log_probs(plain, Sequences([problem.tokens], [known.completion]))
@@ -118,7 +122,9 @@ def test_a_reference_that_moves_is_read_again_every_round(data: Path, tmp_path: 
     moving = recipe("reference={name: previous_round}")
     policy = tiny_policy(torch.float32)
     learner = Learner(policy, torch.optim.SGD(policy.parameters()), policy, None, None, AS_IT_IS)
-    problems = with_reference(read_prompts(data, CODEC, moving), learner, moving, tmp_path)
+    problems = with_reference(
+        read_prompts(data, CODEC, moving), learner, moving.rollouts, PreviousRound(), 16384, tmp_path
+    )
     assert all(known.reference_log_probs is None for problem in problems for known in problem.known)
 
 

@@ -2,14 +2,19 @@
 
 import logging
 from contextlib import nullcontext
+from pathlib import Path
 
 import pytest
+import torch
 from small_steps import context, warm_started
 
+from models.learner.precision import shape_of
+from models.policies.build import load_causal_model
 from models.recipes.load import load_recipe
 from tasks.compute import fitting, shared_engine
 from tasks.runner.step import earlier_result
 from tasks.steps import fine_tune as step
+from tasks.tracking import tags
 
 RECIPE = """
 reward_model: null
@@ -58,6 +63,18 @@ def test_a_training_stopped_before_its_result_is_written_keeps_its_checkpoints_a
     assert "going on from the checkpoint after round 2" in caplog.text
     assert earlier_result(given) and not (given.folder / "checkpoints").exists()
     assert result.digest and "in 3 rounds" in result.headline
+
+
+def test_precision_and_shape_of_the_policy_are_recorded_before_the_first_round(inputs, monkeypatch):
+    """`rewardflow reproduce` fixes the precision of this shape by them."""
+    given, *rest = handed(inputs)
+    seen = []
+    monkeypatch.setattr(fitting.interrupt, "raise_again", lambda: seen.append(dict(recorded)))
+    recorded = {}
+    monkeypatch.setattr(fitting.runs, "set_tags", lambda run_id, values: recorded.update(values))
+    step.fine_tune.fn(given, *rest)
+    policy = load_causal_model(Path(inputs["warmed"].folder) / "policy", torch.float32)
+    assert seen[0] == {tags.PRECISION: "float32", tags.PRECISION_OF: shape_of(policy)}
 
 
 def test_a_run_whose_rounds_change_no_weight_says_so_and_why(inputs, caplog):
