@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from models.answers.exact import is_right
+from models.base.seeds import round_seed
 from models.datasets import make_arithmetic
 from models.datasets.make_arithmetic import ArithmeticSettings
 from models.datasets.params import checked, read_section
@@ -35,9 +36,8 @@ from models.learner.packing import Sequences
 from models.learner.reduce import token_weights
 from models.learner.rows import rows_of
 from models.learner.supervised import SupervisedSettings, fit_supervised
-from models.method.prompts import prompts_of_round
-from models.method.rollout import Problem
-from models.method.round_seeds import round_seed
+from models.method.curriculum import prompts_of_round
+from models.method.problem import Problem
 from models.policies.build import SizeSettings, load_causal_model, new_policy
 from models.policies.fitted_tokenizer import fitted_tokenizer
 from models.policies.folder import save_model_folder

@@ -26,7 +26,7 @@ from models.engines.transformers_engine import TransformersEngine
 from models.learner.optimiser import OptimiserSettings
 from models.learner.precision import autocast_rule
 from models.learner.supervised import SupervisedSettings, fit_supervised
-from models.method.rollout import KnownAnswer, Problem
+from models.method.problem import KnownAnswer, Problem
 from models.policies.build import SizeSettings, load_causal_model, new_policy
 from models.policies.folder import save_model_folder
 from models.recipes.load import load_recipe

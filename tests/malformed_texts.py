@@ -1,6 +1,7 @@
 """Texts that a policy may write and nobody foresaw, for rewards by rule: each must get a value, and the run go on."""
 
-from models.method.rollout import Problem, Rollout
+from models.method.problem import Problem
+from models.method.rollout import Rollout
 
 TEXTS = [
     "",

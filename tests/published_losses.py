@@ -11,8 +11,9 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from models.learner.reduce import Normalisation, token_weights
-from models.method.rollout import Scored
-from models.method.slots import Advantage, Objective
+from models.method.advantage import Advantage
+from models.method.objective import Objective
+from models.method.scored import Scored
 from models.method.world import World
 
 LENGTHS = [3, 1, 4, 2, 2, 6, 1, 3, 5, 2, 4, 1]

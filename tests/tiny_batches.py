@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from models.method.rollout import Origin, TokenBatch
-from models.method.slots import Objective
+from models.method.objective import Objective
+from models.method.problem import Origin
+from models.method.token_batch import TokenBatch
 
 
 def numbers(*values: float) -> Tensor:

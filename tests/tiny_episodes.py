@@ -13,8 +13,9 @@ from tiny_worlds import CODEC
 from models.engines.engine import Ask, Drawing, Generated
 from models.engines.transformers_engine import TransformersEngine
 from models.method.environment import Environment, EnvironmentEpisode
+from models.method.problem import Problem
 from models.method.readings import Readings
-from models.method.rollout import Problem, Rollout
+from models.method.rollout import Rollout
 from models.parts.rollouts.episodes import Episodes
 from models.text.encoding import Codec
 

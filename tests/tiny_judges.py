@@ -19,7 +19,8 @@ from models.learner.optimiser import OptimiserSettings
 from models.learner.packing import Sequences
 from models.learner.supervised import SupervisedSettings, fit_supervised
 from models.method.judge import Answer, GenerativeJudge
-from models.method.rollout import Problem, Rollout
+from models.method.problem import Problem
+from models.method.rollout import Rollout
 from models.method.world import World
 from models.policies.folder import save_model_folder
 from models.text.encoding import Codec

@@ -20,10 +20,11 @@ from models.learner.distribution import AS_IT_IS
 from models.learner.optimiser import OptimiserSettings, build_optimiser
 from models.method.judge import GenerativeJudge
 from models.method.learner import Learner
-from models.method.method import Slots
-from models.method.rollout import Problem, Rollout
+from models.method.problem import Problem
+from models.method.reward import Reward
+from models.method.rollout import Rollout
 from models.method.schedule import ScheduleSettings
-from models.method.slots import Reward
+from models.method.slots import Slots
 from models.method.world import World
 from models.parts.advantage.group_relative import GroupRelative
 from models.parts.objective.grpo import Grpo

@@ -13,8 +13,10 @@ from transformers.models.qwen3.modeling_qwen3 import Qwen3RMSNorm
 
 from models.engines.engine import Sampling, has_vllm
 from models.learner.packing import Sequences
-from models.method.rollout import Problem, Rollout, Scored
-from models.method.signal import Signal
+from models.method.advantage import Signal
+from models.method.problem import Problem
+from models.method.rollout import Rollout
+from models.method.scored import Scored
 from models.text.tokenizer import TokenizerSettings, train_tokenizer
 
 NO_VLLM = pytest.mark.skipif(not has_vllm(), reason="vLLM is not installed")

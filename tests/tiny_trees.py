@@ -12,7 +12,7 @@ from torch import Tensor
 
 from models.engines.engine import Ask, Drawing, Engine, Generated
 from models.method.environment import Environment, EnvironmentEpisode
-from models.method.rollout import Problem
+from models.method.problem import Problem
 
 ACTIONS = ("1", "2", "3")
 DEPTH = 3

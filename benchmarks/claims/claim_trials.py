@@ -22,8 +22,8 @@ from models.datasets.schema import read_rows
 from models.learner.all_completions import all_log_probs
 from models.learner.packing import Sequences
 from models.learner.supervised import SupervisedSettings, fit_supervised
+from models.method.reward import Reward
 from models.method.rollout import Rollout
-from models.method.slots import Reward
 from models.method.world import World
 from models.policies.build import load_causal_model
 from models.policies.update_sparsity import COARSEST_STEP, changed_weights

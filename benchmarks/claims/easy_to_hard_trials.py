@@ -22,7 +22,7 @@ from models.answers.exact import by_answer
 from models.engines.engine import EngineSettings, Sampling
 from models.engines.transformers_engine import TransformersEngine
 from models.learner.optimiser import OptimiserSettings
-from models.method.rollout import Problem
+from models.method.problem import Problem
 from models.method.steps import MARKS
 from models.parts.labels.monte_carlo import MonteCarlo
 from models.recipes.load import load_recipe

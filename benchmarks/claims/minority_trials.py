@@ -26,8 +26,8 @@ from models.engines.transformers_engine import TransformersEngine
 from models.evaluation.evaluate import evaluate
 from models.learner.optimiser import OptimiserSettings
 from models.learner.packing import Sequences
+from models.method.reward import Reward
 from models.method.rollout import Rollout, said_sequences
-from models.method.slots import Reward
 from models.method.truncation import worst_where_cut
 from models.method.world import World
 from models.policies.weights import merged_weights

@@ -32,7 +32,7 @@ from models.learner.optimiser import OptimiserSettings
 from models.learner.supervised import SupervisedSettings, fit_supervised
 from models.method.alarm import Collapse
 from models.method.learner import Learner
-from models.method.slots import Reward
+from models.method.reward import Reward
 from models.policies.build import SizeSettings, new_policy
 from models.policies.fitted_tokenizer import fitted_tokenizer
 from models.policies.folder import save_model_folder

@@ -18,7 +18,7 @@ from models.engines.open_engine import open_engine
 from models.evaluation.evaluate import evaluate
 from models.evaluation.metrics import prompt_values
 from models.method.attempt import Verify
-from models.method.rollout import Problem
+from models.method.problem import Problem
 from models.policies.build import load_causal_model
 from models.text.encoding import Codec
 from models.training.read_problems import PromptSections, longest_sequence

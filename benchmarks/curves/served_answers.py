@@ -26,7 +26,7 @@ from models.engines.engine import EngineSettings, Sampling
 from models.engines.open_engine import open_engine
 from models.evaluation.evaluate import evaluate
 from models.evaluation.records import Completion
-from models.method.rollout import Problem
+from models.method.problem import Problem
 from models.parts.rewards.rules.constraints import ConstraintsMet
 from models.text.encoding import Codec
 from models.text.end_ids import ends_of_folder

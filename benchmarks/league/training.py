@@ -33,9 +33,8 @@ from models.evaluation.evaluate import evaluate
 from models.evaluation.metrics import prompt_values
 from models.learner.all_completions import all_log_probs
 from models.learner.packing import Sequences
-from models.method.learner import Learner
-from models.method.rollout import Problem
-from models.method.teacher_roles import Role
+from models.method.learner import Learner, Role
+from models.method.problem import Problem
 from models.policies.build import load_causal_model
 from models.policies.folder import save_model_folder
 from models.policies.use import read_use

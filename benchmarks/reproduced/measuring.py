@@ -18,7 +18,7 @@ from models.engines.open_engine import open_engine
 from models.learner.log_probs import completion_log_probs
 from models.learner.packing import Sequences
 from models.method.attempt import Attempt
-from models.method.rollout import Problem
+from models.method.problem import Problem
 from models.parts.rewards.rules.similarity import Similarity
 from models.policies.build import open_policy
 from models.reward_models.model import load_reward_model

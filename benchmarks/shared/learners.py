@@ -11,11 +11,13 @@ from transformers import PreTrainedModel
 
 from models.learner.distribution import Distribution
 from models.learner.optimiser import OptimiserSettings, build_optimiser
+from models.method.advantage import Signal
 from models.method.fit import fit_round
 from models.method.learner import Learner
-from models.method.rollout import Problem, Rollout, Scored
+from models.method.problem import Problem
+from models.method.rollout import Rollout
 from models.method.schedule import ScheduleSettings
-from models.method.signal import Signal
+from models.method.scored import Scored
 from models.parts.objective.grpo import Grpo
 
 OPTIMISER = OptimiserSettings(learning_rate=1e-5, warmup_steps=0)

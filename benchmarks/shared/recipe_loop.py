@@ -16,8 +16,8 @@ from models.base.ranks import ALONE
 from models.engines.engine import Engine
 from models.engines.open_engine import open_engine
 from models.method.alarm import AlarmSettings
-from models.method.slots import Reward
-from models.method.teacher_roles import Role
+from models.method.learner import Role
+from models.method.reward import Reward
 from models.text.encoding import Codec
 from models.text.end_ids import ends_of_folder
 from models.text.prompt_form import PromptForm

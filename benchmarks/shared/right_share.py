@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from models.method.attempt import Attempt, Verify
+from models.method.reward import Reward
 from models.method.rollout import Rollout
-from models.method.slots import Reward
 from models.method.world import World
 
 RIGHT = "right"

@@ -35,9 +35,10 @@ from models.base.placement import PlacementSettings
 from models.base.ranks import ALONE
 from models.engines.engine import Engine, EngineSettings
 from models.engines.hosted import Order
-from models.method.method import Slots
-from models.method.rollout import Problem, Rollout
-from models.method.slots import Reward
+from models.method.problem import Problem
+from models.method.reward import Reward
+from models.method.rollout import Rollout
+from models.method.slots import Slots
 from models.method.world import World
 from models.parts.advantage.group_relative import GroupRelative
 from models.parts.objective.grpo import Grpo

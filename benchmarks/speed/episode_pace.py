@@ -23,8 +23,8 @@ from models.agents.play.play import play
 from models.engines.engine import EngineSettings, Sampling
 from models.engines.transformers_engine import TransformersEngine
 from models.method.environment import Environment, EnvironmentEpisode, EpisodeSettings, Info
-from models.method.episode_limits import EpisodeLimits
-from models.method.rollout import Problem
+from models.method.episode import EpisodeLimits
+from models.method.problem import Problem
 from models.text.encoding import Codec
 
 PROMPTS, GROUP, TURNS = 8, 8, 6

@@ -22,7 +22,7 @@ from models.engines.engine import EngineSettings, Sampling, has_vllm
 from models.engines.open_engine import open_engine
 from models.evaluation.evaluate import evaluate
 from models.learner.precision import Precision
-from models.method.rollout import Problem
+from models.method.problem import Problem
 from models.text.encoding import Codec
 from models.text.tokenizer import load_tokenizer
 

@@ -24,10 +24,12 @@ from benchmarks.shared.materials import learner_precision, llama, save, texts, t
 from benchmarks.shared.rows import Row, compare
 from benchmarks.shared.settings import Settings, has_trl
 from models.learner.packing import Sequences
+from models.method.advantage import Signal
 from models.method.fit import fit_round
+from models.method.problem import Problem
 from models.method.readings import Readings
-from models.method.rollout import Problem, Rollout, Scored
-from models.method.signal import Signal
+from models.method.rollout import Rollout
+from models.method.scored import Scored
 from models.parts.objective.dpo import Dpo
 from models.policies.build import open_policy
 from models.reward_models.fit import Pair, RewardModelSettings, fit_reward_model

@@ -17,8 +17,9 @@ import psutil
 
 from benchmarks.shared.rows import Row, compare
 from benchmarks.shared.settings import Settings
-from models.method.rollout import Problem, Rollout
-from models.method.slots import Reward
+from models.method.problem import Problem
+from models.method.reward import Reward
+from models.method.rollout import Rollout
 from models.method.world import World
 from models.parts.rewards.code.sql import Sql
 from models.parts.rewards.code.style_of_tests import StyleOfTests

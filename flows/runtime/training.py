@@ -13,7 +13,7 @@ from flows.runtime.going_on import GoingOn
 from flows.runtime.opening import FlowContext
 from flows.runtime.steps import call_cached, call_step, context_of
 from models.base.sections import Sections
-from models.method.teacher_roles import Role
+from models.method.learner import Role
 from models.policies.folder import given_folder
 from models.policies.hub import unpinned_base
 from models.policies.teacher import FrozenSettings

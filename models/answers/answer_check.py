@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from models.answers.answers import expected_answer, extract_answer
-from models.method.rollout import Problem
-from models.method.verifying import Verifying
+from models.method.attempt import Verifying
+from models.method.problem import Problem
 from models.text.sentences import is_sentence
 
 MOST_RUN = 128

@@ -12,7 +12,7 @@ from typing import TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from models.base.errors import UserError, shortened
-from models.method.rollout import Problem
+from models.method.problem import Problem
 
 
 class Hidden(BaseModel):

@@ -27,6 +27,15 @@ def state_folder() -> Path:
     return Path(os.environ.get("REWARDFLOW_HOME") or ".rewardflow").absolute()
 
 
+def readable_size(size: float) -> str:
+    """Format a size in bytes with a binary unit, as `1.5 MiB`."""
+    for unit in ("B", "KiB", "MiB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} GiB"
+
+
 def share_file(source: Path, target: Path) -> None:
     """Give a file a second name, `target`, by a hard link: its content is stored once. If that is impossible, copy it.
 

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import hashlib
 
+APART = 0x9E3779B9
+"""Flipped bits that separate choices from draws; within 32, as a CPU's generator uses no more of a seed."""
+SECOND_DRAW = 500_009
+"""Offset of a second sampling: far from the seed of any other round."""
+
 
 def seed_of(seed: int, purpose: str, number: int = 0) -> int:
     """Return a seed for the `number`-th choice of one purpose, in [0, 2^32): a CPU's generator uses only 32 bits.
@@ -57,3 +62,18 @@ def seat_seed(seed: int, seat: int) -> int:
     if seat == 0:
         return seed
     return int.from_bytes(hashlib.sha256(f"{seed} seat {seat}".encode()).digest()[:8], "big") >> 1
+
+
+def round_seed(seed: int, round_number: int) -> int:
+    """Return the seed that a round's completions are sampled by, in a run of seed `seed`."""
+    return seed * 1_000_003 + round_number
+
+
+def for_choices(seed: int) -> int:
+    """Return the seed of random choices other than a sampling by `seed`."""
+    return seed ^ APART
+
+
+def for_second_draw(seed: int) -> int:
+    """Return the seed of another sampling in the same round."""
+    return seed + SECOND_DRAW

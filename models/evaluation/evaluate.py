@@ -20,7 +20,7 @@ from models.learner.packing import Sequences
 from models.method.attempt import Attempt, Grade, Verify
 from models.method.environment import EpisodeSettings
 from models.method.episode import Episode
-from models.method.rollout import Problem
+from models.method.problem import Problem
 from models.text.encoding import Codec
 
 ScoreAll = Callable[[Sequences], Tensor]

@@ -18,6 +18,9 @@ from models.learner.histories import Trie, attended_pairs, cut_family, families,
 from models.learner.layout import Layout, Prefix, Span
 from models.learner.upload import all_to_device
 
+PerToken = Sequence[Tensor]
+"""Values of completions token by token: a tensor of [tokens of it] for each, [completions]."""
+
 
 @dataclass(frozen=True)
 class Sequences:

@@ -23,8 +23,9 @@ part of the checkpoints, and every choice follows from them, the seed and the ro
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Annotated, Literal
 
 import numpy as np
@@ -34,9 +35,9 @@ from pydantic import Field
 
 from models.base.bounds import Positive, Share
 from models.base.seeds import seed_of
+from models.method.problem import Problem
 from models.method.problem_rows import ids_of, levels_of, places_of, prompt_lengths, taken
-from models.method.prompts import first_drawn, prompts_of_round
-from models.method.rollout import Problem, Scored
+from models.method.scored import Scored
 from models.method.tally import Tally
 
 
@@ -146,7 +147,7 @@ def note(tally: Tally, scored: Scored, settings: CurriculumSettings) -> None:
     seen: dict[str, list[float]] = {}
     levels: dict[int, list[float]] = {}
     for rollout, value in zip(scored.rollouts, worth, strict=True):
-        if rollout.origin == "policy":
+        if rollout.source.origin == "policy":
             seen.setdefault(rollout.problem.id, []).append(value)
             levels.setdefault(rollout.problem.level, []).append(value)
     for name, values in seen.items():
@@ -234,3 +235,39 @@ def _by_level(
         return fresh
     back = drawn(taken(problems, lower), np.ones(len(lower)), again, seed_of(seed, "lower", number))
     return fresh[: count - again] + back
+
+
+def prompts_of_round(problems: Sequence[Problem], count: int, number: int, seed: int) -> list[Problem]:
+    """Return the prompts of round `number`: every problem once an epoch, in an order drawn from seed and epoch."""
+    chosen = []
+    for position in range(number * count, (number + 1) * count):
+        epoch, place = divmod(position, len(problems))
+        chosen.append(problems[int(_order(len(problems), seed, "order", epoch)[place])])
+    return chosen
+
+
+def first_drawn(problems: Sequence[Problem], draws: int, seed: int) -> Sequence[Problem]:
+    """Return the first `draws` prompts of the rounds, each once, in the order of their first round."""
+    return taken(problems, _order(len(problems), seed, "order", 0)[:draws])
+
+
+def further_prompts(problems: Sequence[Problem], taken: Sequence[Problem], number: int, seed: int) -> Iterator[Problem]:
+    """Iterate over problems that round `number` has not drawn yet, in an order drawn from seed and round.
+
+    Args:
+        problems: all that there are.
+        taken: those that the round has drawn.
+        number: of the round.
+        seed: of the run.
+    """
+    known = {problem.id for problem in taken}
+    order = _order(len(problems), seed, "refill", number)
+    others = (problems[int(place)] for place in order)
+    return (problem for problem in others if problem.id not in known)
+
+
+@lru_cache(maxsize=4)
+def _order(size: int, seed: int, purpose: str, number: int) -> NDArray[np.int32]:
+    generator = torch.Generator().manual_seed(seed_of(seed, purpose, number))
+    order: NDArray[np.int32] = torch.randperm(size, generator=generator).numpy().astype(np.int32)
+    return order

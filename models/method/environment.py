@@ -28,11 +28,9 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from models.engines.engine import Engine, Sampling
-from models.method.episode import Episode
-from models.method.episode_limits import EpisodeLimits
+from models.method.episode import Episode, EpisodeLimits, Turn
+from models.method.problem import Problem
 from models.method.registry import Part
-from models.method.rollout import Problem
-from models.method.turn import Turn
 from models.text.bridge import Role
 from models.text.encoding import Codec
 

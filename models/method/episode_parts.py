@@ -1,8 +1,8 @@
 """Episodes that models read as several sequences: values are mapped from the episode to its sequences and back.
 
 A template that cannot be continued, or a program that prompts with contexts of its own, makes an episode that no single
-sequence contains. Models read its parts (`Rollout.parts`); rewards, selection, advantage and loss see the episode,
-whose completion is all parts concatenated.
+sequence contains. Models read its parts (`RolloutEpisode.parts`); rewards, selection, advantage and loss see the
+episode, whose completion is all parts concatenated.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from models.learner.upload import to_device
+from models.method.episode import Turn
 from models.method.rollout import Rollout
-from models.method.turn import Turn
 
 
 def whole_of(parts: Sequence[Rollout]) -> Rollout:
@@ -26,7 +26,7 @@ def whole_of(parts: Sequence[Rollout]) -> Rollout:
     turns: list[Turn] = []
     behind = 0
     for part in parts:
-        own = part.turns or (Turn(0, len(part.completion)),)
+        own = part.episode.turns or (Turn(0, len(part.completion)),)
         turns += [turn._replace(start=behind + turn.start, stop=behind + turn.stop) for turn in own]
         behind += len(part.completion)
     return replace(
@@ -35,9 +35,7 @@ def whole_of(parts: Sequence[Rollout]) -> Rollout:
         behaviour_log_probs=_joined([part.behaviour_log_probs for part in parts]),
         reference_log_probs=_joined([part.reference_log_probs for part in parts]),
         trained=tuple(flag for part in parts for flag in part.trained or (True,) * len(part.completion)),
-        turns=tuple(turns),
-        history=0,
-        parts=tuple(parts),
+        episode=replace(first.episode, turns=tuple(turns), history=0, parts=tuple(parts)),
     )
 
 
@@ -48,7 +46,7 @@ def _joined(rows: Sequence[Tensor | None]) -> Tensor | None:
 
 def owners_of(rollouts: Sequence[Rollout]) -> list[int]:
     """Return the completion that each of `models.method.rollout.parts_of` belongs to, [sequences]."""
-    return [number for number, rollout in enumerate(rollouts) for _ in rollout.parts or (rollout,)]
+    return [number for number, rollout in enumerate(rollouts) for _ in rollout.episode.parts or (rollout,)]
 
 
 def places_of(rollouts: Sequence[Rollout]) -> list[list[int]]:
@@ -62,23 +60,26 @@ def places_of(rollouts: Sequence[Rollout]) -> list[list[int]]:
 
 def episodes_together(rollouts: Sequence[Rollout]) -> list[int] | None:
     """Return labels that keep the sequences of an episode in one row, [sequences]; None: each is one sequence."""
-    return owners_of(rollouts) if any(rollout.parts for rollout in rollouts) else None
+    return owners_of(rollouts) if any(rollout.episode.parts for rollout in rollouts) else None
 
 
 def rows_of_parts(rows: Sequence[Tensor], rollouts: Sequence[Rollout]) -> list[Tensor]:
     """Split values of completions into those of their sequences, [completions] tensors of [tokens of it, ...] ->
     [sequences] tensors of [tokens of it, ...]."""
-    return [
-        part
-        for row, rollout in zip(rows, rollouts, strict=True)
-        for part in (row.split([len(part.completion) for part in rollout.parts]) if rollout.parts else (row,))
-    ]
+    split: list[Tensor] = []
+    for row, rollout in zip(rows, rollouts, strict=True):
+        parts = rollout.episode.parts
+        split += row.split([len(part.completion) for part in parts]) if parts else [row]
+    return split
 
 
 def rows_of_wholes(rows: Sequence[Tensor], rollouts: Sequence[Rollout]) -> list[Tensor]:
     """Join values of sequences into those of their completions: the inverse of `rows_of_parts`."""
     left = iter(rows)
-    return [torch.cat([next(left) for _ in rollout.parts]) if rollout.parts else next(left) for rollout in rollouts]
+    return [
+        torch.cat([next(left) for _ in parts]) if (parts := rollout.episode.parts) else next(left)
+        for rollout in rollouts
+    ]
 
 
 def wholes_of_row(indices: Sequence[int], owners: Sequence[int]) -> tuple[list[int], list[int]]:

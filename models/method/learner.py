@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -18,7 +19,17 @@ from models.learner.packing import Sequences
 from models.learner.whole_weights import ranks_of
 from models.method.memory import Memory
 from models.method.tally import Tally
-from models.method.teacher_roles import Judge, Role
+
+Role = Literal["teacher", "contrast", "judge"]
+"""Role of a frozen model: the teacher that the policy imitates, the contrast that the teacher is moved away from, or
+the judge that writes the worth of completions (`models.reward_models.judges`), which reads texts and may have another
+tokenizer."""
+Judge = Literal["teacher", "reference", "policy"]
+"""Model whose distributions the policy is trained towards: a frozen model of its own, the reference, or the policy
+itself; the last two read context that the policy does not."""
+TeacherUse = Literal["log_probs", "model"]
+"""Use of the teacher: log-probs of given tokens, which one at an address also returns, or the model itself, which draws
+and whose whole distributions can be read."""
 
 
 @dataclass

@@ -13,9 +13,10 @@ from typing import Any
 import torch
 from safetensors.torch import load, save
 
+from models.method.episode import Turn
+from models.method.problem import Problem
 from models.method.problem_rows import places_of, taken
-from models.method.rollout import Problem, Rollout
-from models.method.turn import Turn
+from models.method.rollout import Rollout, RolloutEpisode, RolloutSource
 
 Memory = list[list[Rollout]]
 """Rollouts of earlier rounds, the oldest first, [rounds][completions]."""
@@ -28,7 +29,7 @@ TENSORS = ("behaviour_log_probs", "reference_log_probs")
 
 def written(memory: Memory) -> dict[str, bytes]:
     """Serialise `memory` into files, by name; of each problem only its id."""
-    fields = [[vars(rollout) for rollout in rollouts] for rollouts in memory]
+    fields = [[_fields(rollout) for rollout in rollouts] for rollouts in memory]
     rows = [
         [{**row, "problem": row["problem"].id, **{name: row[name] is not None for name in TENSORS}} for row in rollouts]
         for rollouts in fields
@@ -52,12 +53,21 @@ def read(files: Mapping[str, bytes], problems: Sequence[Problem]) -> Memory:
     def rollout(row: dict[str, Any]) -> Rollout:
         # copies: a part of the whole would keep all of it as long as one rollout is remembered
         said = {name: next(log_probs[name]).clone() if row[name] else None for name in TENSORS}
-        plain: dict[str, Any] = {name: _tuple(value) for name, value in row.items()}
-        turns = tuple(Turn(*turn) for turn in row["turns"])
-        return Rollout(**{**plain, **said, "turns": turns, "problem": known[row["problem"]]})
+        turns = tuple(Turn(*turn) for turn in row["episode"]["turns"])
+        groups = {
+            "source": RolloutSource(**_tuples(row["source"])),
+            "episode": RolloutEpisode(**{**_tuples(row["episode"]), "turns": turns}),
+        }
+        return Rollout(**{**_tuples(row), **said, **groups, "problem": known[row["problem"]]})
 
     return [[rollout(row) for row in rollouts] for rollouts in rows]
 
 
-def _tuple(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
+def _fields(rollout: Rollout) -> dict[str, Any]:
+    """Return the fields of a rollout by name; those of its source and its episode as mappings too."""
+    return {**vars(rollout), "source": vars(rollout.source), "episode": vars(rollout.episode)}
+
+
+def _tuples(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a row of JSON with lists as tuples."""
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in row.items()}

@@ -29,7 +29,7 @@ def check_part(made: type, base: type) -> None:
 
     Args:
         made: the part, a dataclass.
-        base: the class in models.method.slots that declares the slot's traits.
+        base: the class that declares the slot's traits (models.method.slot_part).
 
     Raises:
         TypeError: a trait or method that the slot does not know, that it requires and is missing, or that a trait

@@ -20,7 +20,7 @@ from models.datasets.arithmetic import SOUND
 from models.datasets.placing import hashes_of, same_prompts
 from models.datasets.row_table import Names, Row, RowTable
 from models.datasets.schema import SYSTEM
-from models.method.rollout import KnownAnswer, Origin, Problem
+from models.method.problem import KnownAnswer, Origin, Problem
 from models.text.token_rows import TokenRows, few
 
 TOGETHER = 4096

@@ -22,9 +22,8 @@ from models.learner.packing import Sequences
 from models.learner.rows import among_own_rows
 from models.learner.upload import to_device
 from models.method.episode_parts import rows_of_wholes
-from models.method.learner import Learner
+from models.method.learner import Judge, Learner
 from models.method.rollout import Rollout, parts_of, privileged_sequences, sequences_of, written_places
-from models.method.teacher_roles import Judge
 
 Read = dict[int, tuple[Rollout, Tensor]]
 """Log-probs by identity of the rollout, which is kept with them so that its identity is not reused."""
@@ -106,7 +105,7 @@ class Readings:
             return self._recall(self._reference, rollouts, lambda missing: self._masked(model, missing))
 
     def judge(self, rollouts: Sequence[Rollout], judge: Judge) -> list[Tensor]:
-        """Return log-probs under the judge of the tokens, which reads `Rollout.privileged` if there is any,
+        """Return log-probs under the judge of the tokens, which reads `RolloutSource.privileged` if there is any,
         [completions] tensors of [tokens of it], nats.
 
         Raises:

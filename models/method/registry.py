@@ -1,6 +1,6 @@
 """The parts that a recipe can name: one list of slots, and one registry of their parts.
 
-A part is a frozen, typed class in a file of its own, derived from the class of its slot (models.method.slots). Its
+A part is a frozen, typed class in a file of its own, derived from the class of its slot (models.method). Its
 fields are its settings, which a recipe lists next to `name:`. To use a part, name it in the recipe: the files of a
 slot's package are imported automatically.
 
@@ -22,7 +22,9 @@ from abc import ABC
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, ClassVar, Literal, TypeVar, dataclass_transform
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union, dataclass_transform
+
+from pydantic import BeforeValidator, Field
 
 from models.base.errors import UserError
 from models.base.source_code import NOT_ON_IMPORT, GivenFile
@@ -65,7 +67,6 @@ SLOTS: dict[Slot, SlotInfo] = {
     "reference": SlotInfo("frozen", "models.parts.reference"),
 }
 """Slots in the order of a round, by their key in the recipe."""
-
 INSIDE: dict[Slot, SlotInfo] = {
     "environment": SlotInfo("tools", "models.agents.environments"),
     "tool": SlotInfo("calculator", "models.agents.tools", many=True),
@@ -97,7 +98,6 @@ class Part(ABC):
 
 
 _PARTS: dict[Slot, dict[str, type[Part]]] = {slot: {} for slot in (*SLOTS, *INSIDE)}
-
 Made = TypeVar("Made", bound=Part)
 
 
@@ -164,3 +164,23 @@ def _import_parts(slot: Slot, folders: tuple[str, ...], changed: tuple[int, ...]
 def default_part(slot: Slot) -> Any:
     """Return the class of the part that is used if a recipe names none."""
     return parts(slot)[(SLOTS | INSIDE)[slot].default]
+
+
+def _as_list(value: Any) -> Any:
+    return [value] if isinstance(value, dict) else value
+
+
+def slot_type(slot: Slot, kind: type = object, default: str | None = None) -> Any:
+    """Build the type of a slot's key: the union of its parts that are of `kind`, discriminated by `name`. It is a list
+    of them, or a single part, if a recipe may name several. `default` is used if no name is given; None: the slot's
+    own."""
+
+    info = (SLOTS | INSIDE)[slot]
+
+    def named(value: Any) -> Any:
+        return {"name": default or info.default, **value} if isinstance(value, dict) else value
+
+    classes = tuple(part for part in parts(slot).values() if issubclass(part, kind))
+    union: Any = Annotated[Union[classes], Field(discriminator="name")]  # noqa: UP007 - a union of a computed tuple
+    single: Any = Annotated[union, BeforeValidator(named)]
+    return Annotated[list[single], BeforeValidator(_as_list)] if info.many else single

@@ -1,4 +1,11 @@
-"""Traits that every part may declare, whatever its slot (models.method.slots)."""
+"""Traits that every part may declare, whatever its slot.
+
+A part is a class derived from the class of its slot and registered by `@part` (models.method.registry). The slots of
+the loop are rollout_source, reward, select, advantage, objective and reference in this package; each declares the
+methods that a part must define, and traits with default values. A trait that depends on a setting is a property.
+`models.recipes.combinations` compares the traits of a recipe's parts with one another, so that no method is named
+there. A trait that is not declared is refused at import. No part logs, none knows the loop.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +13,9 @@ from typing import Literal
 
 from torch import nn
 
-from models.method.learner import Companion
+from models.method.learner import Companion, TeacherUse
 from models.method.registry import Part
 from models.method.rollout import Extra
-from models.method.teacher_roles import TeacherUse
 
 TOTAL = "total"
 """Name of the weighted sum of all rewards wherever a part reads one of them."""

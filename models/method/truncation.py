@@ -27,7 +27,8 @@ from pydantic import PositiveFloat
 from torch import Tensor
 
 from models.base.bounds import Positive
-from models.method.rollout import Rollout, Scored
+from models.method.rollout import Rollout
+from models.method.scored import Scored
 
 LABEL = "overlong"
 """Name of the penalty among the components of the reward."""
@@ -94,5 +95,5 @@ def overlong_penalty(rollouts: Sequence[Rollout], limit: int, last_tokens: int) 
         limit: tokens that an answer may have (L_max).
         last_tokens: how many before that are penalised (L_cache).
     """
-    lengths = torch.tensor([rollout.begun + rollout.written_tokens for rollout in rollouts])
+    lengths = torch.tensor([rollout.source.begun + rollout.written_tokens for rollout in rollouts])
     return ((limit - last_tokens - lengths) / last_tokens).clamp(-1.0, 0.0)

@@ -22,8 +22,9 @@ from models.engines.engine import Sampling, asks_of, check_ids
 from models.learner.eval_mode import in_eval_mode
 from models.learner.log_probs import plain_inner, use_packed_attention
 from models.method.learner import Learner
-from models.method.rollout import Origin, Problem, Rollout
-from models.method.slots import Rollouts
+from models.method.problem import Origin, Problem
+from models.method.rollout import Rollout, RolloutSource
+from models.method.rollout_source import Rollouts
 from models.method.world import World
 
 TOGETHER = 256
@@ -101,7 +102,7 @@ def drawn_by(
             made.log_probs,
             text,
             made.finished,
-            origin=origin,
+            source=RolloutSource(origin=origin),
             trained=made.by_first if isinstance(made, Switched) else None,
         )
         for place, (made, text) in enumerate(zip(completions, texts, strict=True))

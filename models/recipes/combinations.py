@@ -1,6 +1,6 @@
 """Checks of the parts of a recipe against each other: errors of the first round, and silent training on other data.
 
-Each part declares what it needs and what it provides (`models.method.slots`). The checks compare the traits of the
+Each part declares what it needs and what it provides (`models.method`). The checks compare the traits of the
 parts, so that no method is named here. Every refusal is one line that names the keys of the recipe.
 """
 
@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from models.method.alarm import AlarmSettings
 from models.method.registry import Slot, parts
-from models.method.reward_forms import Blend
+from models.method.reward import Blend, Reward
 from models.method.schedule import ScheduleSettings
 from models.method.slot_part import TOTAL, SlotPart
-from models.method.slots import Reward
 from models.method.truncation import LABEL
 from models.recipes.frozen_roles import check_judge, check_teacher
 

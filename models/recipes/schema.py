@@ -19,12 +19,16 @@ from models.engines.engine import EngineSettings
 from models.evaluation.drift import DriftSettings
 from models.evaluation.gate.gate import GateSettings
 from models.learner.supervised import SupervisedSettings
+from models.method.advantage import Advantage
 from models.method.alarm import AlarmSettings
-from models.method.method import Slots
-from models.method.part_types import slot_type
-from models.method.registry import SLOTS, Slot, default_part
+from models.method.objective import Objective
+from models.method.reference import Reference
+from models.method.registry import SLOTS, Slot, default_part, slot_type
+from models.method.reward import Reward
+from models.method.rollout_source import Rollouts
 from models.method.schedule import ScheduleSettings
-from models.method.slots import Advantage, Objective, Reference, Reward, Rollouts, Select
+from models.method.select import Select
+from models.method.slots import Slots
 from models.method.truncation import TruncationSettings
 from models.parts.rewards.rules.exact_answer import ExactAnswer
 from models.parts.shared.jury import JurySettings

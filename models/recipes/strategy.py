@@ -9,7 +9,7 @@ from pydantic import ConfigDict, ValidationError, create_model
 
 from models.agents.strategy import Strategy
 from models.base.errors import UserError
-from models.method.part_types import slot_type
+from models.method.registry import slot_type
 from models.recipes.explain import explain
 from models.recipes.layers import put_override
 

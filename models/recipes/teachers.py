@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from models.base.errors import UserError
-from models.method.teacher_roles import Role
+from models.method.learner import Role
 from models.policies.teacher import FrozenSettings
 from models.recipes.load import load_recipe
 from models.recipes.schema import Recipe

@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from models.base.bounds import Positive, Temperature
-from models.method.part_types import slot_type
-from models.method.registry import default_part
+from models.method.registry import default_part, slot_type
 from models.method.steps import MARKS
 from models.reward_models.process import Aggregation, ProcessReading
 from models.reward_models.solutions import Labels

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from models.base.atomic_write import write_file
-from models.method.rollout import Problem
+from models.method.problem import Problem
 from models.reward_models.solutions import Solution
 
 

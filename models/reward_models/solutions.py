@@ -18,8 +18,8 @@ from models.base.seeds import completion_seed, seed_of
 from models.engines.engine import Ask, Engine, Generated, Sampling, asks_of
 from models.method.attempt import Attempt, Verify
 from models.method.judge import GenerativeJudge
+from models.method.problem import Problem
 from models.method.registry import Part
-from models.method.rollout import Problem
 from models.method.steps import pieces_of, step_ends
 from models.text.encoding import Codec
 

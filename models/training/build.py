@@ -19,10 +19,9 @@ from models.learner.distribution import Distribution
 from models.learner.offloaded import Offloaded
 from models.learner.optimiser import build_optimiser
 from models.learner.sharding import shard
-from models.method.learner import Learner
-from models.method.method import Slots, companions_of, reference_is_read_alone
+from models.method.learner import Learner, Role
 from models.method.schedule import ScheduleSettings
-from models.method.teacher_roles import Role
+from models.method.slots import Slots, companions_of, reference_is_read_alone
 from models.policies.build import PolicySettings, load_causal_model, with_adapter
 from models.policies.rounded import round_once
 from models.policies.served_teacher import open_served

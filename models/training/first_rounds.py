@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from models.method.alarm import CUT
-from models.method.method import Slots
+from models.method.slots import Slots
 
 FLAT = "rollouts/flat_share"
 """Metric: share of the prompts whose completions all have the same reward."""

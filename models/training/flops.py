@@ -17,7 +17,7 @@ from typing import Any
 
 from torch import nn
 
-from models.method.rollout import Scored
+from models.method.scored import Scored
 
 
 @dataclass(frozen=True)

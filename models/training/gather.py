@@ -20,9 +20,11 @@ import torch
 from torch import Tensor
 
 from models.base.seeds import seed_of
-from models.method.method import Slots
-from models.method.prompts import further_prompts
-from models.method.rollout import Problem, Rollout, Scored
+from models.method.curriculum import further_prompts
+from models.method.problem import Problem
+from models.method.rollout import Rollout
+from models.method.scored import Scored
+from models.method.slots import Slots
 from models.method.world import World
 from models.training.meter import Meter
 from models.training.score import Scoring, failures_of

@@ -23,11 +23,11 @@ from types import TracebackType
 import torch
 
 from models.base.errors import UserError
-from models.base.seeds import completion_seed, seed_of
+from models.base.seeds import completion_seed, round_seed, seed_of
 from models.engines.engine import Ask, Generated, Sampling
 from models.engines.pumps import Pumps
-from models.method.rollout import Problem, Rollout
-from models.method.round_seeds import round_seed
+from models.method.problem import Problem
+from models.method.rollout import Rollout, RolloutSource
 from models.method.world import World
 from models.training.due import taken_in_time
 from models.training.meter import Meter
@@ -208,7 +208,7 @@ class InFlight(Supply):
                 generated.log_probs,
                 text,
                 generated.finished,
-                versions=generated.versions,
+                source=RolloutSource(versions=generated.versions),
             )
             for (place, problem, generated), text in zip(made, texts, strict=True)
         ]
@@ -216,6 +216,6 @@ class InFlight(Supply):
 
 def ages_of(rollout: Rollout, number: int) -> torch.Tensor:
     """Return the rounds between the weights that drew each token and those that `number` begins with, [tokens]."""
-    spans = [*rollout.versions, (len(rollout.completion), 0)]
+    spans = [*rollout.source.versions, (len(rollout.completion), 0)]
     lengths = torch.tensor([after[0] - before[0] for before, after in pairwise(spans)])
-    return torch.tensor([number - version for _, version in rollout.versions]).repeat_interleave(lengths)
+    return torch.tensor([number - version for _, version in rollout.source.versions]).repeat_interleave(lengths)

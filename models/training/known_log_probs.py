@@ -9,9 +9,10 @@ from pathlib import Path
 from models.learner.packing import Sequences
 from models.learner.reference_cache import cached_reference_log_probs
 from models.method.learner import Learner
+from models.method.problem import Problem
 from models.method.problem_rows import Problems
-from models.method.rollout import Problem
-from models.method.slots import Reference, Rollouts
+from models.method.reference import Reference
+from models.method.rollout_source import Rollouts
 
 
 def with_reference(

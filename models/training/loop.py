@@ -20,9 +20,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from models.method.alarm import AlarmSettings, Collapse
-from models.method.method import Slots
-from models.method.rollout import Problem
+from models.method.problem import Problem
 from models.method.schedule import ScheduleSettings
+from models.method.slots import Slots
 from models.method.world import World
 from models.training.round import Round, RunState
 from models.training.row_lengths import require_room

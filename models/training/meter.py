@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import torch
 
 from models.method.learner import Learner
-from models.method.rollout import Rollout, Scored
+from models.method.rollout import Rollout
 from models.method.schedule import ScheduleSettings
+from models.method.scored import Scored
 from models.training.clock import Clock
 from models.training.flops import Group, Shapes, forward_flops, groups_of, shapes_of, update_flops
 from models.training.peak import matmul_peak, peak_memory

@@ -16,8 +16,8 @@ from models.learner.packing import Sequences
 from models.learner.supervised import SupervisedSettings
 from models.method.attempt import Attempt
 from models.method.feedback import Feedback
-from models.method.rollout import Problem
-from models.method.slots import Reward
+from models.method.problem import Problem
+from models.method.reward import Reward
 from models.text.bridge import Role
 from models.text.encoding import Codec
 

@@ -11,15 +11,9 @@ from models.base.errors import UserError
 from models.base.sections import Sections, of
 from models.datasets.row_table import Names, RowTable, open_rows
 from models.datasets.schema import Kind, available
-from models.method.problem_rows import (
-    ProblemRows,
-    Problems,
-    grouped,
-    prompt_lengths,
-    taken,
-)
-from models.method.rollout import Origin, Problem
-from models.method.slots import Rollouts
+from models.method.problem import Origin, Problem
+from models.method.problem_rows import ProblemRows, Problems, grouped, prompt_lengths, taken
+from models.method.rollout_source import Rollouts
 from models.policies.aspects import InUse
 from models.text.encoding import Codec
 from models.training.row_lengths import added_tokens

@@ -17,9 +17,9 @@ from models.base.errors import UserError, shortened
 from models.base.source_code import code_file
 from models.base.time_limit import within
 from models.base.user_code.contain import contained
-from models.method.reward_forms import Blend, ReasonedReward
-from models.method.rollout import Rollout, sum_of_tokens
-from models.method.slots import Reward, TokenReward
+from models.method.reward import Blend, ReasonedReward, Reward, TokenReward
+from models.method.rollout import Rollout
+from models.method.scored import sum_of_tokens
 from models.method.world import World
 
 EMPTY: Mapping[str, Tensor] = {}

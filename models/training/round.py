@@ -8,6 +8,7 @@ from pathlib import Path
 
 import torch
 
+from models.base.seeds import round_seed
 from models.engines.canary import TOLERANCE, canary_gap, check, fixed_tokens
 from models.learner.optimiser import learning_rate_at
 from models.learner.packing import Sequences
@@ -15,15 +16,15 @@ from models.method import alarm as alarms
 from models.method import memory as memories
 from models.method import tally as tallies
 from models.method.alarm import AlarmSettings, Collapse, History
-from models.method.curriculum import choose, note
+from models.method.curriculum import choose, note, prompts_of_round
 from models.method.fit import fit_round
 from models.method.learner import Learner
-from models.method.method import Slots
-from models.method.prompts import prompts_of_round
+from models.method.problem import Problem
 from models.method.readings import Readings
-from models.method.rollout import Problem, Rollout, Scored
-from models.method.round_seeds import round_seed
+from models.method.rollout import Rollout
 from models.method.schedule import ScheduleSettings
+from models.method.scored import Scored
+from models.method.slots import Slots
 from models.method.world import World
 from models.policies.checkpoint import load_checkpoint, newest_checkpoint
 from models.policies.checkpoint_writer import CheckpointWriter

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 import torch
 
 from models.base.errors import shortened
-from models.method.rollout import Rollout, Scored
+from models.method.episode import transcript
+from models.method.rollout import Rollout
+from models.method.scored import Scored
 from models.method.truncation import WRONG, TruncationSettings
-from models.method.turn import transcript
 from models.parts.shared.group_statistics import group_spread
 from models.training.first_rounds import FLAT
 
@@ -61,10 +62,13 @@ def _of_turns(rollouts: Sequence[Rollout]) -> dict[str, float]:
 
     The dict is empty if no rollout has turns.
     """
-    if not any(rollout.turns for rollout in rollouts):
+    if not any(rollout.episode.turns for rollout in rollouts):
         return {}
-    turns = [turn for rollout in rollouts for turn in rollout.turns]
-    cuts = {cut: sum(rollout.cut == cut for rollout in rollouts) / len(rollouts) for cut in ("turns", "time", "error")}
+    turns = [turn for rollout in rollouts for turn in rollout.episode.turns]
+    cuts = {
+        cut: sum(rollout.episode.cut == cut for rollout in rollouts) / len(rollouts)
+        for cut in ("turns", "time", "error")
+    }
     return {
         "episodes/turns": len(turns) / len(rollouts),
         "episodes/reward": sum(turn.reward for turn in turns) / len(rollouts),
@@ -76,13 +80,13 @@ def _of_turns(rollouts: Sequence[Rollout]) -> dict[str, float]:
 def sample_rows(scored: Scored, rows: int = 24) -> list[dict[str, object]]:
     """Build a table of completions for inspection, spread evenly over the round, with every reward component."""
     step = max(1, len(scored.rollouts) // rows)
-    in_flight = any(rollout.versions for rollout in scored.rollouts)
+    in_flight = any(rollout.source.versions for rollout in scored.rollouts)
     return [
         {
             "problem": scored.rollouts[i].problem.id,
             "level": scored.rollouts[i].problem.level,
             "prompt": scored.rollouts[i].problem.prompt,
-            "completion": transcript(scored.rollouts[i].turns) or scored.rollouts[i].text,
+            "completion": transcript(scored.rollouts[i].episode.turns) or scored.rollouts[i].text,
             "expected": scored.rollouts[i].problem.answer,
             "reward": round(float(scored.rewards[i]), 4),
             **{name: round(float(values[i]), 4) for name, values in scored.components.items()},
@@ -97,4 +101,4 @@ def sample_rows(scored: Scored, rows: int = 24) -> list[dict[str, object]]:
 
 def _spans(rollout: Rollout) -> str:
     """Format the weights that drew a completion's tokens, for inspection: `0: round 3, 17: round 4`."""
-    return ", ".join(f"{start}: round {version}" for start, version in rollout.versions)
+    return ", ".join(f"{start}: round {version}" for start, version in rollout.source.versions)

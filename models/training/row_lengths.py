@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.base.errors import UserError
+from models.method.objective import Objective
+from models.method.problem import Problem
 from models.method.problem_rows import prompt_lengths
-from models.method.rollout import Problem
-from models.method.slots import Objective, Rollouts
+from models.method.rollout_source import Rollouts
 from models.text.encoding import Codec
 
 TOGETHER = 1 << 16

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from models.base.errors import UserError
-from models.method.rollout import Rollout, Scored
-from models.method.slots import Reward
+from models.method.reward import Reward
+from models.method.rollout import Rollout
+from models.method.scored import Scored
 from models.method.world import World
 from models.training.reward_call import RewardOutput, call_reward
 

@@ -22,12 +22,11 @@ from models.engines.first_rank import OfFirstRank
 from models.learner.out_of_memory import NeedsLess
 from models.learner.precision import Precision, autocast_rule, shape_of
 from models.method.alarm import AlarmSettings, Collapse
-from models.method.learner import Learner
-from models.method.method import Slots
+from models.method.learner import Learner, Role
+from models.method.problem import Problem
 from models.method.readings import Readings
-from models.method.rollout import Problem
 from models.method.schedule import ScheduleSettings
-from models.method.teacher_roles import Role
+from models.method.slots import Slots
 from models.method.truncation import WRONG, TruncationSettings
 from models.method.world import World
 from models.policies.base_models.source import carry_source

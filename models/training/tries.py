@@ -7,12 +7,11 @@ from dataclasses import replace
 
 from models.base.errors import UserError
 from models.base.seeds import seed_of
-from models.method.curriculum import CurriculumSettings
+from models.method.curriculum import CurriculumSettings, prompts_of_round
 from models.method.curriculum import note as note_seen
-from models.method.method import Slots
+from models.method.problem import Problem
 from models.method.problem_rows import ids_of, places_of, taken
-from models.method.prompts import prompts_of_round
-from models.method.rollout import Problem
+from models.method.slots import Slots
 from models.method.tally import Tally
 from models.method.world import World
 from models.training.meter import Meter

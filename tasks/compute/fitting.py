@@ -19,10 +19,10 @@ from models.engines.hosted import Order
 from models.learner.precision import Precision
 from models.learner.supervised import Report
 from models.method.alarm import AlarmSettings, Collapse
-from models.method.method import Slots
-from models.method.rollout import Problem
+from models.method.learner import Role
+from models.method.problem import Problem
 from models.method.schedule import ScheduleSettings
-from models.method.teacher_roles import Role
+from models.method.slots import Slots
 from models.method.truncation import TruncationSettings
 from models.policies.build import PolicySettings
 from models.policies.teacher import TeacherSettings

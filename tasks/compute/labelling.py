@@ -12,9 +12,9 @@ from models.datasets.schema import Split
 from models.engines.engine import Engine, EngineSettings
 from models.method.attempt import Verify
 from models.method.judge import GenerativeJudge
-from models.method.rollout import Problem
-from models.method.slots import Reward
-from models.method.teacher_roles import Role
+from models.method.learner import Role
+from models.method.problem import Problem
+from models.method.reward import Reward
 from models.reward_models.judges.open_judge import opened_judge
 from models.reward_models.judges.settings import JudgeSettings
 from models.text.encoding import Codec

@@ -16,8 +16,8 @@ from models.evaluation.evaluate import STAGES, evaluate
 from models.evaluation.records import Completion, PromptRecord
 from models.method.attempt import Grade, Verify
 from models.method.environment import EpisodeSettings
-from models.method.rollout import Problem
-from models.method.slots import Reward
+from models.method.problem import Problem
+from models.method.reward import Reward
 from models.policies.aspects import InUse
 from models.policies.base_folder import check_base_folder
 from models.policies.use import read_use

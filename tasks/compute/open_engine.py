@@ -11,7 +11,7 @@ import torch
 
 from models.base.sections import Sections, of
 from models.engines.engine import Engine, EngineSettings
-from models.method.rollout import Problem
+from models.method.problem import Problem
 from models.policies.aspects import InUse
 from models.reward_models.scorer import open_scorer
 from models.text.encoding import Codec

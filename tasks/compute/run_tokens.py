@@ -16,8 +16,7 @@ from torch import Tensor
 
 from models.evaluation.records import Completion, PromptRecord
 from models.learner.packing import Sequences
-from models.method.prompts import texts_of
-from models.method.rollout import Problem
+from models.method.problem import Problem, texts_of
 from models.text.encoding import Codec
 from models.text.end_ids import ends_of_folder
 from models.text.prompt_form import PromptForm

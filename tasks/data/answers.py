@@ -8,7 +8,7 @@ from models.datasets.schema import Kind, Split, available, table_pieces
 from models.datasets.settings import DataSettings
 from models.base.errors import UserError
 from models.method.schedule import ScheduleSettings
-from models.method.slots import Reward
+from models.method.reward import Reward
 from models.base.sections import Sections
 
 KINDS_WITH_ANSWERS: tuple[Kind, ...] = ("problems", "demonstrations")

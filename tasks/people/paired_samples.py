@@ -15,7 +15,7 @@ from models.datasets.row_diff import Place
 from models.engines.engine import Sampling
 from models.evaluation.evaluate import evaluate
 from models.evaluation.records import PromptRecord
-from models.method.rollout import Problem
+from models.method.problem import Problem
 from models.policies.folder import check_model_folder
 from models.policies.use import read_use
 from tasks.compute.measuring import EvaluationSections, measuring_engine

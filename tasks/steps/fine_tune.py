@@ -10,9 +10,9 @@ from pathlib import Path
 from prefect import get_run_logger, task
 
 from models.method.curriculum import drawn_at_most
-from models.method.rollout import Problem
+from models.method.learner import Role
+from models.method.problem import Problem
 from models.method.schedule import ScheduleSettings
-from models.method.teacher_roles import Role
 from models.policies.build import open_tokenizer
 from models.policies.folder import hash_folder
 from models.policies.teacher import ServedSettings, TeacherSettings
@@ -24,14 +24,7 @@ from models.text.token_cache import CachedCodec
 from models.training.learned import nothing_learned
 from models.training.read_problems import read_prompts
 from models.training.score import failures_of
-from tasks.compute.fitting import (
-    JOURNAL,
-    POLICY,
-    FineTuneJob,
-    FineTuneSections,
-    fit_policy,
-    watched_rounds,
-)
+from tasks.compute.fitting import JOURNAL, POLICY, FineTuneJob, FineTuneSections, fit_policy, watched_rounds
 from tasks.compute.shared_engine import engine_place
 from tasks.data.inputs import log_rows
 from tasks.pages import plots, timing

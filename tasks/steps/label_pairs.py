@@ -12,8 +12,8 @@ from models.base.sections import of
 from models.base.seeds import seed_of
 from models.datasets.schema import SYSTEM, Row, Split, arrow_schema, file_name, write_rows
 from models.engines.engine import Sampling
-from models.method.rollout import Problem
-from models.method.teacher_roles import Role
+from models.method.learner import Role
+from models.method.problem import Problem
 from models.parts.shared.jury import FATES, JurySettings, Verdicts, ask_jury
 from models.policies.folder import hash_folder
 from models.reward_models.solutions import Bench

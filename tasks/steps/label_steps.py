@@ -15,8 +15,8 @@ from models.datasets.row_table import open_rows
 from models.datasets.schema import Split, available
 from models.engines.engine import Engine, Sampling
 from models.method.judge import GenerativeJudge
-from models.method.rollout import Problem
-from models.method.teacher_roles import Role
+from models.method.learner import Role
+from models.method.problem import Problem
 from models.policies.folder import hash_folder
 from models.reward_models.process_settings import ProcessSettings
 from models.reward_models.solution_rows import write_solutions

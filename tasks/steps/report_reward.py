@@ -14,9 +14,8 @@ from models.base.errors import UserError
 from models.base.sections import of
 from models.evaluation.records import PromptRecord
 from models.learner.packing import Sequences
-from models.method.prompts import texts_of
-from models.method.rollout import Problem
-from models.method.teacher_roles import Role
+from models.method.learner import Role
+from models.method.problem import Problem, texts_of
 from models.parts.labels.reference import held_against
 from models.policies.base_folder import check_base_folder
 from models.policies.folder import check_model_folder, hash_folder

@@ -16,7 +16,7 @@ from models.datasets.schema import Split
 from models.learner.packing import Sequences
 from models.learner.supervised import SupervisedSettings
 from models.method.feedback import Feedback
-from models.method.slots import Reward
+from models.method.reward import Reward
 from models.policies.base_models.source import carry_source
 from models.policies.build import LoraSettings, PolicySettings, load_causal_model, new_policy, open_policy, with_adapter
 from models.policies.fitted_tokenizer import fitted_tokenizer

@@ -11,7 +11,8 @@ from benchmarks.claims.claim_trials import TRIALS, Noisy, Trial
 from benchmarks.claims.run import RESULT, guide_rows, held, interval, put_to_the_test, record, table, verdict
 from benchmarks.claims.toy import COMMON, make_toy
 from models.datasets.schema import available, read_table
-from models.method.rollout import Problem, Rollout
+from models.method.problem import Problem
+from models.method.rollout import Rollout
 from models.recipes.load import load_recipe, plain
 from models.reward_models.fit import Pair
 

@@ -20,7 +20,7 @@ from benchmarks.shared.right_share import RightShare
 from benchmarks.shared.warm_starts import Work
 from models.base.errors import UserError
 from models.method.alarm import Collapse
-from models.method.rollout import Problem
+from models.method.problem import Problem
 from models.policies.base_models.catalogue import entry_of
 from models.recipes.load import load_recipe
 from models.training.clock import STAGES

@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.claims.easy_to_hard_trials import _right, outcome
 from benchmarks.claims.minority_trials import LIKED, _win_rate
-from models.method.rollout import Problem
+from models.method.problem import Problem
 from models.reward_models.solutions import Solution
 
 

@@ -25,8 +25,8 @@ from models.learner.packing import Sequences
 from models.learner.precision import autocast_rule
 from models.learner.supervised import SupervisedSettings, fit_supervised
 from models.method.attempt import Attempt
-from models.method.reward_forms import Blend
-from models.method.rollout import KnownAnswer
+from models.method.problem import KnownAnswer
+from models.method.reward import Blend
 from models.parts.feedback.verdict import VerdictFeedback
 from models.policies.build import load_causal_model
 from models.policies.folder import save_model_folder

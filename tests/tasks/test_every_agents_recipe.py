@@ -21,8 +21,8 @@ from models.engines.engine import EngineSettings
 from models.engines.transformers_engine import TransformersEngine
 from models.learner.packing import Sequences
 from models.learner.precision import autocast_rule
+from models.method.reward import Reward
 from models.method.rollout import Rollout
-from models.method.slots import Reward
 from models.method.world import World
 from models.policies.build import load_causal_model
 from models.recipes.find import method_files

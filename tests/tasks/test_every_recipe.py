@@ -16,8 +16,8 @@ from models.datasets.built_in import EXTRA_SETS, TASK_SETS
 from models.engines.engine import EngineSettings
 from models.engines.transformers_engine import TransformersEngine
 from models.learner.precision import autocast_rule
-from models.method.rollout import KnownAnswer
-from models.method.slots import Reward
+from models.method.problem import KnownAnswer
+from models.method.reward import Reward
 from models.recipes.find import method_files
 from models.recipes.load import load_recipe
 from models.recipes.teachers import frozen_models

@@ -22,8 +22,8 @@ from models.datasets.schema import arrow_schema, file_name, read_rows, write_row
 from models.learner.packing import Sequences
 from models.learner.supervised import SupervisedSettings, fit_supervised, negative_log_likelihood
 from models.method.curriculum import CurriculumSettings, choose, drawn_at_most
+from models.method.problem import KnownAnswer, Problem
 from models.method.problem_rows import ProblemRows, Problems, ids_of, known_answers, places_of, prompt_lengths, taken
-from models.method.rollout import KnownAnswer, Problem
 from models.method.tally import Tally
 from models.parts.reference.frozen import Frozen
 from models.parts.rollouts.replay import Replay

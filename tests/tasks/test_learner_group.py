@@ -27,8 +27,8 @@ from models.learner.packing import Sequences
 from models.learner.supervised import SupervisedSettings
 from models.method.alarm import Collapse
 from models.method.learner import Learner
+from models.method.reward import Reward
 from models.method.rollout import Rollout
-from models.method.slots import Reward
 from models.method.world import World
 from models.parts.rewards.shaping.length_penalty import LengthPenalty
 from models.policies.build import PolicySettings

@@ -16,8 +16,8 @@ from random import Random
 from models.agents.play.arms import arm_of, means_of
 from models.base.bounds import Positive
 from models.method.environment import Environment, EnvironmentEpisode, Info
+from models.method.problem import Problem
 from models.method.registry import part
-from models.method.rollout import Problem
 
 
 @part("bandit")

@@ -12,8 +12,8 @@ from models.agents.play.named_calls import Expected, category_of
 from models.answers.hidden import hidden
 from models.base.bounds import Positive
 from models.method.environment import Environment, EnvironmentEpisode, Info
+from models.method.problem import Problem
 from models.method.registry import part
-from models.method.rollout import Problem
 
 
 @part("calls")

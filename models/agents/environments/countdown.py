@@ -13,8 +13,8 @@ from models.agents.tools.calculator import written
 from models.answers.hidden import Hidden, hidden
 from models.base.bounds import Positive
 from models.method.environment import Environment, EnvironmentEpisode, Info
+from models.method.problem import Problem
 from models.method.registry import part
-from models.method.rollout import Problem
 
 
 class CountdownTarget(Hidden):

@@ -16,8 +16,8 @@ from models.answers.likeness import Metric, likeness
 from models.base.errors import UserError
 from models.method.attempt import Attempt
 from models.method.environment import Environment, EnvironmentEpisode, Info
+from models.method.problem import Problem
 from models.method.registry import part
-from models.method.rollout import Problem
 from models.sandbox.sandbox import shared_sandbox
 from models.sandbox.settings import SandboxSettings
 from models.sandbox.written import program_of

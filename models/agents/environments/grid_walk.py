@@ -26,8 +26,8 @@ from models.agents.play.grid import Grid, cell_name, notes, read_move
 from models.answers.hidden import Hidden, hidden
 from models.base.errors import UserError
 from models.method.environment import Environment, EnvironmentEpisode, Info
+from models.method.problem import Problem
 from models.method.registry import part
-from models.method.rollout import Problem
 
 
 class Map(Hidden):

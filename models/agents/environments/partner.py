@@ -25,9 +25,9 @@ from pydantic import NonNegativeFloat
 from models.agents.play.scenes import Brief, Comfort, Consult, Direct, Scene, Who
 from models.base.errors import UserError
 from models.method.environment import Environment, Heard, Info, Seat
+from models.method.problem import Problem
 from models.method.recipe_paths import ContentPath
 from models.method.registry import part
-from models.method.rollout import Problem
 
 
 @part("partner")

@@ -14,8 +14,8 @@ from models.answers.likeness import likeness
 from models.answers.repairs import REPAIRS
 from models.base.bounds import Positive
 from models.method.environment import Environment, EnvironmentEpisode, Info
+from models.method.problem import Problem
 from models.method.registry import part
-from models.method.rollout import Problem
 
 
 @part("pipeline")

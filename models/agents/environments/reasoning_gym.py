@@ -27,8 +27,8 @@ from models.answers.hidden import Hidden, hidden
 from models.answers.marked_answers import without_reasoning
 from models.base.errors import UserError, shortened
 from models.method.environment import Environment, EnvironmentEpisode, Info
+from models.method.problem import Problem
 from models.method.registry import part
-from models.method.rollout import Problem
 
 _EVALUATES = re.compile(r"\b(eval|exec|compile|parse_expr|sympify|__import__)\(|\bsympy\b|\bpickle\b")
 """Calls that evaluate text; sympy evaluates any text that it is given as an expression."""

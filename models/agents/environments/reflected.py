@@ -17,9 +17,9 @@ from models.agents.environments.tools import Tools
 from models.answers.exact import is_right
 from models.base.bounds import Positive
 from models.method.environment import EnvironmentEpisode, Heard, Info, Seat
+from models.method.episode import Turn, transcript
+from models.method.problem import Problem
 from models.method.registry import part
-from models.method.rollout import Problem
-from models.method.turn import Turn, transcript
 
 
 @part("reflected")

@@ -14,8 +14,8 @@ from pydantic import Field
 
 from models.answers.exact import is_right
 from models.method.environment import Environment, EnvironmentEpisode, Info
+from models.method.problem import Problem
 from models.method.registry import part
-from models.method.rollout import Problem
 
 
 @part("second_try")

@@ -26,8 +26,8 @@ from models.agents.play.shelves import Item, Shelves
 from models.answers.hidden import Hidden, hidden
 from models.base.bounds import Positive
 from models.method.environment import Environment, EnvironmentEpisode, Info
+from models.method.problem import Problem
 from models.method.registry import part
-from models.method.rollout import Problem
 
 COMMANDS = "search KIND, look N, add N, drop N or buy"
 

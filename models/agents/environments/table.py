@@ -25,9 +25,9 @@ from models.agents.play.games.game import Profile, State, knows, read_action, un
 from models.agents.play.games.solving import regret_matching
 from models.base.errors import UserError
 from models.method.environment import Environment, Heard, Info, Seat
+from models.method.problem import Problem
 from models.method.recipe_paths import ContentPath
 from models.method.registry import part
-from models.method.rollout import Problem
 
 Others = Literal["policy", "frozen", "uniform", "solved"]
 ROUNDS = 1000

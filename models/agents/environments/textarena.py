@@ -17,8 +17,8 @@ from typing import Any, Literal, TypeVar
 
 from models.agents.play.extras import extra
 from models.method.environment import Environment, EnvironmentEpisode, Info
+from models.method.problem import Problem
 from models.method.registry import part
-from models.method.rollout import Problem
 
 Result = TypeVar("Result")
 

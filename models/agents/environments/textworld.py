@@ -21,9 +21,9 @@ from models.agents.play.textworld_games import TextWorldGame, listed
 from models.base.bounds import Positive
 from models.base.errors import UserError
 from models.method.environment import Environment, EnvironmentEpisode, Info
+from models.method.problem import Problem
 from models.method.recipe_paths import ContentPath
 from models.method.registry import part
-from models.method.rollout import Problem
 
 _STRANGE = re.compile(r"[^A-Za-z0-9' ,.-]")
 """Characters that no command holds; the interpreter, which is C, cannot handle all of them."""

@@ -23,11 +23,10 @@ from models.base.errors import UserError
 from models.base.source_code import GivenFile
 from models.datasets.splits import split_by_hash
 from models.method.environment import Environment, EnvironmentEpisode, Info
-from models.method.part_types import slot_type
-from models.method.registry import default_part, part
-from models.method.rollout import Problem
+from models.method.episode import Turn
+from models.method.problem import Problem
+from models.method.registry import default_part, part, slot_type
 from models.method.tool import Offer, Tool, ToolError
-from models.method.turn import Turn
 
 if TYPE_CHECKING:
     Chosen = list[Tool]

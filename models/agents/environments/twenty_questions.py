@@ -18,8 +18,8 @@ from models.answers.hidden import Hidden, hidden
 from models.answers.marked_answers import without_reasoning
 from models.base.errors import UserError
 from models.method.environment import Environment, EnvironmentEpisode, Info
+from models.method.problem import Problem
 from models.method.registry import part
-from models.method.rollout import Problem
 
 
 class Secret(Hidden):

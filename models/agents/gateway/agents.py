@@ -39,10 +39,8 @@ from models.base.source_code import SourceCode
 from models.base.user_code.contain import restored
 from models.engines.engine import Ask, Engine, Generated, Sampling, asks_of
 from models.method.environment import Environment, EnvironmentEpisode
-from models.method.episode import Episode
-from models.method.episode_limits import EpisodeLimits
-from models.method.rollout import Problem
-from models.method.turn import Cut
+from models.method.episode import Cut, Episode, EpisodeLimits
+from models.method.problem import Problem
 from models.text.encoding import Codec
 
 _LOG = logging.getLogger("rewardflow.episodes")

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from models.method.turn import Turn
+from models.method.episode import Turn
 
 Message = tuple[str, str]
 """Role and text."""

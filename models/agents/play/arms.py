@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from string import ascii_lowercase
 
 from models.base.errors import UserError
-from models.method.rollout import Problem
+from models.method.problem import Problem
 
 
 def means_of(problem: Problem) -> tuple[float, ...]:

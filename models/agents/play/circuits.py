@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from models.method.turn import Turn
+from models.method.episode import Turn
 
 
 def names_of(formula: str) -> set[str]:

@@ -16,7 +16,7 @@ from typing import Literal
 
 from models.agents.play.tree import Node
 from models.engines.engine import Engine
-from models.method.rollout import Problem
+from models.method.problem import Problem
 from models.text.encoding import Codec
 
 Kind = Literal["none", "likelihood", "verdict"]

@@ -21,7 +21,7 @@ from models.base.seeds import turn_seed
 from models.engines.engine import Engine, Sampling, asks_of
 from models.method.environment import EpisodeSettings
 from models.method.episode import Episode
-from models.method.rollout import Problem
+from models.method.problem import Problem
 from models.text.encoding import Codec
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from models.datasets.schema import TURNS
-from models.method.rollout import KnownAnswer, Problem, Rollout
-from models.method.turn import Turn
+from models.method.episode import Turn
+from models.method.problem import KnownAnswer, Problem
+from models.method.rollout import Rollout, RolloutEpisode, RolloutSource
 from models.text.bridge import Role, bridge_of
 from models.text.encoding import Codec
 
@@ -49,9 +50,8 @@ def logged_episodes(
             None,
             "\n".join(turn.said for turn in turns),
             finished=True,
-            origin=answer.origin,
-            flaw=answer.flaw,
-            turns=tuple(turns),
+            source=RolloutSource(origin=answer.origin, flaw=answer.flaw),
+            episode=RolloutEpisode(turns=tuple(turns)),
         )
         made.append(rollout)
     return made

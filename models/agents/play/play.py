@@ -26,7 +26,7 @@ from models.base.user_code.contain import file_of, restored
 from models.engines.engine import Engine, Sampling, asks_of
 from models.method.environment import EpisodeSettings
 from models.method.episode import Episode
-from models.method.rollout import Problem
+from models.method.problem import Problem
 from models.text.bridge import Bridge, bridge_of
 from models.text.encoding import Codec
 

@@ -23,9 +23,7 @@ from models.base.finite import finite
 from models.base.seeds import turn_seed
 from models.engines.engine import Ask, Generated
 from models.method.environment import EnvironmentEpisode, Heard, Info, View
-from models.method.episode import Episode
-from models.method.episode_limits import EpisodeLimits
-from models.method.turn import Cut, Turn
+from models.method.episode import Cut, Episode, EpisodeLimits, Turn
 
 _LOG = logging.getLogger("rewardflow.episodes")
 

@@ -10,8 +10,8 @@ from models.agents.play.answers import in_time
 from models.base.errors import UserError
 from models.base.finite import finite
 from models.method.environment import Environment
-from models.method.rollout import Problem
-from models.method.turn import Turn
+from models.method.episode import Turn
+from models.method.problem import Problem
 
 
 class Replayed(NamedTuple):

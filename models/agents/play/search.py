@@ -25,8 +25,8 @@ from models.base.finite import finite
 from models.base.seeds import completion_seed, turn_seed
 from models.engines.engine import Ask, Engine, Generated, Sampling
 from models.method.environment import EnvironmentEpisode, EpisodeSettings
-from models.method.rollout import Problem
-from models.method.turn import Cut, Turn
+from models.method.episode import Cut, Turn
+from models.method.problem import Problem
 from models.text.bridge import Bridge, bridge_of
 from models.text.encoding import Codec
 

@@ -19,9 +19,8 @@ from models.base.errors import UserError, shortened
 from models.base.seeds import seat_seed, turn_seed
 from models.engines.engine import Sampling, asks_of
 from models.method.environment import Environment, Heard, Seat, Speaker, View
-from models.method.episode import Episode
-from models.method.episode_limits import EpisodeLimits
-from models.method.rollout import Problem
+from models.method.episode import Episode, EpisodeLimits
+from models.method.problem import Problem
 
 
 @dataclass

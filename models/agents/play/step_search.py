@@ -27,9 +27,9 @@ from models.agents.play.tree import Expansion, Growth, Node, SearchTree
 from models.answers.exact import is_right
 from models.base.seeds import completion_seed
 from models.engines.engine import Ask, Engine, Generated, Sampling
-from models.method.rollout import Problem
+from models.method.episode import Turn
+from models.method.problem import Problem
 from models.method.steps import step_starts
-from models.method.turn import Turn
 from models.text.encoding import Codec
 
 Estimate = Callable[[Sequence[Problem], Sequence[Node]], list[float]]

@@ -37,7 +37,7 @@ from typing import Literal
 
 from torch import Tensor
 
-from models.method.turn import Cut, Turn
+from models.method.episode import Cut, Turn
 
 Order = Literal["uct", "puct", "best", "breadth", "depth"]
 """The node that is expanded next."""

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from models.method.registry import part
-from models.method.rollout import Scored
+from models.method.scored import Scored
 from models.method.world import World
 from models.parts.advantage.group_relative import GroupRelative
 
@@ -24,7 +24,7 @@ class AmongSamples(GroupRelative):
     def of_completions(self, world: World, scored: Scored) -> Tensor:
         """Compute advantages, [completions]; the mean over the samples of every group is zero."""
         data = ("demonstration", "chosen", "rejected")
-        samples = [index for index, rollout in enumerate(scored.rollouts) if rollout.origin not in data]
+        samples = [index for index, rollout in enumerate(scored.rollouts) if rollout.source.origin not in data]
         advantage = torch.zeros_like(scored.rewards)
         if samples:
             chosen = torch.tensor(samples)

@@ -21,10 +21,9 @@ from pydantic import NonNegativeFloat
 from torch import Tensor
 
 from models.base.bounds import Share
+from models.method.advantage import Advantage, Signal
 from models.method.registry import part
-from models.method.rollout import Scored
-from models.method.signal import Signal
-from models.method.slots import Advantage
+from models.method.scored import Scored
 from models.method.world import World
 from models.parts.shared.group_statistics import group_mean
 from models.parts.shared.of_turns import at_tokens, earned_by_turn, less_the_others, returns_to_go, state_of, turns_of

@@ -23,9 +23,9 @@ from pydantic import NonNegativeFloat
 from torch import Tensor
 
 from models.base.bounds import Number
+from models.method.advantage import CompletionAdvantage
 from models.method.registry import part
-from models.method.rollout import Scored
-from models.method.slots import CompletionAdvantage
+from models.method.scored import Scored
 from models.method.world import World
 from models.parts.advantage.leave_one_out import LeaveOneOut
 

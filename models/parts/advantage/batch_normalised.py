@@ -18,9 +18,9 @@ import torch
 from pydantic import NonNegativeFloat
 from torch import Tensor
 
+from models.method.advantage import Signal
 from models.method.registry import part
-from models.method.rollout import Scored
-from models.method.signal import Signal
+from models.method.scored import Scored
 from models.method.world import World
 from models.parts.shared.group_statistics import group_mean
 from models.parts.shared.kl_in_reward import KlInReward

@@ -14,7 +14,7 @@ state. In an episode t counts the tokens that the policy wrote: the environment'
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import ClassVar, Literal
 
@@ -24,9 +24,10 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from models.base.bounds import Share
+from models.learner.packing import PerToken
+from models.method.advantage import Signal
 from models.method.registry import part
-from models.method.rollout import Scored
-from models.method.signal import Signal
+from models.method.scored import Scored
 from models.method.world import World
 from models.parts.shared.critic_advantage import CriticAdvantage, ValuedSignal
 from models.parts.shared.kl_in_reward import log_ratios
@@ -35,9 +36,7 @@ from models.parts.shared.written_tokens import spread_rows, written_rows
 from models.reward_models.critic.fit import trained_mask
 
 
-def generalised_advantages(
-    rewards: Sequence[Tensor], values: Sequence[Tensor], gamma: float, gae_lambda: float
-) -> list[Tensor]:
+def generalised_advantages(rewards: PerToken, values: PerToken, gamma: float, gae_lambda: float) -> list[Tensor]:
     """Compute A_t of every token, [completions] tensors of [tokens of it], in the precision of the values.
 
     Args:

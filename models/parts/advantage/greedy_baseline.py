@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from models.base.errors import UserError
+from models.method.advantage import CompletionAdvantage
 from models.method.registry import part
-from models.method.rollout import Scored
-from models.method.slots import CompletionAdvantage
+from models.method.scored import Scored
 from models.method.world import World
 from models.parts.shared.kl_in_reward import KlInReward
 
@@ -34,7 +34,7 @@ class GreedyBaseline(KlInReward, CompletionAdvantage):
         groups = scored.groups
         baseline = torch.full((int(groups.max()) + 1,), torch.nan, dtype=scored.rewards.dtype)
         for index, rollout in enumerate(scored.rollouts):
-            if rollout.origin == "greedy":
+            if rollout.source.origin == "greedy":
                 baseline[groups[index]] = scored.rewards[index]
         advantage = scored.rewards - baseline[groups]
         if torch.isnan(advantage).any():

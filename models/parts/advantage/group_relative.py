@@ -24,9 +24,9 @@ from pydantic import NonNegativeFloat
 from torch import Tensor
 
 from models.base.errors import UserError
+from models.method.advantage import CompletionAdvantage
 from models.method.registry import part
-from models.method.rollout import Scored
-from models.method.slots import CompletionAdvantage
+from models.method.scored import Scored
 from models.method.world import World
 from models.parts.shared.group_statistics import group_mean, group_sum
 from models.parts.shared.kl_in_reward import KlInReward

@@ -13,10 +13,9 @@ from __future__ import annotations
 from pydantic import PositiveFloat
 
 from models.base.bounds import Share
+from models.method.advantage import Advantage, Signal
 from models.method.registry import part
-from models.method.rollout import Scored
-from models.method.signal import Signal
-from models.method.slots import Advantage
+from models.method.scored import Scored
 from models.method.world import World
 from models.parts.shared.judged import JudgeDependent
 from models.parts.shared.token_advantages import discounted_to_go

@@ -12,9 +12,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from models.method.advantage import CompletionAdvantage
 from models.method.registry import part
-from models.method.rollout import Scored
-from models.method.slots import CompletionAdvantage
+from models.method.scored import Scored
 from models.method.world import World
 from models.parts.shared.group_statistics import group_mean
 from models.parts.shared.kl_in_reward import KlInReward

@@ -23,9 +23,9 @@ import torch
 from torch import Tensor
 
 from models.base.bounds import Positive
+from models.method.advantage import CompletionAdvantage
 from models.method.registry import part
-from models.method.rollout import Scored
-from models.method.slots import CompletionAdvantage
+from models.method.scored import Scored
 from models.method.world import World
 from models.parts.shared.subsets import groups_of_at_least
 

@@ -24,9 +24,9 @@ from torch import Tensor
 
 from models.base.bounds import Positive, Temperature
 from models.base.seeds import seed_of
+from models.method.advantage import CompletionAdvantage
 from models.method.registry import part
-from models.method.rollout import Scored
-from models.method.slots import CompletionAdvantage
+from models.method.scored import Scored
 from models.method.world import World
 from models.parts.shared.plackett_luce import discounted_gain, draw_rankings, score_gradient
 from models.parts.shared.written_tokens import written_rows

@@ -18,10 +18,11 @@ from torch import Tensor
 from models.base.bounds import Share
 from models.learner.rows import rows_of
 from models.learner.whole_weights import ranks_of
+from models.method.advantage import Signal
 from models.method.episode_parts import episodes_together, owners_of, places_of, sums_of_row
 from models.method.registry import part
-from models.method.rollout import Rollout, Scored, parts_of
-from models.method.signal import Signal
+from models.method.rollout import Rollout, parts_of
+from models.method.scored import Scored
 from models.method.world import World
 from models.parts.shared.critic_advantage import CriticAdvantage, ValuedSignal
 from models.parts.shared.of_turns import at_tokens, less_the_others, returns_to_go, turns_of

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from models.base.bounds import Number
+from models.method.advantage import CompletionAdvantage
 from models.method.registry import part
-from models.method.rollout import Scored
-from models.method.slots import CompletionAdvantage
+from models.method.scored import Scored
 from models.method.world import World
 from models.parts.shared.kl_in_reward import KlInReward
 

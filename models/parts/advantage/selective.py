@@ -26,11 +26,10 @@ from models.base.bounds import Positive
 from models.base.errors import UserError
 from models.learner.optimiser import OptimiserSettings, build_optimiser
 from models.learner.packing import Sequences
+from models.method.advantage import CompletionAdvantage, Signal
 from models.method.learner import Companion
 from models.method.registry import part
-from models.method.rollout import Scored
-from models.method.signal import Signal
-from models.method.slots import CompletionAdvantage
+from models.method.scored import Scored
 from models.method.states import flat_head, reference_states
 from models.method.world import World
 from models.parts.advantage.group_relative import GroupRelative

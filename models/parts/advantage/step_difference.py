@@ -16,9 +16,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from models.method.advantage import Signal
 from models.method.registry import part
-from models.method.rollout import Scored
-from models.method.signal import Signal
+from models.method.scored import Scored
 from models.method.steps import MARKS, pieces_of, step_numbers, step_starts
 from models.method.world import World
 from models.parts.shared.critic_advantage import CriticAdvantage, ValuedSignal
@@ -75,5 +75,5 @@ class StepDifference(CriticAdvantage):
         pieces = pieces_of(world.codec, [rollout.completion for rollout in scored.rollouts])
         starts = [step_starts(row, self.marks) for row in pieces]
         for row, rollout in zip(starts, scored.rollouts, strict=True):
-            row[[turn.start for turn in rollout.turns]] = True
+            row[[turn.start for turn in rollout.episode.turns]] = True
         return starts

@@ -13,9 +13,9 @@ from __future__ import annotations
 import torch
 
 from models.base.bounds import Number
+from models.method.advantage import Signal
 from models.method.registry import part
-from models.method.rollout import Scored
-from models.method.signal import Signal
+from models.method.scored import Scored
 from models.method.world import World
 from models.parts.shared.critic_advantage import CriticAdvantage, ValuedSignal
 from models.reward_models.critic.fit import trained_mask
@@ -43,7 +43,7 @@ class StepValues(CriticAdvantage):
             right = torch.zeros_like(right)
         tokens = [value.expand(len(made.completion)) for value, made in zip(right, scored.rollouts, strict=True)]
         returns = [
-            torch.tensor([value or 0.0 for value in made.step_values or (None,) * len(made.completion)])
+            torch.tensor([value or 0.0 for value in made.source.step_values or (None,) * len(made.completion)])
             for made in scored.rollouts
         ]
         return ValuedSignal(tokens, returns, self._values(world, scored))
@@ -52,7 +52,7 @@ class StepValues(CriticAdvantage):
         """Fit the critic at the tokens for which the source has a value. Returns metrics of the fit."""
         counted = [
             trained_mask(made)
-            & torch.tensor([value is not None for value in made.step_values or (None,) * len(made.completion)])
+            & torch.tensor([value is not None for value in made.source.step_values or (None,) * len(made.completion)])
             for made in scored.rollouts
         ]
         return self._fit(world, scored, signal, counted)

@@ -22,9 +22,10 @@ from pydantic import NonNegativeInt
 from torch import Tensor
 
 from models.base.bounds import Share
+from models.method.advantage import Signal
 from models.method.registry import part
-from models.method.rollout import Rollout, Scored
-from models.method.signal import Signal
+from models.method.rollout import Rollout
+from models.method.scored import Scored
 from models.method.world import World
 from models.parts.advantage.gae import generalised_advantages
 from models.parts.shared.critic_advantage import CriticAdvantage, ValuedSignal
@@ -119,7 +120,8 @@ def _with_earned(scored: Scored, round_number: int) -> list[Rollout]:
             turn._replace(reward=reward) for turn, reward in zip(turns_of(rollout), row.tolist(), strict=True)
         )
         group = (round_number + 1) * REMEMBERED + rollout.group
-        remembered.append(replace(rollout, turns=turns, group=group, behaviour_log_probs=None))
+        episode = replace(rollout.episode, turns=turns)
+        remembered.append(replace(rollout, episode=episode, group=group, behaviour_log_probs=None))
     return remembered
 
 

@@ -21,11 +21,10 @@ import torch
 from torch import Tensor
 
 from models.base.bounds import Share
+from models.method.advantage import Advantage, Signal
+from models.method.episode import Turn
 from models.method.registry import part
-from models.method.rollout import Scored
-from models.method.signal import Signal
-from models.method.slots import Advantage
-from models.method.turn import Turn
+from models.method.scored import Scored
 from models.method.world import World
 from models.parts.shared.of_turns import at_tokens, earned_by_turn, less_the_others, returns_to_go, turns_of
 

@@ -22,8 +22,8 @@ from pydantic import NonNegativeFloat
 from torch import Tensor
 
 from models.base.bounds import Positive
+from models.method.problem import Problem
 from models.method.registry import part
-from models.method.rollout import Problem
 from models.reward_models.solutions import Bench, Labels, Solution
 
 Prefix = tuple[tuple[int, ...], tuple[int, ...]]

@@ -20,9 +20,9 @@ from pydantic import NonNegativeFloat
 from torch import Tensor
 
 from models.base.bounds import Share
+from models.method.objective import Objective
 from models.method.registry import part
-from models.method.rollout import TokenBatch
-from models.method.slots import Objective
+from models.method.token_batch import TokenBatch
 
 
 @part("a_lol")

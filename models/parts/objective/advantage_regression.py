@@ -18,9 +18,9 @@ import torch
 from pydantic import PositiveFloat
 from torch import Tensor
 
+from models.method.objective import Objective
 from models.method.registry import part
-from models.method.rollout import TokenBatch
-from models.method.slots import Objective
+from models.method.token_batch import TokenBatch
 
 
 def stretches(advantage: Tensor, completion: Tensor) -> Tensor:

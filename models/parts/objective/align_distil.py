@@ -15,11 +15,10 @@ from __future__ import annotations
 from pydantic import PositiveFloat
 from torch import Tensor
 
-from models.method.distribution import contrast_weight
+from models.method.objective import Objective
+from models.method.policy_outputs import Divergence, contrast_weight
 from models.method.registry import part
-from models.method.rollout import TokenBatch
-from models.method.slots import Objective
-from models.method.teacher_roles import Divergence
+from models.method.token_batch import TokenBatch
 
 
 @part("align_distil")

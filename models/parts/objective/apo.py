@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from models.method.registry import part
-from models.method.rollout import TokenBatch
+from models.method.token_batch import TokenBatch
 from models.parts.shared.pair_loss import PairLoss, margins
 
 

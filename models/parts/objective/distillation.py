@@ -18,10 +18,10 @@ from __future__ import annotations
 from torch import Tensor
 
 from models.base.bounds import Share
+from models.method.objective import Objective
+from models.method.policy_outputs import Divergence
 from models.method.registry import part
-from models.method.rollout import TokenBatch
-from models.method.slots import Objective
-from models.method.teacher_roles import Divergence
+from models.method.token_batch import TokenBatch
 from models.parts.shared.judged import JudgeDependent
 
 

@@ -46,9 +46,9 @@ from pydantic import PositiveFloat
 from torch import Tensor
 from torch.nn import functional
 
+from models.method.objective import Objective
 from models.method.registry import part
-from models.method.rollout import TokenBatch
-from models.method.slots import Objective
+from models.method.token_batch import TokenBatch
 from models.parts.shared.posterior import log_evidence, log_share_of_group, log_sum_by_group
 
 Divergence = Literal["reverse_kl", "forward_kl", "jensen_shannon", "total_variation"]

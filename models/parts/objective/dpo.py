@@ -17,7 +17,7 @@ from pydantic import Field
 from torch import Tensor
 
 from models.method.registry import part
-from models.method.rollout import TokenBatch
+from models.method.token_batch import TokenBatch
 from models.parts.shared.pair_loss import PairLoss, margins
 from models.parts.shared.soft_label import soft_loss
 

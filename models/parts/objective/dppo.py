@@ -22,9 +22,9 @@ import torch
 from pydantic import NonNegativeFloat, PositiveFloat
 from torch import Tensor
 
+from models.method.objective import Objective
 from models.method.registry import part
-from models.method.rollout import TokenBatch
-from models.method.slots import Objective
+from models.method.token_batch import TokenBatch
 
 SMALLEST = 1e-8
 """Added to the probability of any other token, as in the authors' code: that of a certain one is zero."""

@@ -24,9 +24,9 @@ from torch import Tensor
 
 from models.base.bounds import Number, Share
 from models.base.seeds import seed_of
+from models.method.objective import RoundTokens, highest
 from models.method.registry import part
-from models.method.rollout import TokenBatch
-from models.method.round_tokens import RoundTokens, highest
+from models.method.token_batch import TokenBatch
 from models.parts.objective.grpo import Grpo
 from models.parts.shared.clipped_ratio import clipped
 from models.parts.shared.importance import ImportanceSettings, importance_weight

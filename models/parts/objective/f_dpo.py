@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from models.method.registry import part
-from models.method.rollout import TokenBatch
+from models.method.token_batch import TokenBatch
 from models.parts.objective.divergence import slope
 from models.parts.shared.implied_rewards import implied_of_pairs
 from models.parts.shared.pair_loss import PairLoss, margins

@@ -22,9 +22,9 @@ import torch
 from pydantic import NonNegativeFloat, PositiveFloat
 from torch import Tensor
 
+from models.method.objective import Objective
 from models.method.registry import part
-from models.method.rollout import TokenBatch
-from models.method.slots import Objective
+from models.method.token_batch import TokenBatch
 from models.parts.shared.implied_rewards import implied_of_completions
 from models.parts.shared.soft_label import soft_loss
 from models.parts.shared.within_groups import mean_over_pairs, pairs_within, same_group

@@ -19,7 +19,7 @@ from pydantic import NonNegativeFloat
 from torch import Tensor
 
 from models.method.registry import part
-from models.method.rollout import TokenBatch
+from models.method.token_batch import TokenBatch
 from models.parts.shared.clipped_ratio import ClipSettings, clipped
 from models.parts.shared.importance import importance_weight
 from models.parts.shared.kl_term import KlSettings, kl_term

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from models.base.bounds import Share
 from models.method.registry import part
-from models.method.rollout import TokenBatch
+from models.method.token_batch import TokenBatch
 from models.parts.shared.clipped_ratio import ClipSettings, clipped
 from models.parts.shared.importance import importance_weight
 from models.parts.shared.kl_term import KlSettings, kl_term

@@ -20,9 +20,9 @@ from pydantic import PositiveFloat
 from torch import Tensor
 
 from models.base.bounds import Share
+from models.method.objective import Objective
 from models.method.registry import part
-from models.method.rollout import TokenBatch
-from models.method.slots import Objective
+from models.method.token_batch import TokenBatch
 from models.parts.shared.implied_rewards import implied_of_pairs, watch_margins
 
 

@@ -17,9 +17,9 @@ from pydantic import NonNegativeFloat, PositiveFloat
 from torch import Tensor
 
 from models.base.bounds import Number
+from models.method.objective import Objective
 from models.method.registry import part
-from models.method.rollout import TokenBatch
-from models.method.slots import Objective
+from models.method.token_batch import TokenBatch
 from models.parts.shared.implied_rewards import implied_of_completions
 
 

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from models.base.bounds import Number
 from models.method.registry import part
-from models.method.rollout import TokenBatch
+from models.method.token_batch import TokenBatch
 from models.parts.objective.dpo import Dpo
 from models.parts.shared.pair_loss import mean_over_tokens
 

@@ -31,7 +31,7 @@ from torch import Tensor
 
 from models.base.bounds import Share
 from models.method.registry import part
-from models.method.rollout import TokenBatch
+from models.method.token_batch import TokenBatch
 from models.parts.objective.grpo import Grpo
 from models.parts.shared.origins import of_the_data
 

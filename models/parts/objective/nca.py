@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from models.method.registry import part
-from models.method.rollout import TokenBatch
+from models.method.token_batch import TokenBatch
 from models.parts.shared.pair_loss import PairLoss
 from models.parts.shared.soft_label import soft_loss
 

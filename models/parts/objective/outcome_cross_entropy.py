@@ -26,9 +26,9 @@ from pydantic import PositiveFloat
 from torch import Tensor
 from torch.nn import functional
 
+from models.method.objective import Objective
 from models.method.registry import part
-from models.method.rollout import TokenBatch
-from models.method.slots import Objective
+from models.method.token_batch import TokenBatch
 
 
 def less_mean_of_others(values: Tensor, batch: TokenBatch) -> Tensor:

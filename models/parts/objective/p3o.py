@@ -21,9 +21,9 @@ import torch
 from pydantic import NonNegativeFloat, PositiveFloat
 from torch import Tensor
 
+from models.method.objective import Objective
 from models.method.registry import part
-from models.method.rollout import TokenBatch
-from models.method.slots import Objective
+from models.method.token_batch import TokenBatch
 from models.parts.shared.importance import truncated_importance
 from models.parts.shared.within_groups import mean_over_pairs, pairs_within
 

@@ -17,9 +17,9 @@ import torch
 from pydantic import PositiveFloat
 from torch import Tensor
 
+from models.method.objective import Objective
 from models.method.registry import part
-from models.method.rollout import TokenBatch
-from models.method.slots import Objective
+from models.method.token_batch import TokenBatch
 from models.parts.shared.posterior import log_evidence, log_share_of_group
 
 

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from models.method.registry import part
-from models.method.rollout import TokenBatch
+from models.method.token_batch import TokenBatch
 from models.parts.shared.pair_loss import PairLoss, margins
 
 

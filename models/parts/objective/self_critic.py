@@ -15,9 +15,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from models.base.bounds import Positive, Share
+from models.method.objective import Objective
 from models.method.registry import part
-from models.method.rollout import TokenBatch
-from models.method.slots import Objective
+from models.method.token_batch import TokenBatch
 from models.parts.shared.clipped_ratio import clip
 
 

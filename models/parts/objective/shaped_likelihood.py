@@ -21,7 +21,7 @@ from pydantic import PositiveFloat
 from torch import Tensor
 
 from models.method.registry import part
-from models.method.rollout import TokenBatch
+from models.method.token_batch import TokenBatch
 from models.parts.objective.grpo import Grpo
 from models.parts.shared.origins import off_policy
 

@@ -25,9 +25,9 @@ from pydantic import PositiveFloat
 from torch import Tensor
 
 from models.base.errors import UserError
+from models.method.objective import Objective
 from models.method.registry import part
-from models.method.rollout import TokenBatch
-from models.method.slots import Objective
+from models.method.token_batch import TokenBatch
 from models.parts.shared.implied_rewards import implied_of_pairs, watch_pairs
 from models.parts.shared.soft_label import soft_loss, uncertainty
 

@@ -15,9 +15,9 @@ import torch
 from pydantic import Field, NonNegativeFloat
 from torch import Tensor
 
+from models.method.objective import RoundTokens, highest
 from models.method.registry import part
-from models.method.rollout import TokenBatch
-from models.method.round_tokens import RoundTokens, highest
+from models.method.token_batch import TokenBatch
 from models.parts.objective.grpo import Grpo
 from models.parts.shared.clipped_ratio import clipped
 from models.parts.shared.importance import importance_weight

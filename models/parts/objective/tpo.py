@@ -20,9 +20,9 @@ from pydantic import PositiveFloat
 from torch import Tensor
 from torch.nn import functional
 
+from models.method.objective import Objective
 from models.method.registry import part
-from models.method.rollout import TokenBatch
-from models.method.slots import Objective
+from models.method.token_batch import TokenBatch
 from models.parts.shared.implied_rewards import implied_of_completions
 from models.parts.shared.within_groups import same_group
 

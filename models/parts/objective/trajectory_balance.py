@@ -20,9 +20,9 @@ from __future__ import annotations
 from pydantic import NonNegativeFloat, PositiveFloat
 from torch import Tensor
 
+from models.method.objective import Objective
 from models.method.registry import part
-from models.method.rollout import TokenBatch
-from models.method.slots import Objective
+from models.method.token_batch import TokenBatch
 
 
 @part("trajectory_balance")

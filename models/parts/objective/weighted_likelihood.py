@@ -16,7 +16,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from models.method.registry import part
-from models.method.rollout import TokenBatch
+from models.method.token_batch import TokenBatch
 from models.parts.shared.kl_term import KlSettings, kl_term
 
 

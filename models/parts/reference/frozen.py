@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from models.method.reference import Reference
 from models.method.registry import part
-from models.method.slots import Reference
 
 
 @part("frozen")

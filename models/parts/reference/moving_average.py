@@ -13,8 +13,8 @@ import torch
 from torch import nn
 
 from models.base.bounds import Positive, Share
+from models.method.reference import Reference
 from models.method.registry import part
-from models.method.slots import Reference
 from models.policies.weights import weights_of_both
 
 

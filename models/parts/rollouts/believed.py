@@ -11,7 +11,7 @@ as a supervised loss, -log b; the reward of a vote that is drawn from b has the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import field, replace
 from typing import NamedTuple
 
@@ -22,9 +22,10 @@ from models.agents.play.games import GAMES
 from models.agents.play.games.beliefs import HiddenRoles, beliefs_about, log_beliefs
 from models.agents.play.games.game import State, known_state, read_action
 from models.base.errors import UserError
+from models.method.episode import Turn
+from models.method.problem import Problem
 from models.method.registry import part
-from models.method.rollout import Problem, Rollout
-from models.method.turn import Turn
+from models.method.rollout import Rollout
 from models.method.world import World
 from models.parts.rollouts.episodes import Chosen, Episodes
 
@@ -63,7 +64,7 @@ class Believed(Episodes):
                     f"{game.name}"
                 )
         made = super().__call__(world, problems, round_number)
-        moves = [[self._moved(game, rollout.problem, turn) for turn in rollout.turns] for rollout in made]
+        moves = [[self._moved(game, rollout.problem, turn) for turn in rollout.episode.turns] for rollout in made]
         read = [
             beliefs_about(game, rollout.problem.tokens, move.state, move.action) if move.speaks else []
             for rollout, row in zip(made, moves, strict=True)
@@ -73,15 +74,16 @@ class Believed(Episodes):
         known = log_beliefs(game, world.sampler(), world.codec, held, self.role)
         changes = iter([sum(known[after] - known[before] for before, after in pairs) for pairs in read])
         return [
-            replace(
-                rollout,
-                turns=tuple(
-                    turn._replace(reward=turn.reward + self._worth(game, move, next(changes)))
-                    for turn, move in zip(rollout.turns, row, strict=True)
-                ),
-            )
+            replace(rollout, episode=replace(rollout.episode, turns=tuple(self._rewarded(game, rollout, row, changes))))
             for rollout, row in zip(made, moves, strict=True)
         ]
+
+    def _rewarded(
+        self, game: HiddenRoles, rollout: Rollout, moves: Sequence[_Move], changes: Iterator[float]
+    ) -> Iterator[Turn]:
+        """Yield the turns of a rollout with the rewards of their moves added; each takes the next of `changes`."""
+        for turn, move in zip(rollout.episode.turns, moves, strict=True):
+            yield turn._replace(reward=turn.reward + self._worth(game, move, next(changes)))
 
     def _moved(self, game: HiddenRoles, problem: Problem, turn: Turn) -> _Move:
         assert isinstance(self.environment, Table)

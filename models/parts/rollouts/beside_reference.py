@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from models.base.bounds import Positive
+from models.base.seeds import round_seed
+from models.method.problem import Problem
 from models.method.registry import part
-from models.method.rollout import Problem, Rollout
-from models.method.round_seeds import round_seed
+from models.method.rollout import Rollout
 from models.method.world import World
 from models.parts.rollouts.mixture import draw_from_mixture
 from models.parts.rollouts.sample import Sample, draw

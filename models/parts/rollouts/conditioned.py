@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
-from models.method.prompts import systems_of
+from models.method.problem import KnownAnswer, Problem, systems_of
 from models.method.registry import part
-from models.method.rollout import KnownAnswer, Problem, Rollout
+from models.method.rollout import Rollout
 from models.method.world import World
 from models.parts.rollouts.dataset import Dataset, as_rollout
 from models.text.encoding import Codec

@@ -12,10 +12,11 @@ from typing import Literal
 
 from models.base.bounds import Positive
 from models.engines.engine import Sampling
+from models.method.problem import KnownAnswer, Problem
 from models.method.problem_rows import known_answers
 from models.method.registry import part
-from models.method.rollout import KnownAnswer, Problem, Rollout
-from models.method.slots import Rollouts
+from models.method.rollout import Rollout, RolloutSource
+from models.method.rollout_source import Rollouts
 from models.method.world import World
 
 
@@ -29,8 +30,7 @@ def as_rollout(problem: Problem, group: int, known: KnownAnswer) -> Rollout:
         known.text,
         finished=True,
         reference_log_probs=known.reference_log_probs,
-        origin=known.origin,
-        flaw=known.flaw,
+        source=RolloutSource(origin=known.origin, flaw=known.flaw),
     )
 
 

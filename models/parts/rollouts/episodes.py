@@ -20,15 +20,14 @@ from pydantic import Field
 from models.agents.play.play import play
 from models.agents.play.speakers import keep_partner
 from models.base.bounds import Positive
+from models.base.seeds import round_seed
 from models.base.source_code import GivenFile
 from models.method.environment import Environment, EpisodeSettings
-from models.method.episode import Episode
-from models.method.episode_limits import EpisodeLimits, Rule
+from models.method.episode import Episode, EpisodeLimits, Rule
 from models.method.learner import Learner
-from models.method.part_types import slot_type
-from models.method.registry import default_part, part
-from models.method.rollout import Problem, Rollout
-from models.method.round_seeds import round_seed
+from models.method.problem import Problem
+from models.method.registry import default_part, part, slot_type
+from models.method.rollout import Rollout, RolloutEpisode
 from models.method.world import World
 from models.parts.rollouts.sample import Sample
 from models.text.bridge import Role
@@ -126,9 +125,7 @@ def as_rollout(problem: Problem, group: int, episode: Episode, limits: EpisodeLi
         episode.log_probs,
         episode.text,
         finished=rule == "kept",
-        turns=episode.turns,
-        cut=episode.cut,
-        solved=episode.solved,
+        episode=RolloutEpisode(turns=episode.turns, cut=episode.cut, solved=episode.solved),
     )
     trained = (False,) * len(made.completion) if rule == "masked" else made.written
     return made if all(trained) else replace(made, trained=trained)

@@ -19,10 +19,10 @@ from pydantic import Field
 
 from models.answers.exact import solves
 from models.base.bounds import Positive
-from models.method.prompts import systems_of
+from models.base.seeds import for_second_draw, round_seed
+from models.method.problem import Problem, systems_of
 from models.method.registry import part
-from models.method.rollout import Problem, Rollout
-from models.method.round_seeds import for_second_draw, round_seed
+from models.method.rollout import Rollout
 from models.method.world import World
 from models.parts.rollouts.sample import Sample, draw
 from models.text.encoding import Codec

@@ -25,10 +25,10 @@ from torch import Tensor
 
 from models.answers.exact import by_answer
 from models.base.bounds import Positive
-from models.base.seeds import seed_of
+from models.base.seeds import round_seed, seed_of
+from models.method.problem import Problem
 from models.method.registry import part
-from models.method.rollout import Problem, Rollout
-from models.method.round_seeds import round_seed
+from models.method.rollout import Rollout, RolloutEpisode, RolloutSource
 from models.method.steps import MARKS
 from models.method.world import World
 from models.parts.labels.monte_carlo import Prefix, success_rates
@@ -141,6 +141,6 @@ def _as_rollout(step: AnswerStep, group: int, text: str, value: float) -> Rollou
         None,
         text,
         step.finished,
-        history=len(prefix),
-        value=value,
+        episode=RolloutEpisode(history=len(prefix)),
+        source=RolloutSource(value=value),
     )

@@ -16,13 +16,12 @@ import torch
 
 from models.agents.play.fork import Fork, branch
 from models.agents.play.play import play
-from models.base.seeds import seed_of
+from models.base.seeds import round_seed, seed_of
 from models.engines.engine import asks_of
-from models.method.episode import Episode
-from models.method.episode_limits import EpisodeLimits
+from models.method.episode import Episode, EpisodeLimits
+from models.method.problem import Problem
 from models.method.registry import part
-from models.method.rollout import Problem, Rollout
-from models.method.round_seeds import round_seed
+from models.method.rollout import Rollout
 from models.method.world import World
 from models.parts.rollouts.episodes import Episodes, as_rollout
 
@@ -62,7 +61,7 @@ def at_turn(problem: Problem, group: int, episode: Episode, limits: EpisodeLimit
         turn: number of the turn, from 0.
     """
     made = as_rollout(problem, group, episode, limits)
-    here = made.turns[turn]
+    here = made.episode.turns[turn]
     trained = [False] * len(made.completion)
     if made.trained_tokens:
         trained[here.start : here.stop] = [True] * (here.stop - here.start)

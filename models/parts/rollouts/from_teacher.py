@@ -19,11 +19,12 @@ import torch
 
 from models.base.bounds import Share
 from models.base.errors import UserError
+from models.base.seeds import for_choices, for_second_draw, round_seed
 from models.engines.decoding_loop import Voice
+from models.method.learner import TeacherUse
+from models.method.problem import Problem, Reads
 from models.method.registry import part
-from models.method.rollout import Problem, Reads, Rollout
-from models.method.round_seeds import for_choices, for_second_draw, round_seed
-from models.method.teacher_roles import TeacherUse
+from models.method.rollout import Rollout
 from models.method.voices import drawn_by
 from models.method.world import World
 from models.parts.rollouts.dataset import as_rollout

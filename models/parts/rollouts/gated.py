@@ -22,11 +22,12 @@ from pathlib import Path
 from torch import nn
 
 from models.base.errors import UserError
+from models.base.seeds import round_seed
 from models.engines.gated_engine import REFERENCE, save_gate, switch_of
 from models.method.learner import Learner
+from models.method.problem import Problem
 from models.method.registry import part
-from models.method.rollout import Problem, Rollout
-from models.method.round_seeds import round_seed
+from models.method.rollout import Rollout
 from models.method.voices import Voiced, drawn_by, policy_voice, reference_voice, save_reference
 from models.method.world import World
 from models.parts.advantage.selective import Selective

@@ -18,12 +18,13 @@ import torch
 
 from models.base.bounds import Positive, Share
 from models.base.errors import UserError
+from models.base.seeds import round_seed
 from models.engines.engine import Sampling
 from models.method.learner import Learner
+from models.method.problem import KnownAnswer, Problem
 from models.method.registry import part
-from models.method.rollout import KnownAnswer, Problem, Rollout
-from models.method.round_seeds import round_seed
-from models.method.slots import Rollouts
+from models.method.rollout import Rollout, RolloutSource
+from models.method.rollout_source import Rollouts
 from models.method.world import World
 from models.policies.use import PolicyUse, write_use
 from models.text.chat_template import TEMPLATE, plain_template
@@ -125,4 +126,13 @@ def _chain(world: World, problem: Problem, group: int, links: Sequence[tuple[lis
         ids += [*feedback, *answer]
         trained += [False] * len(feedback) + [True] * len(answer)
     text = world.codec.text([ids])[0]
-    return Rollout(problem, group, tuple(ids), None, text, finished=True, origin="chosen", trained=tuple(trained))
+    return Rollout(
+        problem,
+        group,
+        tuple(ids),
+        None,
+        text,
+        finished=True,
+        source=RolloutSource(origin="chosen"),
+        trained=tuple(trained),
+    )

@@ -18,13 +18,12 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import Field
 
 from models.base.bounds import Positive
+from models.base.seeds import for_second_draw, round_seed
 from models.method.attempt import AGAIN, Attempt
 from models.method.feedback import Feedback
-from models.method.part_types import slot_type
-from models.method.prompts import systems_of
-from models.method.registry import default_part, part
-from models.method.rollout import Problem, Rollout
-from models.method.round_seeds import for_second_draw, round_seed
+from models.method.problem import Problem, systems_of
+from models.method.registry import default_part, part, slot_type
+from models.method.rollout import Rollout
 from models.method.world import World
 from models.parts.rollouts.sample import Sample, draw
 from models.text.encoding import Codec

@@ -24,9 +24,10 @@ from models.agents.play.games.clusters import LatentGame, clustered
 from models.agents.play.games.game import Game, Knows, information_sets, read_action
 from models.agents.play.games.solving import action_values, regret_matching
 from models.base.bounds import Positive
+from models.method.episode import Turn
+from models.method.problem import Problem
 from models.method.registry import part
-from models.method.rollout import Problem, Rollout
-from models.method.turn import Turn
+from models.method.rollout import Rollout, RolloutEpisode, RolloutSource
 from models.method.world import World
 from models.parts.rollouts.episodes import Chosen, Episodes
 
@@ -69,7 +70,7 @@ class LatentSpace(Episodes):
                 rollout, turn, *places[turn.state], read_action(turn.said, places[turn.state][2], self.environment.free)
             )
             for rollout in super().__call__(world, problems, round_number)
-            for turn in rollout.turns[: len(rollout.turns) - (rollout.cut == "tokens")]
+            for turn in rollout.episode.turns[: len(rollout.episode.turns) - (rollout.episode.cut == "tokens")]
             if rollout.trained_tokens
         ]
         meant = self._meant(said)
@@ -121,8 +122,8 @@ class _Said(NamedTuple):
             None if log_probs is None else log_probs[start:stop],
             self.turn.said,
             finished=True,
-            history=start,
-            value=value,
+            episode=RolloutEpisode(history=start),
+            source=RolloutSource(value=value),
         )
 
 

@@ -17,12 +17,12 @@ from typing import Literal
 
 from models.agents.play.logged import logged_episodes
 from models.base.bounds import Positive, Temperature
-from models.base.seeds import completion_seed
+from models.base.seeds import completion_seed, round_seed
 from models.engines.engine import Ask, Drawing
+from models.method.problem import Problem
 from models.method.problem_rows import known_answers
 from models.method.registry import part
-from models.method.rollout import Problem, Rollout
-from models.method.round_seeds import round_seed
+from models.method.rollout import Rollout, RolloutEpisode
 from models.method.world import World
 from models.parts.rollouts.episodes import Episodes
 
@@ -65,7 +65,7 @@ class LoggedCandidates(Logged):
     def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
         """Return the episodes, then the candidates, those of one state next to each other, [episodes + candidates]."""
         seen = super().__call__(world, problems, round_number)
-        states = [(rollout, turn.start) for rollout in seen for turn in rollout.turns]
+        states = [(rollout, turn.start) for rollout in seen for turn in rollout.episode.turns]
         seed = round_seed(world.seed, round_number)
         prompts = [(*rollout.problem.tokens, *rollout.completion[:start]) for rollout, start in states]
         drawn: list[list[Rollout]] = [[] for _ in states]
@@ -83,7 +83,15 @@ class LoggedCandidates(Logged):
                 problem = replace(rollout.problem, tokens=prompts[place])
                 group = len(problems) + place
                 drawn[place].append(
-                    Rollout(problem, group, generated.tokens, None, text, generated.finished, history=start)
+                    Rollout(
+                        problem,
+                        group,
+                        generated.tokens,
+                        None,
+                        text,
+                        generated.finished,
+                        episode=RolloutEpisode(history=start),
+                    )
                 )
         held_back = [replace(rollout, trained=(False,) * len(rollout.completion)) for rollout in seen]
         return held_back + [rollout for of_state in drawn for rollout in of_state]

@@ -23,10 +23,11 @@ from typing import Annotated
 
 from pydantic import Field
 
+from models.base.seeds import round_seed
 from models.method.learner import Learner
+from models.method.problem import Problem
 from models.method.registry import part
-from models.method.rollout import Problem, Rollout
-from models.method.round_seeds import round_seed
+from models.method.rollout import Rollout
 from models.method.voices import Voiced, drawn_by, policy_voice, reference_voice, save_reference
 from models.method.world import World
 from models.policies.use import MASK, PolicyUse, write_use

@@ -19,10 +19,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from models.base.bounds import Positive, Share
+from models.base.seeds import round_seed
 from models.engines.engine import Sampling
+from models.method.problem import Origin, Problem
 from models.method.registry import part
-from models.method.rollout import Origin, Problem, Rollout
-from models.method.round_seeds import round_seed
+from models.method.rollout import Rollout
 from models.method.voices import Voiced, drawn_by, policy_voice, reference_voice
 from models.method.world import World
 

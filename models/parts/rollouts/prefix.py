@@ -22,10 +22,11 @@ from typing import Literal
 import torch
 
 from models.base.bounds import Share
+from models.base.seeds import for_choices, for_second_draw, round_seed
 from models.engines.engine import Sampling, asks_of
+from models.method.problem import Problem
 from models.method.registry import part
-from models.method.rollout import Problem, Rollout
-from models.method.round_seeds import for_choices, for_second_draw, round_seed
+from models.method.rollout import Rollout, RolloutSource
 from models.method.world import World
 from models.parts.rollouts.mixture import draw_from_mixture
 from models.parts.rollouts.sample import Sample
@@ -122,8 +123,7 @@ def go_on(
             made.log_probs,
             text,
             made.finished,
-            origin="guide" if prefixes[number] else "policy",
-            begun=len(prefixes[number]),
+            source=RolloutSource(origin="guide" if prefixes[number] else "policy", begun=len(prefixes[number])),
         )
         for number, made, text in zip(numbers, completions, texts, strict=True)
     ]

@@ -17,9 +17,9 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from models.answers.exact import is_right, solves
-from models.method.prompts import systems_of
+from models.method.problem import Problem, Reads, systems_of
 from models.method.registry import part
-from models.method.rollout import Problem, Reads, Rollout
+from models.method.rollout import Rollout
 from models.method.world import World
 from models.parts.rollouts.sample import Sample
 from models.text.encoding import Codec
@@ -65,7 +65,7 @@ class Privileged(Sample):
         return [
             replace(rollout, trained=(False,) * len(rollout.completion))
             if text is None
-            else replace(rollout, privileged=tuple(ids))
+            else replace(rollout, source=replace(rollout.source, privileged=tuple(ids)))
             for rollout, text, ids in zip(rollouts, hints, contexts, strict=True)
         ]
 

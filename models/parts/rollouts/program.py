@@ -18,14 +18,15 @@ from pydantic import Field
 from models.agents.gateway.agents import AgentPrograms, ProgramEpisode
 from models.base.bounds import Positive
 from models.base.errors import UserError
+from models.base.seeds import round_seed
 from models.base.source_code import GivenFile, SourceCode, read_source, texts_in_command
 from models.method.environment import EpisodeSettings
-from models.method.episode_limits import EpisodeLimits, Rule
+from models.method.episode import EpisodeLimits, Rule
 from models.method.episode_parts import whole_of
+from models.method.problem import Problem
 from models.method.recipe_paths import Command, RecipePath
 from models.method.registry import part
-from models.method.rollout import Problem, Rollout
-from models.method.round_seeds import round_seed
+from models.method.rollout import Rollout
 from models.method.world import World
 from models.parts.rollouts.episodes import as_rollout
 from models.parts.rollouts.sample import Sample
@@ -124,5 +125,6 @@ def _rollouts(problem: Problem, group: int, episode: ProgramEpisode, limits: Epi
     parts = []
     for chain in episode.chains:
         alone = replace(episode, tokens=chain.tokens, log_probs=chain.log_probs, turns=chain.turns, prompt=chain.prompt)
-        parts.append(replace(as_rollout(problem, group, alone, limits), history=chain.history))
+        part = as_rollout(problem, group, alone, limits)
+        parts.append(replace(part, episode=replace(part.episode, history=chain.history)))
     return [whole_of(parts)] if parts else []

@@ -17,9 +17,10 @@ from dataclasses import replace
 
 from models.answers.exact import solves
 from models.base.bounds import Positive
+from models.base.seeds import for_second_draw, round_seed
+from models.method.problem import Problem
 from models.method.registry import part
-from models.method.rollout import Problem, Rollout
-from models.method.round_seeds import for_second_draw, round_seed
+from models.method.rollout import Rollout
 from models.method.world import World
 from models.parts.rollouts.improved import Improved
 from models.parts.rollouts.sample import draw
@@ -67,7 +68,7 @@ class Refined(Improved):
                 problem=tried[rollout.group].problem,
                 group=tried[rollout.group].group,
                 behaviour_log_probs=None,
-                feedback=said[rollout.group],
+                source=replace(rollout.source, feedback=said[rollout.group]),
             )
             for rollout in drawn
         ]

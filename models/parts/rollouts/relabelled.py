@@ -16,12 +16,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from models.agents.play.replaying import replay
-from models.base.seeds import turn_seed
+from models.base.seeds import round_seed, turn_seed
 from models.engines.engine import asks_of
-from models.method.prompts import texts_of
+from models.method.problem import Problem, texts_of
 from models.method.registry import part
-from models.method.rollout import Problem, Rollout
-from models.method.round_seeds import round_seed
+from models.method.rollout import Rollout
 from models.method.world import World
 from models.parts.rewards.episodes.solved import reached_goal
 from models.parts.rollouts.episodes import Episodes
@@ -38,7 +37,7 @@ class Relabelled(Episodes):
         again = [
             (relabelled, len(rollout.problem.tokens) + self.max_tokens - len(relabelled.completion))
             for rollout, ask in zip(made, asks, strict=True)
-            if rollout.cut in ("", "turns") and not reached_goal(rollout)
+            if rollout.episode.cut in ("", "turns") and not reached_goal(rollout)
             if (relabelled := self._relabelled(rollout, turn_seed(ask.seed, -1))) is not None
         ]
         prompts = world.codec.prompts(*texts_of([rollout.problem for rollout, _ in again]))
@@ -50,10 +49,10 @@ class Relabelled(Episodes):
 
     def _relabelled(self, rollout: Rollout, seed: int) -> Rollout | None:
         """Return the episode, up to where it reached another goal, under that goal; None: no other goal is verified."""
-        goal = self.environment.reached(rollout.problem, rollout.turns)
+        goal = self.environment.reached(rollout.problem, rollout.episode.turns)
         if goal is None:
             return None
-        seen = replay(self.environment, rollout.problem, goal, rollout.turns, seed, self.seconds)
+        seen = replay(self.environment, rollout.problem, goal, rollout.episode.turns, seed, self.seconds)
         if seen is None:
             return None
         stop = seen.turns[-1].stop
@@ -64,10 +63,8 @@ class Relabelled(Episodes):
             behaviour_log_probs=None,
             text="\n".join(turn.said for turn in seen.turns),
             finished=True,
-            origin="relabelled",
             trained=None if rollout.trained is None else rollout.written[:stop],
-            turns=seen.turns,
-            cut="",
-            solved=seen.solved,
+            source=replace(rollout.source, origin="relabelled"),
+            episode=replace(rollout.episode, turns=seen.turns, cut="", solved=seen.solved),
         )
         return made if reached_goal(made) else None

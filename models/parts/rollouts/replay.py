@@ -14,9 +14,10 @@ from dataclasses import replace
 import torch
 
 from models.base.bounds import Positive
+from models.base.seeds import for_choices, round_seed
+from models.method.problem import Problem
 from models.method.registry import part
-from models.method.rollout import Problem, Rollout
-from models.method.round_seeds import for_choices, round_seed
+from models.method.rollout import Rollout
 from models.method.world import World
 from models.parts.rollouts.sample import Sample, draw
 

@@ -8,11 +8,12 @@ from typing import Annotated
 from pydantic import Field, NonNegativeInt
 
 from models.base.bounds import Positive, Temperature
+from models.base.seeds import round_seed
 from models.engines.engine import Sampling
+from models.method.problem import Origin, Problem
 from models.method.registry import part
-from models.method.rollout import Origin, Problem, Rollout
-from models.method.round_seeds import round_seed
-from models.method.slots import Rollouts
+from models.method.rollout import Rollout, RolloutSource
+from models.method.rollout_source import Rollouts
 from models.method.world import World
 
 
@@ -61,7 +62,15 @@ def draw(
     groups = world.sampler().generate([problem.tokens for problem in problems], sampling, seed)
     texts = iter(world.codec.text([generated.tokens for group in groups for generated in group]))
     return [
-        Rollout(problem, number, generated.tokens, generated.log_probs, next(texts), generated.finished, origin=origin)
+        Rollout(
+            problem,
+            number,
+            generated.tokens,
+            generated.log_probs,
+            next(texts),
+            generated.finished,
+            source=RolloutSource(origin=origin),
+        )
         for number, (problem, group) in enumerate(zip(problems, groups, strict=True))
         for generated in group
     ]

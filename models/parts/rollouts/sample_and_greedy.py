@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from models.base.seeds import for_second_draw, round_seed
+from models.method.problem import Problem
 from models.method.registry import part
-from models.method.rollout import Problem, Rollout
-from models.method.round_seeds import for_second_draw, round_seed
+from models.method.rollout import Rollout
 from models.method.world import World
 from models.parts.rollouts.sample import Sample, draw
 

@@ -20,12 +20,11 @@ from pydantic import Field
 
 from models.agents.play.play import play
 from models.base.bounds import Positive
-from models.method.episode import Episode
-from models.method.prompts import systems_of
+from models.base.seeds import for_second_draw, round_seed
+from models.method.episode import Episode, transcript
+from models.method.problem import Problem, systems_of
 from models.method.registry import part
-from models.method.rollout import Problem, Rollout
-from models.method.round_seeds import for_second_draw, round_seed
-from models.method.turn import transcript
+from models.method.rollout import Rollout
 from models.method.world import World
 from models.parts.rewards.episodes.solved import reached_goal
 from models.parts.rollouts.episodes import Episodes, as_rollout
@@ -95,7 +94,8 @@ class SecondTryEpisodes(Episodes):
 
     def _plain(self, problem: Problem, number: int, episode: Episode) -> Rollout:
         rollout = as_rollout(problem, number, episode, self.episodes.limits)
-        return replace(rollout, problem=problem, behaviour_log_probs=None, origin="explained")
+        explained = replace(rollout.source, origin="explained")
+        return replace(rollout, problem=problem, behaviour_log_probs=None, source=explained)
 
     def _guided(self, problem: Problem, failed: str) -> str:
         known = self.guidance.replace("{prompt}", problem.prompt).replace("{answer}", problem.answer)
@@ -103,4 +103,4 @@ class SecondTryEpisodes(Episodes):
 
 
 def _shown(rollout: Rollout) -> str:
-    return transcript(rollout.turns) or rollout.text
+    return transcript(rollout.episode.turns) or rollout.text

@@ -26,9 +26,10 @@ from models.agents.play.critique import Kind, VerdictCritique, by_likelihood
 from models.agents.play.search import Critique, Search, Worth
 from models.agents.play.tree import Backup, Growth, Node, Order, SearchTree, Valuing
 from models.base.bounds import Count, Positive, Share
+from models.base.seeds import round_seed
+from models.method.problem import Problem
 from models.method.registry import part
-from models.method.rollout import Problem, Rollout
-from models.method.round_seeds import round_seed
+from models.method.rollout import Rollout, RolloutEpisode, RolloutSource
 from models.method.world import World
 from models.parts.rollouts.episodes import Episodes
 
@@ -126,8 +127,6 @@ def _as_rollout(problem: Problem, group: int, node: Node, value: float | None) -
         node.turn.said,
         finished=node.finished,
         trained=(False,) * len(node.tokens) if node.masked else None,
-        cut=node.cut,
-        solved=node.reached,
-        history=len(history),
-        value=value,
+        episode=RolloutEpisode(cut=node.cut, solved=node.reached, history=len(history)),
+        source=RolloutSource(value=value),
     )

@@ -27,10 +27,11 @@ from torch import Tensor
 from models.agents.play.step_search import StepSearch
 from models.agents.play.tree import Backup, Growth, Node, SearchTree, Valuing
 from models.base.bounds import Count, Positive, Share
+from models.base.seeds import round_seed
 from models.learner.packing import Sequences
+from models.method.problem import Problem
 from models.method.registry import part
-from models.method.rollout import Extra, Problem, Rollout
-from models.method.round_seeds import round_seed
+from models.method.rollout import Extra, Rollout, RolloutEpisode, RolloutSource
 from models.method.world import World
 from models.parts.rollouts.sample import Sample
 from models.parts.rollouts.tree import turns_of_trees
@@ -172,9 +173,8 @@ def whole_answers(
             _log_probs(end),
             text,
             end.finished,
-            cut=end.cut,
-            value=known[number].get(id(end)),
-            step_values=tuple(values),
+            episode=RolloutEpisode(cut=end.cut),
+            source=RolloutSource(value=known[number].get(id(end)), step_values=tuple(values)),
         )
         made += [replace(answer) for _ in range(end.times)]
     return made

@@ -13,8 +13,8 @@ from pydantic import NonNegativeFloat
 from torch import Tensor
 
 from models.method.registry import part
-from models.method.rollout import Scored
-from models.method.slots import Select
+from models.method.scored import Scored
+from models.method.select import Select
 from models.parts.shared.group_statistics import group_mean
 
 

@@ -13,9 +13,10 @@ from pydantic import NonNegativeFloat, NonNegativeInt
 from torch import Tensor
 
 from models.base.bounds import Number, Positive
+from models.method.problem import Origin
 from models.method.registry import part
-from models.method.rollout import Origin, Scored
-from models.method.slots import Select
+from models.method.scored import Scored
+from models.method.select import Select
 
 
 @part("best_of_n")
@@ -39,7 +40,7 @@ class BestOfN(Select):
 
     def __call__(self, scored: Scored) -> Tensor:
         """Return indices of the best, then of the worst of each group, from the best down, [kept]."""
-        groups, origins = scored.groups, [rollout.origin for rollout in scored.rollouts]
+        groups, origins = scored.groups, [rollout.source.origin for rollout in scored.rollouts]
         kept: list[int] = []
         for number in range(int(groups.max()) + 1 if len(groups) else 0):
             whole = (groups == number).nonzero().squeeze(-1)

@@ -7,8 +7,8 @@ from pydantic import NonNegativeFloat
 from torch import Tensor
 
 from models.method.registry import part
-from models.method.rollout import Scored
-from models.method.slots import Select
+from models.method.scored import Scored
+from models.method.select import Select
 
 
 @part("best_worst")

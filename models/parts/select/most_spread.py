@@ -17,8 +17,8 @@ from torch import Tensor
 
 from models.base.bounds import Positive
 from models.method.registry import part
-from models.method.rollout import Scored
-from models.method.slots import Select
+from models.method.scored import Scored
+from models.method.select import Select
 
 
 def widest(values: Tensor, keep: int) -> Tensor:

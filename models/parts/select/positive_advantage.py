@@ -14,8 +14,8 @@ from torch import Tensor
 
 from models.base.bounds import Number
 from models.method.registry import part
-from models.method.rollout import Scored
-from models.method.slots import Select
+from models.method.scored import Scored
+from models.method.select import Select
 
 
 @part("positive_advantage")

@@ -24,8 +24,9 @@ from torch import Tensor
 
 from models.base.bounds import Positive
 from models.method.registry import part
-from models.method.rollout import Rollout, Scored
-from models.method.slots import Select
+from models.method.rollout import Rollout
+from models.method.scored import Scored
+from models.method.select import Select
 
 Filter = Literal["best", "worst", "both", "best_random"]
 """Completions of a group that are kept."""

@@ -14,8 +14,8 @@ from pydantic import NonNegativeFloat
 from torch import Tensor
 
 from models.method.registry import part
-from models.method.rollout import Scored
-from models.method.slots import Select
+from models.method.scored import Scored
+from models.method.select import Select
 
 
 @part("siblings")
@@ -36,7 +36,7 @@ class Siblings(Select):
                 members.setdefault(group, []).append(index)
         rewards, kept = scored.rewards.tolist(), list[int]()
         for held in members.values():
-            reached = {index: scored.rollouts[index].solved for index in held}
+            reached = {index: scored.rollouts[index].episode.solved for index in held}
             better = [index for index in held if reached[index] is not False] or held
             worse = held
             if self.failed_only:

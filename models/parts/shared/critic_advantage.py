@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from torch import Tensor, nn
 
+from models.learner.packing import PerToken
+from models.method.advantage import Advantage, Signal
 from models.method.episode_parts import rows_of_wholes
 from models.method.learner import Companion
-from models.method.rollout import Scored
-from models.method.signal import Signal
-from models.method.slots import Advantage
+from models.method.scored import Scored
 from models.method.world import World
 from models.reward_models.critic.fit import critic_of, fit_critic
 from models.reward_models.critic.model import new_critic, read_values
@@ -22,7 +21,7 @@ from models.reward_models.critic.settings import CriticSettings
 class ValuedSignal(Signal):
     """A signal that keeps the critic's values."""
 
-    values: Sequence[Tensor] = ()
+    values: PerToken = ()
     """Value before each token when the round began, [completions] tensors of [tokens of it]."""
 
 
@@ -54,9 +53,7 @@ class CriticAdvantage(Advantage):
         """Return whether the critic still learns alone, so that the policy must not change."""
         return world.learner.companions[self.companion].updates < self.critic.pretraining
 
-    def _fit(
-        self, world: World, scored: Scored, signal: Signal, counted: Sequence[Tensor] | None = None
-    ) -> dict[str, float]:
+    def _fit(self, world: World, scored: Scored, signal: Signal, counted: PerToken | None = None) -> dict[str, float]:
         """Fit the critic to the round's returns, at the tokens that are `counted`. Returns its metrics."""
         assert isinstance(signal, ValuedSignal) and signal.returns is not None, "the signal is this part's own"
         return fit_critic(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from models.method.rollout import TokenBatch
+from models.method.token_batch import TokenBatch
 
 
 def implied_of_pairs(log_prob: Tensor, batch: TokenBatch, beta: float) -> Tensor:

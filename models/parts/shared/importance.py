@@ -22,8 +22,8 @@ import torch
 from pydantic import NonNegativeFloat, PositiveFloat
 from torch import Tensor
 
-from models.method.rollout import TokenBatch
-from models.method.slots import Objective
+from models.method.objective import Objective
+from models.method.token_batch import TokenBatch
 
 
 def truncated_importance(log_prob: Tensor, behaviour: Tensor, ceiling: float) -> Tensor:

@@ -6,8 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from models.method.learner import Judge, TeacherUse
 from models.method.rollout import Extra
-from models.method.teacher_roles import Judge, TeacherUse
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,8 +21,8 @@ from pydantic import Field
 from models.base.bounds import Positive, Temperature
 from models.base.errors import UserError
 from models.method.judge import GenerativeJudge
-from models.method.part_types import slot_type
-from models.method.reward_forms import JudgedReward
+from models.method.registry import slot_type
+from models.method.reward import JudgedReward
 from models.method.rollout import Rollout
 from models.parts.rewards.judges.judge_pairs import JudgePairs, rivals_of
 from models.reward_models.solutions import Solution

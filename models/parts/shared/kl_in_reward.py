@@ -27,8 +27,9 @@ from pydantic import NonNegativeFloat
 from torch import Tensor
 
 from models.base.errors import UserError
-from models.method.rollout import Rollout, Scored
-from models.method.slots import Advantage
+from models.method.advantage import Advantage
+from models.method.rollout import Rollout
+from models.method.scored import Scored
 from models.method.world import World
 from models.reward_models.critic.fit import trained_mask
 

@@ -26,8 +26,8 @@ from torch import Tensor
 
 from models.base.bounds import Share
 from models.learner.upload import to_device
-from models.method.rollout import TokenBatch
-from models.method.slots import Objective
+from models.method.objective import Objective
+from models.method.token_batch import TokenBatch
 
 
 def k2(log_prob: Tensor, reference: Tensor) -> Tensor:

@@ -9,14 +9,15 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from models.method.rollout import Rollout, Scored
-from models.method.turn import Turn
+from models.method.episode import Turn
+from models.method.rollout import Rollout
+from models.method.scored import Scored
 from models.parts.shared.token_advantages import discounted_to_go
 
 
 def turns_of(rollout: Rollout) -> tuple[Turn, ...]:
     """Return the policy's turns; a completion without recorded turns is one turn."""
-    return rollout.turns or (Turn(0, len(rollout.completion)),)
+    return rollout.episode.turns or (Turn(0, len(rollout.completion)),)
 
 
 def state_of(rollout: Rollout, turn: Turn) -> str:
@@ -24,7 +25,7 @@ def state_of(rollout: Rollout, turn: Turn) -> str:
     if turn.state:
         return turn.state
     part, start = rollout, turn.start
-    for part in rollout.parts or (rollout,):
+    for part in rollout.episode.parts or (rollout,):
         if start < len(part.completion):
             break
         start -= len(part.completion)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from models.method.rollout import TokenBatch
+from models.method.token_batch import TokenBatch
 
 
 def of_the_data(batch: TokenBatch) -> Tensor:

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pydantic import NonNegativeFloat, PositiveFloat
 from torch import Tensor
 
-from models.method.rollout import TokenBatch
-from models.method.slots import Objective
+from models.method.objective import Objective
+from models.method.token_batch import TokenBatch
 from models.parts.shared.implied_rewards import implied_of_pairs, watch_pairs
 
 

@@ -19,8 +19,10 @@ from models.learner.optimiser import NotFinite, OptimiserSettings
 from models.method.fit import fit_round
 from models.method.judge import Answer
 from models.method.learner import Companion, Learner
-from models.method.rollout import Problem, Rollout, Scored
+from models.method.problem import Problem
+from models.method.rollout import Rollout
 from models.method.schedule import ScheduleSettings
+from models.method.scored import Scored
 from models.method.world import World
 from models.parts.advantage.group_relative import GroupRelative
 from models.parts.objective.grpo import Grpo

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from torch import Tensor
 
 from models.base.errors import UserError
-from models.method.rollout import Scored
+from models.method.scored import Scored
 
 
 def groups_of_at_least(k: int, scored: Scored) -> Iterator[Tensor]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
+
+from models.learner.packing import PerToken
 
 EPSILON = 1e-4
 """Added to deviations, so that divisions stay finite where the spread is nearly zero."""
@@ -22,7 +22,7 @@ def discounted_to_go(values: Tensor, discount: float = 1.0) -> Tensor:
     return returns
 
 
-def whitened(tokens: Sequence[Tensor], counted: Sequence[Tensor], epsilon: float = EPSILON) -> list[Tensor]:
+def whitened(tokens: PerToken, counted: PerToken, epsilon: float = EPSILON) -> list[Tensor]:
     """Subtract the mean from `tokens` and divide by the deviation over all counted tokens, [completions] tensors each.
 
     Args:

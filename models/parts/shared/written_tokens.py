@@ -10,23 +10,24 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from models.learner.packing import PerToken
 from models.method.rollout import Rollout
 
 
-def written_rows(rows: Sequence[Tensor], rollouts: Sequence[Rollout]) -> list[Tensor]:
+def written_rows(rows: PerToken, rollouts: Sequence[Rollout]) -> list[Tensor]:
     """Return the values at the policy's own tokens, [completions] tensors of [tokens of it] -> of [written of it]."""
     return [
-        row[torch.tensor(rollout.written, device=row.device)] if rollout.turns else row
+        row[torch.tensor(rollout.written, device=row.device)] if rollout.episode.turns else row
         for row, rollout in zip(rows, rollouts, strict=True)
     ]
 
 
-def spread_rows(rows: Sequence[Tensor], rollouts: Sequence[Rollout]) -> list[Tensor]:
+def spread_rows(rows: PerToken, rollouts: Sequence[Rollout]) -> list[Tensor]:
     """Put the values of the tokens that the policy wrote in their places, zero elsewhere, [completions] tensors of
     [written of it] -> of [tokens of it]."""
     spread = []
     for row, rollout in zip(rows, rollouts, strict=True):
-        if rollout.turns:
+        if rollout.episode.turns:
             whole = row.new_zeros(len(rollout.completion))
             whole[torch.tensor(rollout.written, device=row.device)] = row
             row = whole

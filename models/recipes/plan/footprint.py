@@ -32,7 +32,7 @@ from models.learner.fused_log_probs import kept_bytes
 from models.learner.log_probs import plain_inner, row_states
 from models.learner.logit_blocks import block_shape
 from models.learner.recompute import layers_of, recomputing
-from models.method.method import companions_of, reference_is_read_alone
+from models.method.slots import companions_of, reference_is_read_alone
 from models.policies.build import new_shapes, with_adapter
 from models.policies.rounded import rounded_layers
 from models.recipes.plan.alive import Alive

@@ -7,18 +7,18 @@ The mean is over the whole minibatch before it is cut into rows, so the result d
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 
+from models.learner.packing import PerToken
 from models.learner.rows import rows_of
 from models.learner.upload import to_device
 from models.learner.whole_weights import ranks_of
 from models.method.episode_parts import places_of, rows_of_parts
 from models.method.fit import minibatches
 from models.method.learner import Companion
-from models.method.rollout import Rollout, Scored
+from models.method.rollout import Rollout
+from models.method.scored import Scored
 from models.reward_models.critic.losses import loss_of, values_of
 from models.reward_models.critic.model import Critic
 
@@ -37,10 +37,10 @@ def trained_mask(rollout: Rollout) -> Tensor:
 def fit_critic(
     companion: Companion,
     chosen: Scored,
-    returns: Sequence[Tensor],
-    old: Sequence[Tensor],
+    returns: PerToken,
+    old: PerToken,
     *,
-    counted: Sequence[Tensor] | None = None,
+    counted: PerToken | None = None,
     autocast: torch.dtype | None = None,
     token_budget: int = 16384,
 ) -> dict[str, float]:

@@ -4,8 +4,8 @@ import pytest
 
 from models.answers.answer_check import MOST_RUN, AnswerCheck
 from models.base.errors import UserError
-from models.method.slots import Reward
-from models.method.verifying import Verifying
+from models.method.attempt import Verifying
+from models.method.reward import Reward
 from models.parts.rewards.code.sql import Sql
 from models.parts.rewards.judges.justified_refusal import JustifiedRefusal
 from models.parts.rewards.rules.abstention import Abstention

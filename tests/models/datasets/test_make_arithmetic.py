@@ -13,7 +13,7 @@ from models.datasets.arithmetic import SOUND, ArithmeticProblem, Operation, flaw
 from models.datasets.make_arithmetic import ArithmeticSettings, draw_level, main, make, write
 from models.datasets.params import checked, read_section, run_stage
 from models.datasets.schema import SPLITS, Split
-from models.method.rollout import Reads
+from models.method.problem import Reads
 
 Made = Mapping[Reads, Mapping[Split, Sequence[Mapping[str, Any]]]]
 """Rows of each split of each kind."""

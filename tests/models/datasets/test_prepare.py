@@ -17,7 +17,7 @@ from models.datasets.prepare import main, prepare
 from models.datasets.schema import COLUMNS, SPLITS, available, read_manifest, read_rows, read_table
 from models.datasets.settings import DataSettings
 from models.datasets.splits import split_of
-from models.method.rollout import Reads
+from models.method.problem import Reads
 
 
 def written(path: Path, rows: Sequence[Mapping[str, Any]]) -> Path:

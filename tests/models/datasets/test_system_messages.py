@@ -12,8 +12,7 @@ from models.datasets.prepare import prepare
 from models.datasets.row_table import open_rows
 from models.datasets.schema import COLUMNS, SYSTEM, Kind, read_rows, read_table
 from models.datasets.settings import DataSettings
-from models.method.prompts import texts_of
-from models.method.rollout import Problem
+from models.method.problem import Problem, texts_of
 from models.reward_models.read_pairs import read_pairs
 from models.text.encoding import Codec
 from models.text.prompt_form import PromptForm

@@ -9,7 +9,7 @@ from typing import cast
 import pytest
 from malformed_texts import malformed, rollout
 
-from models.method.rollout import Problem
+from models.method.problem import Problem
 from models.method.world import World
 from models.parts.rewards.rules.choice import Choice
 from models.task_sets.theorems import VARIANTS, VERDICTS, TheoremsSettings, variant

@@ -14,7 +14,7 @@ from models.evaluation.evaluate import STAGES, evaluate
 from models.evaluation.metrics import prompt_values
 from models.evaluation.report import summarise
 from models.learner.packing import Sequences
-from models.method.rollout import Problem
+from models.method.problem import Problem
 from models.policies.folder import save_model_folder
 from models.text.encoding import Codec
 

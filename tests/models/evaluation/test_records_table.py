@@ -17,7 +17,7 @@ from models.evaluation.evaluate import evaluate
 from models.evaluation.records import Completion, PromptRecord
 from models.evaluation.table import read_records, write_records
 from models.learner.packing import Sequences
-from models.method.rollout import Problem
+from models.method.problem import Problem
 from models.policies.folder import save_model_folder
 from models.text.encoding import Codec
 

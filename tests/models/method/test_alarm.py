@@ -15,8 +15,8 @@ from models.engines.engine import EngineSettings
 from models.engines.transformers_engine import TransformersEngine
 from models.method.alarm import AlarmSettings, Collapse, History, judge, read, written
 from models.method.learner import Learner
-from models.method.method import Slots
 from models.method.rollout import Rollout
+from models.method.slots import Slots
 from models.method.world import World
 from models.parts.advantage.group_relative import GroupRelative
 from models.parts.advantage.reward import FixedBaseline

@@ -9,9 +9,10 @@ import torch
 from tiny_models import COMPLETIONS, SEQUENCES, each_token, scored
 from torch import Tensor
 
-from models.method.batch import token_batch
-from models.method.distribution import PolicyOutputs
-from models.method.rollout import Rollout, Scored, TokenBatch, trained_places
+from models.method.policy_outputs import PolicyOutputs
+from models.method.rollout import Rollout, trained_places
+from models.method.scored import Scored
+from models.method.token_batch import TokenBatch, token_batch
 
 ADVANTAGE = torch.tensor([1.0, -1.0, 0.5, -0.25, 2.0], dtype=torch.float64)
 

@@ -15,10 +15,10 @@ from torch import Tensor
 
 from models.base.errors import UserError
 from models.method import tally as tallies
-from models.method.curriculum import CurriculumSettings, choose, drawn, drawn_at_most, note, solved
-from models.method.prompts import prompts_of_round
-from models.method.rollout import Problem, Rollout
-from models.method.slots import Reward
+from models.method.curriculum import CurriculumSettings, choose, drawn, drawn_at_most, note, prompts_of_round, solved
+from models.method.problem import Problem
+from models.method.reward import Reward
+from models.method.rollout import Rollout
 from models.method.tally import Tally
 from models.method.world import World
 from models.parts.rollouts.sample import Sample
@@ -68,7 +68,7 @@ def test_the_estimate_by_hand() -> None:
 
 def test_what_is_counted_is_the_policys_own_within_nought_and_one_and_of_the_component_that_is_named() -> None:
     held = scored(torch.tensor([7.0, -3.0, 1.0]), [3], {"exact_answer": torch.tensor([0.0, 1.0, 0.0])})
-    beside = replace(held.rollouts[2], origin="greedy")
+    beside = replace(held.rollouts[2], source=replace(held.rollouts[2].source, origin="greedy"))
     tally = Tally()
     note(tally, replace(held, rollouts=[*held.rollouts[:2], beside]), CurriculumSettings())
     assert tally.seen == {"p0": (1.0, 2.0)}

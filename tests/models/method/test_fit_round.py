@@ -23,10 +23,11 @@ from models.learner.packing import Sequences
 from models.learner.reduce import Normalisation, token_weights
 from models.method.fit import fit_round, minibatches
 from models.method.learner import Learner
+from models.method.objective import Objective
 from models.method.readings import Readings
-from models.method.rollout import Scored, TokenBatch
 from models.method.schedule import ScheduleSettings
-from models.method.slots import Objective
+from models.method.scored import Scored
+from models.method.token_batch import TokenBatch
 from models.parts.objective.grpo import Grpo
 from models.policies.build import LoraSettings, with_adapter
 

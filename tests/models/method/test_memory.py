@@ -10,7 +10,8 @@ from tiny_loops import PROBLEMS, SCHEDULE, SLOTS, run, same_weights, save_start
 from tiny_models import contents
 
 from models.method.memory import read, written
-from models.method.rollout import Problem, Rollout
+from models.method.problem import Problem
+from models.method.rollout import Rollout, RolloutSource
 from models.method.world import World
 from models.parts.rollouts.sample import Sample
 
@@ -19,9 +20,18 @@ from models.parts.rollouts.sample import Sample
 def test_what_is_written_and_read_again_is_the_same_to_the_last_bit(dtype: torch.dtype) -> None:
     values = torch.randn(5, dtype=dtype, generator=torch.Generator().manual_seed(0))
     ids, flags = (4, 5, 1), (True, False, True)
-    first = Rollout(PROBLEMS[2], 1, ids, values[:3], "4 + 5", True, trained=flags, begun=2, privileged=(4, 9))
+    first = Rollout(
+        PROBLEMS[2], 1, ids, values[:3], "4 + 5", True, trained=flags, source=RolloutSource(begun=2, privileged=(4, 9))
+    )
     second = Rollout(
-        PROBLEMS[0], 0, (3,), None, "3", False, reference_log_probs=values[3:4], origin="chosen", flaw="slip"
+        PROBLEMS[0],
+        0,
+        (3,),
+        None,
+        "3",
+        False,
+        reference_log_probs=values[3:4],
+        source=RolloutSource(origin="chosen", flaw="slip"),
     )
     third = Rollout(PROBLEMS[1], 2, (6,), values[4:].exp(), "6", True)
     memory = [[first, second], [], [second, third]]

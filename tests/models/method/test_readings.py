@@ -9,8 +9,9 @@ from torch import Tensor, nn
 from models.learner.distribution import AS_IT_IS
 from models.learner.packing import Sequences
 from models.method.learner import Learner
+from models.method.problem import Problem
 from models.method.readings import Readings
-from models.method.rollout import Problem, Rollout
+from models.method.rollout import Rollout
 
 PROMPT = (3, 5, 7)
 ROLLOUTS = [

@@ -13,20 +13,18 @@ from torch import Tensor
 
 from models.base import bounds
 from models.method import registry
-from models.method.method import Slots
+from models.method.advantage import Advantage, CompletionAdvantage
+from models.method.objective import Objective
+from models.method.reference import Reference
 from models.method.registry import INSIDE, SLOTS, Slot, part, parts
-from models.method.rollout import Rollout, Scored, TokenBatch
+from models.method.reward import Reward, TokenReward
+from models.method.rollout import Rollout
+from models.method.rollout_source import Rollouts
+from models.method.scored import Scored
+from models.method.select import Select
 from models.method.slot_part import SlotPart
-from models.method.slots import (
-    Advantage,
-    CompletionAdvantage,
-    Objective,
-    Reference,
-    Reward,
-    Rollouts,
-    Select,
-    TokenReward,
-)
+from models.method.slots import Slots
+from models.method.token_batch import TokenBatch
 from models.method.world import World
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -10,9 +10,10 @@ from test_fit_round import ADVANTAGE, learner_of, round_of, step
 from tiny_models import SEQUENCES, each_token, plain_log_probs, tiny_policy
 from torch import Tensor
 
+from models.method.objective import RoundTokens, highest
 from models.method.readings import Readings
-from models.method.rollout import Rollout, Scored
-from models.method.round_tokens import RoundTokens, highest
+from models.method.rollout import Rollout
+from models.method.scored import Scored
 from models.parts.objective.entropy_covariance import ClipCov, KlCov
 from models.parts.objective.top_entropy import TopEntropy
 from models.parts.shared.importance import ImportanceSettings

@@ -7,10 +7,10 @@ from tiny_models import COMPLETIONS, SEQUENCES, scored
 from tiny_worlds import make_world
 from torch import Tensor
 
+from models.method.advantage import Advantage, Signal
 from models.method.registry import parts
+from models.method.reward import TokenReward
 from models.method.rollout import Rollout
-from models.method.signal import Signal
-from models.method.slots import Advantage, TokenReward
 from models.method.world import World
 from models.parts.advantage.group_relative import GroupRelative
 from models.training.score import score

@@ -19,11 +19,13 @@ from models.evaluation.metrics import prompt_values
 from models.learner.distribution import AS_IT_IS
 from models.learner.optimiser import OptimiserSettings
 from models.learner.packing import Sequences
+from models.method.advantage import CompletionAdvantage
 from models.method.learner import Learner
-from models.method.method import Slots
-from models.method.rollout import Problem, Rollout, Scored
+from models.method.problem import Problem
+from models.method.rollout import Rollout, RolloutSource
 from models.method.schedule import ScheduleSettings
-from models.method.slots import CompletionAdvantage
+from models.method.scored import Scored
+from models.method.slots import Slots
 from models.method.truncation import TruncationSettings, overlong_penalty
 from models.method.world import World
 from models.parts.objective.reinforce import Reinforce
@@ -101,7 +103,7 @@ def test_the_soft_penalty_is_formula_13_by_hand() -> None:
 
 
 def test_what_somebody_else_began_counts_for_the_length() -> None:
-    assert overlong_penalty([answering("", False, tokens=8, begun=12)], 20, 4).tolist() == [-1.0]
+    assert overlong_penalty([answering("", False, tokens=8, source=RolloutSource(begun=12))], 20, 4).tolist() == [-1.0]
 
 
 def test_the_published_cache_is_a_fifth_of_the_limit() -> None:

@@ -9,7 +9,8 @@ import pytest
 from tiny_loops import SCHEDULE, SLOTS, run, save_start
 from tiny_worlds import CODEC
 
-from models.method.rollout import Problem, Rollout
+from models.method.problem import Problem
+from models.method.rollout import Rollout
 from models.method.world import World
 from models.parts.rollouts.sample import Sample
 from models.parts.select.everything import Everything

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from models.method.rollout import Problem
+from models.method.problem import Problem
 from models.recipes.load import load_recipe
 
 ESTIMATORS = {

@@ -96,7 +96,7 @@ def test_improvements_are_drawn_and_trained_behind_an_answer_of_the_policys_own(
     first = PROBLEMS[0].prompt
     assert engine.asked[0] == [problem.prompt for problem in PROBLEMS[:2]]
     assert engine.asked[1][0] == f"{first} #### 8 + 7 ; {first}"
-    assert [(each.group, each.origin, each.text) for each in made] == [
+    assert [(each.group, each.source.origin, each.text) for each in made] == [
         (group, "policy", "3 + 4 #### 7") for group in (0, 0, 0, 1, 1, 1)
     ]
     assert all(each.behaviour_log_probs is not None and each.trained_tokens for each in made)

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from models.base.errors import UserError
 from models.learner.packing import Sequences
-from models.method.rollout import Problem, Rollout
+from models.method.problem import Problem
+from models.method.rollout import Rollout
 from models.parts.rewards.models.goal_nearness import FARTHEST, GoalNearness
 from models.policies.folder import save_model_folder
 from models.recipes.load import load_recipe

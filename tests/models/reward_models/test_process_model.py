@@ -11,7 +11,7 @@ from tiny_reward_models import tiny_reward_model
 from models.base.errors import UserError
 from models.learner.optimiser import OptimiserSettings
 from models.learner.packing import Sequences
-from models.method.rollout import Problem
+from models.method.problem import Problem
 from models.reward_models.fit import RewardModelSettings
 from models.reward_models.fit_process import accumulate_steps, fit_process_model, sequences_of_solutions, step_loss
 from models.reward_models.process import ProcessReading, read_reading, step_values, write_reading

@@ -11,7 +11,7 @@ from simulator_here import REASON, simulator_here
 
 from models.base.errors import UserError
 from models.method.attempt import Attempt
-from models.method.rollout import Problem
+from models.method.problem import Problem
 from models.method.world import World
 from models.parts.rewards.code.unit_tests import UnitTests
 from models.sandbox.sandbox import Ran

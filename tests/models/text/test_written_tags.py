@@ -9,7 +9,7 @@ from tiny_models import word_tokenizer
 
 from models.answers.exact import is_right
 from models.method.attempt import Attempt
-from models.method.rollout import Problem
+from models.method.problem import Problem
 from models.text.encoding import Codec
 from models.text.token_places import token_places
 from models.text.tokenizer import TokenizerSettings, load_tokenizer, train_tokenizer

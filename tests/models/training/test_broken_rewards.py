@@ -15,10 +15,9 @@ from tiny_worlds import make_world
 from torch import Tensor
 
 from models.base.errors import UserError
-from models.method.method import Slots
-from models.method.reward_limits import Limits
+from models.method.reward import Limits, Reward, TokenReward
 from models.method.rollout import Rollout
-from models.method.slots import Reward, TokenReward
+from models.method.slots import Slots
 from models.method.world import World
 from models.training.score import Scoring, failures_of, score
 

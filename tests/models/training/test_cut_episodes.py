@@ -17,14 +17,17 @@ from models.base.errors import UserError
 from models.learner.distribution import AS_IT_IS
 from models.learner.optimiser import OptimiserSettings
 from models.learner.reduce import Normalisation
+from models.method.advantage import Advantage
+from models.method.episode import Turn
 from models.method.episode_parts import whole_of
 from models.method.fit import fit_round
 from models.method.learner import Learner
+from models.method.objective import Objective
+from models.method.problem import Problem
 from models.method.registry import parts
-from models.method.rollout import Problem, Rollout, Scored, parts_of
+from models.method.rollout import Rollout, parts_of
 from models.method.schedule import ScheduleSettings
-from models.method.slots import Advantage, Objective
-from models.method.turn import Turn
+from models.method.scored import Scored
 from models.parts.advantage.anchored import Anchored
 from models.parts.advantage.batch_normalised import BatchNormalised
 from models.parts.advantage.gae import Gae
@@ -58,7 +61,9 @@ def whole() -> list[Rollout]:
     for ids, places, group in zip(IDS, TURNS, GROUPS, strict=True):
         off = torch.linspace(-2.5, -1.0, len(ids), dtype=torch.float64)
         made = Rollout(Problem(f"p{group}", "", tokens=PROMPT), group, ids, off, "", True)
-        made = replace(made, turns=tuple(Turn(*place, reward=0.1 * place[1]) for place in places))
+        made = replace(
+            made, episode=replace(made.episode, turns=tuple(Turn(*place, reward=0.1 * place[1]) for place in places))
+        )
         rollouts.append(replace(made, trained=made.written))
     return rollouts
 
@@ -67,7 +72,7 @@ def cut_after_each_turn(episode: Rollout) -> Rollout:
     """The episode as a sequence a turn."""
     made, behaviour = [], episode.behaviour_log_probs
     assert behaviour is not None
-    for turn in episode.turns:
+    for turn in episode.episode.turns:
         before = episode.completion[: turn.start]
         problem = replace(episode.problem, tokens=(*PROMPT, *before))
         made.append(
@@ -76,9 +81,10 @@ def cut_after_each_turn(episode: Rollout) -> Rollout:
                 problem=problem,
                 completion=episode.completion[turn.start : turn.stop],
                 behaviour_log_probs=behaviour[turn.start : turn.stop].clone(),
-                turns=(turn._replace(start=0, stop=turn.stop - turn.start),),
+                episode=replace(
+                    episode.episode, turns=(turn._replace(start=0, stop=turn.stop - turn.start),), history=len(before)
+                ),
                 trained=(True,) * (turn.stop - turn.start),
-                history=len(before),
             )
         )
     return whole_of(made)
@@ -112,7 +118,7 @@ def advantages(rollouts: list[Rollout]) -> list[Tensor]:
     rows = []
     for number, rollout in enumerate(rollouts):
         row = torch.zeros(len(rollout.completion), dtype=torch.float64)
-        for place, turn in enumerate(rollout.turns):
+        for place, turn in enumerate(rollout.episode.turns):
             row[turn.start : turn.stop] = 0.7 - place + 0.3 * number
         rows.append(row)
     return rows
@@ -199,7 +205,7 @@ def test_cutting_an_episode_changes_neither_a_critics_values_and_advantages_nor_
         critic = critic_of(learner.companions[part.companion])
         with torch.no_grad():
             critic.head.weight.normal_()
-        world = make_world(learner=learner, token_budget=32 if rollouts[0].parts else 4096)
+        world = make_world(learner=learner, token_budget=32 if rollouts[0].episode.parts else 4096)
         given = scored(rollouts)
         signal = part(world, given)
         part.learn(world, given, signal, 0)
@@ -217,8 +223,12 @@ def test_an_episode_of_unrelated_contexts_stands_in_one_row_or_the_budget_is_ref
     episodes = cut()
     first = episodes[0]
     apart = tuple(
-        replace(part, problem=replace(part.problem, tokens=(8 + place, *part.problem.tokens)), history=0)
-        for place, part in enumerate(first.parts)
+        replace(
+            part,
+            problem=replace(part.problem, tokens=(8 + place, *part.problem.tokens)),
+            episode=replace(part.episode, history=0),
+        )
+        for place, part in enumerate(first.episode.parts)
     )
     strange = [whole_of(apart), *episodes[1:]]
     expected = gradient(objective_of("gspo"), strange, 4096)
@@ -231,5 +241,5 @@ def test_an_episode_is_its_parts_in_their_order() -> None:
     for episode in cut():
         parts = parts_of([episode])
         assert episode.completion == tuple(id for part in parts for id in part.completion)
-        spoken = [episode.completion[turn.start : turn.stop] for turn in episode.turns]
+        spoken = [episode.completion[turn.start : turn.stop] for turn in episode.episode.turns]
         assert spoken == [part.completion for part in parts] and all(episode.trained or ())

@@ -19,7 +19,7 @@ from models.engines.fleet import Fleet
 from models.engines.transformers_engine import TransformersEngine
 from models.engines.vllm_engine import VllmEngine
 from models.learner.optimiser import OptimiserSettings
-from models.method.prompts import prompts_of_round
+from models.method.curriculum import prompts_of_round
 from models.method.rollout import Rollout
 from models.method.schedule import ScheduleSettings
 from models.parts.rollouts.sample import Sample
@@ -215,7 +215,7 @@ def test_vllm_too_goes_on_under_new_weights(start: Path, tmp_path: Path, taken: 
         return SlowVllm(folder, replace(settings, max_sequences=12), longest=64, end=end, seed=0)
 
     _, diary = run(start, tmp_path, schedule=replace(FLIGHT, rounds=5), slots=LONG, engine=vllm)
-    versions = [rollout.versions for _, _, rollouts in taken for rollout in rollouts]
+    versions = [rollout.source.versions for _, _, rollouts in taken for rollout in rollouts]
     assert len(versions) == 5 * 16 and any(len(spans) > 1 for spans in versions)
     assert max(values["rollouts/age_max"] for values in diary.metrics.values()) <= K
     assert max(values["engine/canary_gap"] for values in diary.metrics.values()) < 1e-3

@@ -5,9 +5,10 @@ from collections import Counter
 import pytest
 import torch
 
-from models.method.curriculum import CurriculumSettings, choose, level_reached, note
-from models.method.prompts import prompts_of_round
-from models.method.rollout import Problem, Rollout, Scored
+from models.method.curriculum import CurriculumSettings, choose, level_reached, note, prompts_of_round
+from models.method.problem import Problem
+from models.method.rollout import Rollout
+from models.method.scored import Scored
 from models.method.tally import Tally
 
 MANY = [Problem(f"q{number}", "", level=1 + number % 4) for number in range(40)]

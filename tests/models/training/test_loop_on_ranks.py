@@ -22,8 +22,8 @@ from models.engines.engine import EngineSettings
 from models.engines.first_rank import OfFirstRank
 from models.engines.transformers_engine import TransformersEngine
 from models.learner.sharding import shard
-from models.method.method import Slots
 from models.method.schedule import ScheduleSettings
+from models.method.slots import Slots
 from models.parts.reference.moving_average import MovingAverage
 from models.parts.rollouts.masked import Masked
 from models.policies.build import PolicySettings

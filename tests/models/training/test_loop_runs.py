@@ -33,7 +33,7 @@ from models.engines.engine import EngineSettings
 from models.engines.transformers_engine import TransformersEngine
 from models.learner.log_probs import completion_log_probs
 from models.learner.optimiser import OptimiserSettings
-from models.method.prompts import prompts_of_round
+from models.method.curriculum import prompts_of_round
 from models.parts.rollouts.sample import Sample
 from models.policies.build import LoraSettings, load_causal_model, with_adapter
 from models.policies.folder import save_model_folder

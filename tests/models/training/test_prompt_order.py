@@ -2,10 +2,9 @@
 
 import torch
 
-from models.base.seeds import seed_of
+from models.base.seeds import for_choices, for_second_draw, round_seed, seed_of
 from models.learner.supervised import shuffled_batches
-from models.method.prompts import _order
-from models.method.round_seeds import for_choices, for_second_draw, round_seed
+from models.method.curriculum import _order
 
 ROUNDS = 400
 

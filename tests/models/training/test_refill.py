@@ -13,9 +13,10 @@ from torch import Tensor
 
 from models.base.errors import UserError
 from models.method import tally as tallies
-from models.method.prompts import further_prompts
-from models.method.rollout import Problem, Rollout
-from models.method.slots import Reward
+from models.method.curriculum import further_prompts
+from models.method.problem import Problem
+from models.method.reward import Reward
+from models.method.rollout import Rollout
 from models.method.tally import Tally
 from models.method.world import World
 from models.parts.rollouts.sample import Sample

@@ -6,7 +6,8 @@ import pytest
 import torch
 from tiny_models import scored
 
-from models.method.rollout import Origin, Scored
+from models.method.problem import Origin
+from models.method.scored import Scored
 from models.training.round_metrics import rollout_metrics
 
 
@@ -15,7 +16,9 @@ def round_of(*origins: Origin, untrained: tuple[int, ...] = ()) -> Scored:
     plain = scored([float(i) for i in range(len(origins))], [len(origins)])
     plain = replace(plain, components={"verdict": 10 * plain.rewards})
     rollouts = [
-        replace(rollout, origin=origin, trained=(False,) if index in untrained else None)
+        replace(
+            rollout, source=replace(rollout.source, origin=origin), trained=(False,) if index in untrained else None
+        )
         for index, (rollout, origin) in enumerate(zip(plain.rollouts, origins, strict=True))
     ]
     return replace(plain, rollouts=rollouts)

@@ -8,7 +8,7 @@ import pytest
 from tiny_loops import SCHEDULE, SLOTS, run, save_start
 
 from models.learner.optimiser import OptimiserSettings
-from models.method.slots import Objective
+from models.method.objective import Objective
 from models.parts.objective.dppo import Dppo
 from models.parts.objective.grpo import Grpo
 

@@ -7,8 +7,9 @@ from tiny_loops import PROBLEMS
 from tiny_worlds import CODEC, make_world
 
 from models.base.errors import UserError
-from models.method.rollout import KnownAnswer, Problem
-from models.method.slots import Objective, Rollouts
+from models.method.objective import Objective
+from models.method.problem import KnownAnswer, Problem
+from models.method.rollout_source import Rollouts
 from models.parts.objective.dpo import Dpo
 from models.parts.objective.grpo import Grpo
 from models.parts.objective.tpo import Tpo

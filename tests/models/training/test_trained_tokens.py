@@ -15,14 +15,17 @@ from models.learner import fused_log_probs as fused
 from models.learner.distribution import AS_IT_IS
 from models.learner.log_probs import completion_log_probs
 from models.learner.optimiser import OptimiserSettings
+from models.method.advantage import Advantage
+from models.method.episode import Turn
 from models.method.fit import fit_round
 from models.method.learner import Learner
+from models.method.objective import Objective
+from models.method.problem import Problem
 from models.method.readings import Readings
 from models.method.registry import parts
-from models.method.rollout import Problem, Rollout, Scored, written_places
+from models.method.rollout import Rollout, RolloutEpisode, written_places
 from models.method.schedule import ScheduleSettings
-from models.method.slots import Advantage, Objective
-from models.method.turn import Turn
+from models.method.scored import Scored
 from models.parts.objective.grpo import Grpo
 
 STEP = OptimiserSettings(learning_rate=1.0, warmup_steps=0, clip_norm=1e9)
@@ -132,7 +135,7 @@ def test_where_all_is_kept_nothing_changes_by_a_bit() -> None:
 
 
 def test_the_projection_is_computed_for_trained_tokens_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    from models.method import distribution
+    from models.method import policy_outputs
 
     seen: list[int] = []
     real = fused.fused_log_probs
@@ -141,7 +144,7 @@ def test_the_projection_is_computed_for_trained_tokens_alone(monkeypatch: pytest
         seen.append(len(states))
         return real(states, *given, **settings)
 
-    monkeypatch.setattr(distribution, "fused_log_probs", counted)
+    monkeypatch.setattr(policy_outputs, "fused_log_probs", counted)
     chosen = round_of()
     advantage = [torch.ones(len(rollout.completion), dtype=torch.float64) for rollout in chosen.rollouts]
     gradient(Grpo(), chosen, advantage)
@@ -150,7 +153,13 @@ def test_the_projection_is_computed_for_trained_tokens_alone(monkeypatch: pytest
 
 def test_what_an_environment_wrote_has_log_prob_zero_under_everybody() -> None:
     chosen = round_of()
-    rollouts = [replace(chosen.rollouts[1], turns=(Turn(0, 2), Turn(3, 4)), trained=(True, True, False, True))]
+    rollouts = [
+        replace(
+            chosen.rollouts[1],
+            episode=replace(chosen.rollouts[1].episode, turns=(Turn(0, 2), Turn(3, 4))),
+            trained=(True, True, False, True),
+        )
+    ]
     learner = Learner(tiny_policy(), torch.optim.SGD([nn.Parameter()]), tiny_policy(seed=1), None, None, AS_IT_IS)
     readings = Readings(learner, 64)
     [mine], reference = readings.policy(rollouts), readings.reference(rollouts)
@@ -177,7 +186,15 @@ def episodes_of(wrong: float) -> Scored:
     rollouts = []
     for number, ids in enumerate([(5, 6, 7, 8, 9, 4), (6, 7, 8, 3, 4, 5), (3, 9, 9, 4, 6), (20, 19, 18, 17, 16)]):
         turns = (Turn(0, 2), Turn(3, len(ids) - 1))
-        made = Rollout(Problem(f"p{number // 2}", "", tokens=(3, 4)), number // 2, ids, None, "", True, turns=turns)
+        made = Rollout(
+            Problem(f"p{number // 2}", "", tokens=(3, 4)),
+            number // 2,
+            ids,
+            None,
+            "",
+            True,
+            episode=RolloutEpisode(turns=turns),
+        )
         flags = torch.tensor(made.written)
         known = torch.where(flags, torch.linspace(-3.0, -1.0, len(ids), dtype=torch.float64), wrong)
         rollouts.append(replace(made, trained=made.written, behaviour_log_probs=known, reference_log_probs=0.9 * known))
@@ -193,7 +210,10 @@ def test_no_value_at_a_token_of_the_environment_changes_any_advantage(name: str)
     for wrong in (-1.0, float("nan")):
         chosen = episodes_of(wrong)
         if advantage.asks_for == "greedy":
-            greedy = [replace(chosen.rollouts[index], origin="greedy") for index in (1, 3)]
+            greedy = [
+                replace(chosen.rollouts[index], source=replace(chosen.rollouts[index].source, origin="greedy"))
+                for index in (1, 3)
+            ]
             chosen = replace(chosen, rollouts=[chosen.rollouts[0], greedy[0], chosen.rollouts[2], greedy[1]])
         policy, reference = tiny_policy(), tiny_policy(seed=1, spread=2.0).requires_grad_(False)
         teacher = tiny_policy(seed=5, spread=2.0).requires_grad_(False)
@@ -216,4 +236,4 @@ def test_no_value_at_a_token_of_the_environment_changes_any_advantage(name: str)
 def test_what_an_episode_is_worth_stands_at_the_last_token_that_the_policy_wrote() -> None:
     chosen = replace(episodes_of(-1.0), token_rewards=None)
     for row, worth, rollout in zip(chosen.rewards_by_token(), chosen.rewards, chosen.rollouts, strict=True):
-        assert float(row[rollout.turns[-1].stop - 1]) == float(worth) == float(row.sum())
+        assert float(row[rollout.episode.turns[-1].stop - 1]) == float(worth) == float(row.sum())

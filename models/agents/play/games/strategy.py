@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from torch import Tensor
-
 from models.agents.play.games.game import Game, Knows, State, knows, states
-from models.method.rollout import Problem, Rollout
-from models.method.turn import Turn
+from models.learner.packing import PerToken
+from models.method.episode import Turn
+from models.method.problem import Problem
+from models.method.rollout import Rollout, RolloutEpisode
 from models.text.bridge import Role, bridge_of
 from models.text.encoding import Codec
 
@@ -42,13 +42,17 @@ def choices(game: Game, codec: Codec, problem: Problem, role: Role = "user") -> 
         for ids in codec.completions(game.actions(state)):
             turn = Turn(len(before), len(before) + len(ids))
             made.append(
-                ActionCompletion(seat, known, Rollout(problem, 0, (*before, *ids), None, "", True, turns=(turn,)))
+                ActionCompletion(
+                    seat,
+                    known,
+                    Rollout(problem, 0, (*before, *ids), None, "", True, episode=RolloutEpisode(turns=(turn,))),
+                )
             )
     return made
 
 
 def strategies(
-    game: Game, asked: Sequence[ActionCompletion], log_probs: Callable[[Sequence[Rollout]], Sequence[Tensor]]
+    game: Game, asked: Sequence[ActionCompletion], log_probs: Callable[[Sequence[Rollout]], PerToken]
 ) -> list[dict[Knows, tuple[float, ...]]]:
     """Return the policy's strategy for each seat.
 
@@ -60,7 +64,7 @@ def strategies(
     """
     weights: list[dict[Knows, list[float]]] = [{} for _ in range(game.seats)]
     for choice, row in zip(asked, log_probs([choice.rollout for choice in asked]), strict=True):
-        (turn,) = choice.rollout.turns
+        (turn,) = choice.rollout.episode.turns
         chance = float(row[turn.start :].double().sum().exp())
         weights[choice.seat].setdefault(choice.known, []).append(chance)
     return [{known: tuple(value / sum(row) for value in row) for known, row in of_seat.items()} for of_seat in weights]

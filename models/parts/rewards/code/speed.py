@@ -21,9 +21,10 @@ from pydantic import PositiveFloat
 from torch import Tensor
 
 from models.method.attempt import Attempt
+from models.method.problem import Problem
 from models.method.registry import part
-from models.method.rollout import Problem, Rollout
-from models.method.slots import Reward
+from models.method.reward import Reward
+from models.method.rollout import Rollout
 from models.method.world import World
 from models.sandbox.plain_code import is_plain
 from models.sandbox.sandbox import Program, shared_sandbox

@@ -25,9 +25,10 @@ from models.answers.likeness import jaccard, runs_of
 from models.answers.sql import orders, tokens_of, written_query
 from models.base.bounds import Positive
 from models.method.attempt import Attempt
+from models.method.problem import Problem
 from models.method.registry import part
-from models.method.rollout import Problem, Rollout
-from models.method.slots import Reward
+from models.method.reward import Reward
+from models.method.rollout import Rollout
 from models.method.world import World
 from models.sandbox.database import LONGEST, DatabaseAnswers, QueryResult, ask
 from models.sandbox.sandbox import shared_sandbox

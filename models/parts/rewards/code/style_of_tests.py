@@ -20,8 +20,8 @@ from torch import Tensor
 from models.answers.smells import METRICS, Metric, met_by
 from models.method.attempt import Attempt
 from models.method.registry import part
+from models.method.reward import Reward
 from models.method.rollout import Rollout
-from models.method.slots import Reward
 from models.method.world import World
 from models.sandbox.written import written_code
 

@@ -28,9 +28,10 @@ from torch import Tensor
 from models.answers.exact import marked
 from models.base.bounds import Number
 from models.method.attempt import Attempt
+from models.method.problem import Problem
 from models.method.registry import part
-from models.method.rollout import Problem, Rollout
-from models.method.slots import Reward
+from models.method.reward import Reward
+from models.method.rollout import Rollout
 from models.method.world import World
 from models.sandbox.sandbox import Program, ProgramVerdict, shared_sandbox
 from models.sandbox.settings import SandboxSettings

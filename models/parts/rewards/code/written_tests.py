@@ -25,8 +25,8 @@ from torch import Tensor
 
 from models.method.attempt import Attempt
 from models.method.registry import part
+from models.method.reward import Reward
 from models.method.rollout import Rollout
-from models.method.slots import Reward
 from models.method.world import World
 from models.sandbox.sandbox import shared_sandbox
 from models.sandbox.settings import SandboxSettings

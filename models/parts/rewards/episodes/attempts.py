@@ -17,8 +17,8 @@ from pydantic import NonNegativeFloat, NonNegativeInt
 from torch import Tensor
 
 from models.method.registry import part
+from models.method.reward import TokenReward
 from models.method.rollout import Rollout
-from models.method.slots import TokenReward
 from models.method.world import World
 
 
@@ -37,11 +37,11 @@ class Attempts(TokenReward):
         rows = []
         for rollout in rollouts:
             row = torch.zeros(len(rollout.completion))
-            for number, turn in enumerate(rollout.turns):
+            for number, turn in enumerate(rollout.episode.turns):
                 if last_alone:
-                    worth = turn.reward if number + 1 == len(rollout.turns) > 1 else 0.0
+                    worth = turn.reward if number + 1 == len(rollout.episode.turns) > 1 else 0.0
                 else:
-                    gain = turn.reward - rollout.turns[number - 1].reward if number else 0.0
+                    gain = turn.reward - rollout.episode.turns[number - 1].reward if number else 0.0
                     worth = turn.reward + self.alpha * gain
                 row[turn.stop - 1] += worth
             rows.append(row)

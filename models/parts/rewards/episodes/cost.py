@@ -18,8 +18,8 @@ from torch import Tensor
 
 from models.agents.play.calls import read_call
 from models.method.registry import part
+from models.method.reward import Reward
 from models.method.rollout import Rollout
-from models.method.slots import Reward
 from models.method.world import World
 
 Prices = Mapping[str, Annotated[float, Field(ge=0)]]
@@ -42,7 +42,7 @@ class EpisodeCost(Reward):
 
     def _price(self, world: World, rollout: Rollout) -> float:
         price, names = self.written * rollout.written_tokens, {*self.calls, *self.heard}
-        for turn in rollout.turns:
+        for turn in rollout.episode.turns:
             call = read_call(turn.said, names)
             if call is None:
                 continue

@@ -16,8 +16,8 @@ from torch import Tensor
 
 from models.base.bounds import Number
 from models.method.registry import part
+from models.method.reward import TokenReward
 from models.method.rollout import Rollout
-from models.method.slots import TokenReward
 from models.method.world import World
 
 
@@ -45,7 +45,7 @@ class Milestones(TokenReward):
         for rollout in rollouts:
             row = torch.zeros(len(rollout.completion))
             left = list(self.patterns)
-            for turn in rollout.turns:
+            for turn in rollout.episode.turns:
                 reached = [pattern for pattern in left if re.search(pattern, turn.heard)]
                 row[turn.stop - 1] += self.each * len(reached)
                 left = [pattern for pattern in left if pattern not in reached]

@@ -23,8 +23,8 @@ from models.agents.play.circuits import CompiledRule, names_of, violations
 from models.base.bounds import LARGEST, Share
 from models.base.errors import UserError
 from models.method.registry import part
+from models.method.reward import TokenReward
 from models.method.rollout import Rollout
-from models.method.slots import TokenReward
 from models.method.world import World
 from models.parts.shared.of_turns import turns_of
 
@@ -85,7 +85,7 @@ class PolicyRules(TokenReward):
         return rows
 
     def _costs(self, rollout: Rollout) -> list[float]:
-        turns = [turn if rollout.turns else turn._replace(said=rollout.text) for turn in turns_of(rollout)]
+        turns = [turn if rollout.episode.turns else turn._replace(said=rollout.text) for turn in turns_of(rollout)]
         return violations(turns, vars(self)["_circuits"], vars(self)["_propositions"])
 
 

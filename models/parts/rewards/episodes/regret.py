@@ -20,8 +20,8 @@ from torch import Tensor
 
 from models.agents.play.arms import gaps, means_of
 from models.method.registry import part
+from models.method.reward import TokenReward
 from models.method.rollout import Rollout
-from models.method.slots import TokenReward
 from models.method.world import World
 from models.parts.shared.regret import growth
 
@@ -46,9 +46,9 @@ class Regret(TokenReward):
         rows = []
         for rollout in rollouts:
             row = torch.zeros(len(rollout.completion))
-            lost = torch.tensor(gaps([turn.said for turn in rollout.turns], means_of(rollout.problem)))
+            lost = torch.tensor(gaps([turn.said for turn in rollout.episode.turns], means_of(rollout.problem)))
             if self.of == "pulls":
-                for turn, value in zip(rollout.turns, lost.tolist(), strict=True):
+                for turn, value in zip(rollout.episode.turns, lost.tolist(), strict=True):
                     row[turn.stop - 1] -= value
                 row[-1] -= max(0, self.horizon - len(lost)) * max(means_of(rollout.problem))
             elif len(lost) >= _LEAST:

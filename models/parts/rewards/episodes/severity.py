@@ -15,8 +15,8 @@ from torch import Tensor
 from models.answers.severity import severity_of, severity_table
 from models.base.bounds import Number
 from models.method.registry import part
+from models.method.reward import TokenReward
 from models.method.rollout import Rollout
-from models.method.slots import TokenReward
 from models.method.world import World
 from models.parts.shared.of_turns import turns_of
 
@@ -38,7 +38,7 @@ class Severity(TokenReward):
         for rollout in rollouts:
             row = torch.zeros(len(rollout.completion))
             turns = turns_of(rollout)
-            said = [turn.said for turn in turns] if rollout.turns else [rollout.text]
+            said = [turn.said for turn in turns] if rollout.episode.turns else [rollout.text]
             for turn, weight in zip(turns, severity_of(said, vars(self)["_compiled"]), strict=True):
                 row[turn.stop - 1] -= weight
             rows.append(row)

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from models.answers.exact import solves
 from models.method.registry import part
+from models.method.reward import Reward
 from models.method.rollout import Rollout
-from models.method.slots import Reward
 from models.method.world import World
 
 
@@ -28,4 +28,4 @@ class Solved(Reward):
 
 def reached_goal(rollout: Rollout) -> bool:
     """Return whether an episode reached its goal, according to the environment, or else to the verifier."""
-    return solves(rollout) if rollout.solved is None else rollout.solved and rollout.finished
+    return solves(rollout) if rollout.episode.solved is None else rollout.episode.solved and rollout.finished

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from models.base.bounds import Number
 from models.method.registry import part
+from models.method.reward import Reward
 from models.method.rollout import Rollout
-from models.method.slots import Reward
 from models.method.world import World
 
 
@@ -24,4 +24,6 @@ class SourceValue(Reward):
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
         """Return values, [completions]."""
-        return torch.tensor([self.unknown if rollout.value is None else rollout.value for rollout in rollouts])
+        return torch.tensor(
+            [self.unknown if rollout.source.value is None else rollout.source.value for rollout in rollouts]
+        )

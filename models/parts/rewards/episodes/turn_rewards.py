@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from models.method.registry import part
+from models.method.reward import TokenReward
 from models.method.rollout import Rollout
-from models.method.slots import TokenReward
 from models.method.world import World
 
 
@@ -25,7 +25,7 @@ class TurnRewards(TokenReward):
         rows = []
         for rollout in rollouts:
             row = torch.zeros(len(rollout.completion))
-            for turn in rollout.turns:
+            for turn in rollout.episode.turns:
                 row[turn.stop - 1] += turn.reward
             rows.append(row)
         return rows

@@ -20,8 +20,7 @@ from models.base.bounds import Positive
 from models.base.errors import UserError
 from models.method.judge import GenerativeJudge
 from models.method.registry import part
-from models.method.reward_forms import JudgedReward, Reasoned
-from models.method.reward_limits import Limits
+from models.method.reward import JudgedReward, Limits, Reasoned
 from models.method.rollout import Rollout
 from models.parts.rewards.judges.judge_score import OF_JUDGES, Votes
 from models.reward_models.judges.question import LIST, TICK, check_template, fill

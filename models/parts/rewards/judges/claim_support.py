@@ -23,8 +23,8 @@ from models.base.bounds import Number
 from models.base.errors import UserError
 from models.method.recipe_paths import RecipePath
 from models.method.registry import part
+from models.method.reward import Reward
 from models.method.rollout import Rollout
-from models.method.slots import Reward
 from models.method.world import World
 
 _ENDS = re.compile(r"[;\n]|\.(?=\s|$)")

@@ -20,8 +20,8 @@ from pydantic import Field
 from torch import Tensor
 
 from models.method.registry import part
+from models.method.reward import Reward
 from models.method.rollout import Rollout
-from models.method.slots import Reward
 from models.method.world import World
 
 
@@ -49,5 +49,5 @@ class FollowedFeedback(Reward):
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
         """Return values in [0, 1], [completions]."""
         return torch.tensor(
-            [taken_in(each.feedback, each.text, self.longest) if each.finished else 0.0 for each in rollouts]
+            [taken_in(each.source.feedback, each.text, self.longest) if each.finished else 0.0 for each in rollouts]
         )

@@ -21,8 +21,7 @@ import torch
 from models.base.bounds import Positive
 from models.method.judge import GenerativeJudge
 from models.method.registry import part
-from models.method.reward_forms import JudgedReward, Reasoned
-from models.method.reward_limits import Limits
+from models.method.reward import JudgedReward, Limits, Reasoned
 from models.method.rollout import Rollout, groups_of
 from models.parts.rewards.judges.judge_score import OF_JUDGES, Votes
 from models.reward_models.judges.pairs import CompletionPair, PairComparison, compare

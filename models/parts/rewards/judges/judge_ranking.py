@@ -21,8 +21,7 @@ from pydantic import Field
 
 from models.method.judge import GenerativeJudge, vote_seed
 from models.method.registry import part
-from models.method.reward_forms import JudgedReward, Reasoned
-from models.method.reward_limits import Limits
+from models.method.reward import JudgedReward, Limits, Reasoned
 from models.method.rollout import Rollout
 from models.parts.rewards.judges.judge_score import OF_JUDGES, Votes
 from models.reward_models.judges.question import RANK, check_template, fill, numbered

@@ -21,8 +21,7 @@ from models.base.bounds import Number
 from models.base.errors import UserError
 from models.method.judge import GenerativeJudge
 from models.method.registry import part
-from models.method.reward_forms import JudgedReward, Reasoned
-from models.method.reward_limits import Limits
+from models.method.reward import JudgedReward, Limits, Reasoned
 from models.method.rollout import Rollout
 from models.reward_models.judges.question import SCORE, check_template, fill
 from models.reward_models.judges.verdict import score

@@ -20,8 +20,7 @@ import torch
 
 from models.method.judge import Answer, GenerativeJudge
 from models.method.registry import part
-from models.method.reward_forms import Reasoned, ReasonedReward
-from models.method.reward_limits import Limits
+from models.method.reward import Limits, Reasoned, ReasonedReward
 from models.method.rollout import Rollout
 from models.method.steps import MARKS
 from models.method.world import World

@@ -31,9 +31,10 @@ from models.answers.exact import is_right, marked
 from models.answers.patterns import compiled
 from models.base.bounds import Number
 from models.method.attempt import Attempt
+from models.method.problem import Problem
 from models.method.registry import part
-from models.method.reward_forms import Blend
-from models.method.rollout import Problem, Rollout, groups_of
+from models.method.reward import Blend
+from models.method.rollout import Rollout, groups_of
 from models.method.world import World
 from models.parts.rewards.rules.abstention import keys_of, says_any
 from models.parts.shared.group_statistics import group_sum

@@ -24,8 +24,7 @@ from models.base.bounds import Share
 from models.base.errors import UserError
 from models.method.judge import Answer
 from models.method.registry import part
-from models.method.reward_forms import Reasoned, ReasonedReward
-from models.method.reward_limits import Limits
+from models.method.reward import Limits, Reasoned, ReasonedReward
 from models.method.rollout import Rollout
 from models.method.world import World
 from models.parts.rewards.judges.judge_score import OF_JUDGES, Votes

@@ -21,9 +21,10 @@ from torch import Tensor
 
 from models.base.bounds import Number
 from models.base.errors import UserError
+from models.learner.packing import PerToken
 from models.method.registry import part
+from models.method.reward import Reward
 from models.method.rollout import Rollout, groups_of
-from models.method.slots import Reward
 from models.method.truncation import worst_where_cut
 from models.method.world import World
 from models.parts.shared.written_tokens import written_rows
@@ -43,7 +44,7 @@ def _under_policy(world: World, rollouts: Sequence[Rollout]) -> Tensor:
     return _means(said if len(said) == len(rollouts) else world.readings.policy(rollouts), rollouts)
 
 
-def _means(rows: Sequence[Tensor], rollouts: Sequence[Rollout]) -> Tensor:
+def _means(rows: PerToken, rollouts: Sequence[Rollout]) -> Tensor:
     """Return the mean over the tokens that the policy wrote, [completions]."""
     return torch.stack([row.detach().double().mean().cpu() for row in written_rows(rows, rollouts)]).float()
 

@@ -18,10 +18,9 @@ from torch import Tensor
 
 from models.method.attempt import Attempt
 from models.method.feedback import Feedback, Remark
-from models.method.part_types import slot_type
-from models.method.registry import default_part, part
+from models.method.registry import default_part, part, slot_type
+from models.method.reward import TokenReward
 from models.method.rollout import Rollout
-from models.method.slots import TokenReward
 from models.method.world import World
 from models.text.token_places import token_places
 

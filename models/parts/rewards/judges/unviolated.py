@@ -20,7 +20,7 @@ from torch import Tensor
 
 from models.base.bounds import Number
 from models.method.registry import part
-from models.method.reward_forms import Blend
+from models.method.reward import Blend
 from models.method.rollout import Rollout
 from models.method.world import World
 

@@ -17,12 +17,11 @@ from torch import Tensor, nn
 
 from models.base.bounds import Positive, Share
 from models.learner.optimiser import OptimiserSettings, build_optimiser
+from models.method.episode import Turn
 from models.method.learner import Companion
 from models.method.registry import part
-from models.method.reward_forms import before
+from models.method.reward import Reward, before
 from models.method.rollout import Rollout
-from models.method.slots import Reward
-from models.method.turn import Turn
 from models.method.world import World
 from models.parts.shared.of_turns import turns_of
 from models.reward_models.critic.action_values import ActionValues, fit_action_values, following_turns
@@ -59,7 +58,7 @@ class ActionValue(Reward):
             UserError: no reward before this one is called `by`.
         """
         outcome = before(self.label, self.by, components)
-        logged = [index for index, rollout in enumerate(rollouts) if rollout.origin == "demonstration"]
+        logged = [index for index, rollout in enumerate(rollouts) if rollout.source.origin == "demonstration"]
         if not logged:
             return {}
         companion = world.learner.companions[self.companion]
@@ -89,7 +88,9 @@ class ActionValue(Reward):
 
     def _proposals(self, world: World, rollouts: Sequence[Rollout], states: int) -> Tensor | None:
         """Return features of the turns proposed at the logged states, in their order, [states, N, hidden]."""
-        proposed = [(rollout, turns_of(rollout)[-1]) for rollout in rollouts if rollout.origin != "demonstration"]
+        proposed = [
+            (rollout, turns_of(rollout)[-1]) for rollout in rollouts if rollout.source.origin != "demonstration"
+        ]
         return self._features(world, proposed).unflatten(0, (states, -1)) if proposed else None
 
     def _features(self, world: World, turns: Sequence[tuple[Rollout, Turn]]) -> Tensor:

@@ -18,9 +18,8 @@ from torch import Tensor
 
 from models.base.errors import UserError
 from models.method.registry import part
-from models.method.reward_limits import Limits
+from models.method.reward import Limits, Reward
 from models.method.rollout import Rollout
-from models.method.slots import Reward
 from models.method.truncation import worst_where_cut
 from models.method.world import World
 from models.parts.rewards.judges.judge_score import OF_JUDGES

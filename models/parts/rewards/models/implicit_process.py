@@ -29,14 +29,14 @@ from models.base.bounds import Number, Positive
 from models.base.errors import UserError
 from models.learner.log_probs import completion_log_probs
 from models.learner.optimiser import OptimiserSettings, build_optimiser
+from models.learner.packing import PerToken
 from models.learner.rows import rows_of
 from models.learner.whole_weights import ranks_of
 from models.method.episode_parts import episodes_together, owners_of, sums_of_row
 from models.method.learner import Companion
 from models.method.registry import part
-from models.method.reward_forms import before
+from models.method.reward import TokenReward, before
 from models.method.rollout import Rollout, parts_of, sequences_of, written_places
-from models.method.slots import TokenReward
 from models.method.world import World
 from models.parts.objective.outcome_log_ratio import verdict_loss
 from models.parts.shared.implied_rewards import implied_of_tokens
@@ -133,7 +133,7 @@ class ImplicitProcess(TokenReward):
         return rows
 
 
-def within_one(rows: Sequence[Tensor]) -> list[Tensor]:
+def within_one(rows: PerToken) -> list[Tensor]:
     """Divide `rows` by the largest absolute reward-to-go at any token, [completions] tensors of [tokens]."""
     largest = max(float(row.flip(0).cumsum(0).abs().max()) for row in rows)
     return [row / largest if largest > 0 else row for row in rows]

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from models.method.registry import part
+from models.method.reward import Reward
 from models.method.rollout import Rollout, said_sequences
-from models.method.slots import Reward
 from models.method.truncation import worst_where_cut
 from models.method.world import World
 from models.reward_models.principles import PrincipledScorer

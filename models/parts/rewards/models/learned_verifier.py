@@ -30,10 +30,8 @@ from models.learner.optimiser import OptimiserSettings, build_optimiser
 from models.method.judge import Answer
 from models.method.learner import Companion
 from models.method.registry import part
-from models.method.reward_forms import before
-from models.method.reward_limits import Limits
+from models.method.reward import Limits, TokenReward, before
 from models.method.rollout import Rollout
-from models.method.slots import TokenReward
 from models.method.steps import MARKS
 from models.method.world import World
 from models.parts.rewards.judges.judge_score import OF_JUDGES, Votes

@@ -21,8 +21,8 @@ from models.base.bounds import Number
 from models.base.errors import UserError
 from models.learner.packing import Sequences
 from models.method.registry import part
+from models.method.reward import Reward
 from models.method.rollout import Rollout, groups_of
-from models.method.slots import Reward
 from models.method.world import World
 
 

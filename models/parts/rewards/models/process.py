@@ -24,8 +24,8 @@ from models.base.bounds import Share
 from models.base.errors import UserError
 from models.learner.packing import Sequences
 from models.method.registry import part
+from models.method.reward import TokenReward
 from models.method.rollout import Rollout
-from models.method.slots import TokenReward
 from models.method.world import World
 from models.reward_models.scorer import StepScorer
 

@@ -22,9 +22,8 @@ from models.learner.optimiser import OptimiserSettings, build_optimiser
 from models.learner.packing import Sequences
 from models.method.learner import Companion
 from models.method.registry import part
-from models.method.reward_forms import before
+from models.method.reward import Reward, before
 from models.method.rollout import Rollout, sequences_of
-from models.method.slots import Reward
 from models.method.states import flat_head, reference_states
 from models.method.world import World
 

@@ -18,8 +18,8 @@ from torch import Tensor
 from models.base.bounds import Number
 from models.learner.distribution import AS_IT_IS
 from models.method.registry import part
+from models.method.reward import Reward
 from models.method.rollout import Rollout
-from models.method.slots import Reward
 from models.method.world import World
 from models.parts.shared.next_token import at_written_tokens
 

@@ -24,9 +24,10 @@ from models.learner.optimiser import OptimiserSettings
 from models.learner.packing import Sequences
 from models.learner.rows import rows_of
 from models.method.learner import Companion
+from models.method.problem import Problem
 from models.method.registry import part
-from models.method.rollout import Problem, Rollout
-from models.method.slots import Reward
+from models.method.reward import Reward
+from models.method.rollout import Rollout
 from models.method.truncation import worst_where_cut
 from models.method.world import World
 from models.reward_models.critic.fit import critic_of
@@ -42,9 +43,11 @@ def triplets(rollouts: Sequence[Rollout]) -> list[tuple[int, int]]:
     A relabelled episode is paired with the next one of another goal, and with one that was not relabelled, of another
     problem. An episode that states the answer of that goal, in any way, is not a valid negative and is skipped.
     """
-    labelled = [index for index, rollout in enumerate(rollouts) if rollout.origin == "relabelled"]
+    labelled = [index for index, rollout in enumerate(rollouts) if rollout.source.origin == "relabelled"]
     known = {rollouts[index].text for index in labelled}
-    others = [i for i, rollout in enumerate(rollouts) if rollout.origin == "policy" and rollout.text not in known]
+    others = [
+        i for i, rollout in enumerate(rollouts) if rollout.source.origin == "policy" and rollout.text not in known
+    ]
     made: list[tuple[int, int]] = []
     for place, index in enumerate(labelled):
         for waiting in (labelled, others):
@@ -124,7 +127,7 @@ class TrajectoryModel(Reward):
 def _closed(rollout: Rollout) -> tuple[int, ...]:
     """Return an episode up to the policy's last token, with one token appended, because the score is read at the
     position that predicts it."""
-    ids = rollout.completion[: rollout.turns[-1].stop] if rollout.turns else rollout.completion
+    ids = rollout.completion[: rollout.episode.turns[-1].stop] if rollout.episode.turns else rollout.completion
     return (*ids, ids[-1])
 
 

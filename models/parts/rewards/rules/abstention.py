@@ -27,9 +27,10 @@ from models.answers.exact import marked
 from models.answers.quantities import LONGEST_NUMBER
 from models.base.bounds import Number
 from models.method.attempt import Attempt
+from models.method.problem import Problem
 from models.method.registry import part
-from models.method.rollout import Problem, Rollout
-from models.method.slots import Reward
+from models.method.reward import Reward
+from models.method.rollout import Rollout
 from models.method.world import World
 
 Outcome = Literal["right_worth", "abstained", "withheld", "wrong", "invented"]

@@ -16,8 +16,8 @@ from models.agents.play.named_calls import Expected, category_of
 from models.answers.hidden import hidden_of_each
 from models.base.bounds import Number
 from models.method.registry import part
+from models.method.reward import TokenReward
 from models.method.rollout import Rollout
-from models.method.slots import TokenReward
 from models.method.world import World
 from models.parts.shared.of_turns import turns_of
 
@@ -62,5 +62,5 @@ class CallErrors(TokenReward):
         row, worth = torch.zeros(len(rollout.completion)), vars(self.table)
         for turn in turns_of(rollout) if rollout.completion else ():
             whole = rollout.text if rollout.finished else ""
-            row[turn.stop - 1] += worth[category_of(turn.said if rollout.turns else whole, expected)]
+            row[turn.stop - 1] += worth[category_of(turn.said if rollout.episode.turns else whole, expected)]
         return row

@@ -22,8 +22,8 @@ from models.agents.play.named_calls import Expected, match
 from models.answers.hidden import hidden_of_each
 from models.base.bounds import Count
 from models.method.registry import part
+from models.method.reward import Reward
 from models.method.rollout import Rollout
-from models.method.slots import Reward
 from models.method.world import World
 
 
@@ -89,4 +89,4 @@ class CallMatch(Reward):
 def _last_turn(rollout: Rollout) -> str:
     if not rollout.finished:
         return ""
-    return rollout.turns[-1].said if rollout.turns else rollout.text
+    return rollout.episode.turns[-1].said if rollout.episode.turns else rollout.text

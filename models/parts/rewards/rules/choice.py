@@ -19,9 +19,10 @@ from models.answers.exact import marked
 from models.answers.marked_answers import without_reasoning
 from models.base.errors import UserError
 from models.method.attempt import Attempt
+from models.method.problem import Problem
 from models.method.registry import part
-from models.method.rollout import Problem, Rollout
-from models.method.slots import Reward
+from models.method.reward import Reward
+from models.method.rollout import Rollout
 from models.method.world import World
 from models.text.signs import plain_signs
 

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from models.method.registry import part
+from models.method.reward import Reward
 from models.method.rollout import Rollout
-from models.method.slots import Reward
 from models.method.world import World
 
 

@@ -9,9 +9,10 @@ from torch import Tensor
 
 from models.answers.exact import by_answer, marked, solves
 from models.method.attempt import Attempt
+from models.method.problem import Problem
 from models.method.registry import part
-from models.method.rollout import Problem, Rollout
-from models.method.slots import Reward
+from models.method.reward import Reward
+from models.method.rollout import Rollout
 from models.method.world import World
 
 

@@ -24,9 +24,10 @@ from models.answers.exact import marked
 from models.answers.logic import Tree, agreement, read_formula
 from models.answers.marked_answers import without_reasoning
 from models.method.attempt import Attempt
+from models.method.problem import Problem
 from models.method.registry import part
-from models.method.rollout import Problem, Rollout
-from models.method.slots import Reward
+from models.method.reward import Reward
+from models.method.rollout import Rollout
 from models.method.world import World
 
 _Read = tuple[Tree, Tree] | None

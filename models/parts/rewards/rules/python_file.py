@@ -34,10 +34,11 @@ from models.base.errors import UserError, listed, shortened
 from models.base.source_code import SourceCode, code_file, read_source
 from models.base.time_limit import within
 from models.base.user_code.contain import contained
+from models.method.problem import Problem
 from models.method.recipe_paths import RecipePath
 from models.method.registry import part
-from models.method.rollout import Problem, Rollout
-from models.method.slots import Reward
+from models.method.reward import Reward
+from models.method.rollout import Rollout
 from models.method.world import World
 
 _LOG = logging.getLogger("rewardflow.rewards")

@@ -25,10 +25,11 @@ from models.answers.hidden import Hidden, hidden_of_each
 from models.base.bounds import Number, Positive
 from models.base.errors import UserError
 from models.method.attempt import Attempt
+from models.method.problem import Problem
 from models.method.recipe_paths import RecipePath
 from models.method.registry import part
-from models.method.rollout import Problem, Rollout
-from models.method.slots import Reward
+from models.method.reward import Reward
+from models.method.rollout import Rollout
 from models.method.world import World
 
 Wanted = tuple[frozenset[str], ...]

@@ -23,9 +23,10 @@ from models.answers.exact import marked
 from models.answers.likeness import Metric, likeness, likeness_to_any
 from models.base.bounds import Share
 from models.method.attempt import Attempt
+from models.method.problem import Problem
 from models.method.registry import part
-from models.method.rollout import Problem, Rollout
-from models.method.slots import Reward
+from models.method.reward import Reward
+from models.method.rollout import Rollout
 from models.method.world import World
 
 

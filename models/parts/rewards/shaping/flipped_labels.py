@@ -15,8 +15,8 @@ from torch import Tensor
 
 from models.base.bounds import Seed, Share
 from models.method.registry import part
+from models.method.reward import Reward
 from models.method.rollout import Rollout
-from models.method.slots import Reward
 from models.method.world import World
 
 
@@ -41,4 +41,4 @@ class FlippedLabels(Reward):
 
     def _value(self, rollout: Rollout) -> float:
         better = "rejected" if is_flipped(rollout.problem.id, self.share, self.seed) else "chosen"
-        return float(rollout.origin == better)
+        return float(rollout.source.origin == better)

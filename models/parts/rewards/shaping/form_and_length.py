@@ -22,8 +22,8 @@ from torch import Tensor
 from models.answers.answers import answer_kind, extract_answer
 from models.base.bounds import Positive
 from models.method.registry import part
+from models.method.reward import Reward
 from models.method.rollout import Rollout
-from models.method.slots import Reward
 from models.method.world import World
 
 

@@ -29,7 +29,7 @@ from models.base.bounds import Count, Number, Positive
 from models.learner.optimiser import OptimiserSettings
 from models.method.learner import Companion
 from models.method.registry import part
-from models.method.reward_forms import Blend
+from models.method.reward import Blend
 from models.method.rollout import Rollout, sampled_places
 from models.method.world import World
 from models.parts.shared.nelder_mead import NelderMead, begin_search

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from models.base.bounds import Number
 from models.method.registry import part
+from models.method.reward import Reward
 from models.method.rollout import Rollout
-from models.method.slots import Reward
 from models.method.world import World
 
 
@@ -38,7 +38,7 @@ class OfOrigin(Reward):
         return torch.tensor([self._value(rollout) for rollout in rollouts])
 
     def _value(self, rollout: Rollout) -> float:
-        if rollout.origin == "demonstration" and rollout.flaw and self.flawed is not None:
+        if rollout.source.origin == "demonstration" and rollout.source.flaw and self.flawed is not None:
             return self.flawed
         known = {"chosen": self.chosen, "rejected": self.rejected, "demonstration": self.demonstration}
-        return known.get(rollout.origin, self.other)
+        return known.get(rollout.source.origin, self.other)

@@ -23,7 +23,7 @@ from models.answers.patterns import compiled
 from models.base.bounds import LARGEST
 from models.base.errors import UserError
 from models.method.registry import part
-from models.method.reward_forms import Blend
+from models.method.reward import Blend
 from models.method.rollout import Rollout
 from models.method.world import World
 

@@ -19,8 +19,8 @@ from torch import Tensor
 
 from models.answers.exact import solves
 from models.method.registry import part
+from models.method.reward import Reward
 from models.method.rollout import Rollout, groups_of
-from models.method.slots import Reward
 from models.method.world import World
 from models.parts.shared.group_statistics import group_mean, group_sum
 

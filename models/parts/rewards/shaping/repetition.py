@@ -16,8 +16,8 @@ from torch import Tensor
 
 from models.base.bounds import Positive
 from models.method.registry import part
+from models.method.reward import TokenReward
 from models.method.rollout import Rollout
-from models.method.slots import TokenReward
 from models.method.world import World
 from models.parts.shared.written_tokens import spread_rows
 

@@ -22,8 +22,8 @@ from torch import Tensor
 from models.answers.exact import solves
 from models.base.errors import UserError
 from models.method.registry import part
+from models.method.reward import Reward
 from models.method.rollout import Extra, Rollout
-from models.method.slots import Reward
 from models.method.world import World
 from models.parts.rewards.models.learned import learned_scores
 

@@ -11,8 +11,9 @@ from models.agents.environments.bandit import Bandit
 from models.agents.play.arms import arm_of, gaps, means_of
 from models.base.errors import UserError
 from models.datasets.schema import TURNS
-from models.method.rollout import Problem, Rollout
-from models.method.turn import Turn
+from models.method.episode import Turn
+from models.method.problem import Problem
+from models.method.rollout import Rollout, RolloutEpisode
 from models.parts.rewards.episodes.regret import Regret
 from models.parts.shared.regret import growth, regret
 from models.task_sets.bandit import BanditSettings, pulled, ucb
@@ -59,7 +60,7 @@ def test_a_problem_without_means_is_refused_by_a_line(answer: str) -> None:
 def episode(said: list[str]) -> Rollout:
     turns = tuple(Turn(2 * number, 2 * number + 1, said=turn) for number, turn in enumerate(said))
     count = 2 * len(said) - 1
-    return Rollout(ARMS, 0, (5,) * count, torch.zeros(count), "", True, turns=turns)
+    return Rollout(ARMS, 0, (5,) * count, torch.zeros(count), "", True, episode=RolloutEpisode(turns=turns))
 
 
 def test_regret_of_pulls_by_hand_and_it_stands_at_the_turns_last_tokens() -> None:

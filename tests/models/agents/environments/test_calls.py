@@ -7,7 +7,7 @@ import pytest
 
 from models.agents.environments.calls import Calls
 from models.agents.play.named_calls import Expected, category_of, read_named_call
-from models.method.rollout import Problem
+from models.method.problem import Problem
 from models.task_sets.calls import TOOLS, call, mistaken
 
 EXPECTED = Expected(tools=TOOLS, name="buy", arguments={"item": "tea", "count": "3"})

@@ -6,7 +6,7 @@ import pytest
 
 from models.agents.environments.countdown import Countdown
 from models.agents.play.arithmetic_target import value_of
-from models.method.rollout import Problem
+from models.method.problem import Problem
 
 PROBLEM = Problem("p", "3 5 8 -> 64", '{"numbers": [3, 5, 8], "target": 64}')
 

@@ -11,9 +11,9 @@ from tiny_worlds import make_world
 from models.agents.environments.explained_repair import ExplainedRepair
 from models.base.errors import UserError
 from models.learner.packing import Sequences
-from models.method.rollout import Problem
-from models.method.slots import TokenReward
-from models.method.turn import Turn
+from models.method.episode import Turn
+from models.method.problem import Problem
+from models.method.reward import TokenReward
 from models.recipes.load import load_recipe
 from models.sandbox.settings import SandboxSettings
 from models.task_sets.repairs import SAYS, RepairsSettings
@@ -83,7 +83,7 @@ def test_the_recipe_credits_each_turn_with_its_own_reward() -> None:
     said = scored([1.5, 1.0], [2], sequences=Sequences([[3]] * 2, [[1, 1, 5, 1]] * 2))
     earned = [(0.5, 1.0), (1.0, 0.0)]
     rollouts = [
-        replace(made, turns=(Turn(0, 2, first), Turn(3, 4, second)))
+        replace(made, episode=replace(made.episode, turns=(Turn(0, 2, first), Turn(3, 4, second))))
         for made, (first, second) in zip(said.rollouts, earned, strict=True)
     ]
     world, recipe = make_world(), load_recipe("self_debug")

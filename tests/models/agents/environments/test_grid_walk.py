@@ -8,7 +8,7 @@ import pytest
 from models.agents.environments.grid_walk import GridWalk
 from models.agents.play.grid import MOVES, Grid, cell_name, read_move
 from models.base.errors import UserError
-from models.method.rollout import Problem
+from models.method.problem import Problem
 
 ROWS = ("A.#.", "..#.", "...G")
 

@@ -15,9 +15,8 @@ from models.agents.play.speakers import PARTNER, frozen_folder, keep_partner
 from models.base.errors import UserError
 from models.engines.engine import Sampling
 from models.method.environment import EpisodeSettings
-from models.method.episode import Episode
-from models.method.episode_limits import EpisodeLimits
-from models.method.rollout import Problem
+from models.method.episode import Episode, EpisodeLimits
+from models.method.problem import Problem
 from models.parts.rollouts.episodes import as_rollout
 from models.policies.build import SizeSettings, new_policy
 from models.policies.folder import save_model_folder

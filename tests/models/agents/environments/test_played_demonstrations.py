@@ -17,7 +17,7 @@ from models.base.errors import UserError
 from models.datasets.params import checked, read_section
 from models.datasets.schema import SOUND
 from models.method.environment import Environment
-from models.method.rollout import Problem
+from models.method.problem import Problem
 from models.task_sets.drawing import Task, TaskSettings, draw_tasks, make_rows
 from models.task_sets.make_tasks import settings_type
 

@@ -9,7 +9,7 @@ import pytest
 from models.agents.environments.reasoning_gym import ReasoningGym
 from models.agents.play.extras import extra
 from models.base.errors import UserError
-from models.method.rollout import Problem
+from models.method.problem import Problem
 
 INSTALLED = importlib.util.find_spec("reasoning_gym") is not None
 EXTRA = pytest.mark.skipif(

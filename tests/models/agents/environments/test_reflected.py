@@ -6,7 +6,7 @@ import pytest
 
 from models.agents.environments.reflected import Reflected
 from models.method.environment import View
-from models.method.rollout import Problem
+from models.method.problem import Problem
 
 PROBLEM = Problem("p", "47 * 83 = ?", "3901")
 RIGHT, WRONG, NEVER = ["calculator: 47 * 83", "#### 3901"], ["#### 3900"], ["calculator: 1"] * 3

@@ -10,8 +10,9 @@ from tiny_worlds import make_world
 
 from models.agents.environments.second_try import SecondTry
 from models.datasets.schema import TURNS
-from models.method.rollout import Problem, Rollout, turn_numbers
-from models.method.turn import Turn
+from models.method.episode import Turn
+from models.method.problem import Problem
+from models.method.rollout import Rollout, RolloutEpisode, turn_numbers
 from models.parts.objective.reinforce import Reinforce
 from models.parts.rewards.episodes.attempts import Attempts
 from models.parts.shared.kl_term import k3
@@ -33,7 +34,7 @@ def test_every_attempt_is_judged_and_the_last_one_decides(first: bool, second: b
 
 def attempts(*rewards: float) -> Rollout:
     turns = tuple(Turn(3 * number, 3 * number + 2, reward) for number, reward in enumerate(rewards))
-    return Rollout(SUM, 0, (5,) * (3 * len(rewards) - 1), None, "", True, turns=turns)
+    return Rollout(SUM, 0, (5,) * (3 * len(rewards) - 1), None, "", True, episode=RolloutEpisode(turns=turns))
 
 
 @pytest.mark.parametrize(
@@ -58,7 +59,7 @@ def test_an_attempt_that_never_came_to_a_second_is_worth_nothing_in_the_first_st
 
 def test_every_token_knows_its_turn() -> None:
     assert turn_numbers(attempts(0, 0, 0)).tolist() == [0, 0, 0, 1, 1, 1, 2, 2]
-    assert turn_numbers(replace(attempts(0), turns=())).tolist() == [0, 0]
+    assert turn_numbers(replace(attempts(0), episode=replace(attempts(0).episode, turns=()))).tolist() == [0, 0]
 
 
 def test_each_turn_has_its_own_weight_of_the_kl_and_after_the_stage_all_have_the_same() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from models.agents.environments.shop import Shop, ShopAnswer
 from models.agents.play.shelves import Item, Shelves
-from models.method.rollout import Problem
+from models.method.problem import Problem
 
 ITEMS = [("hat", "red", 25), ("hat", "blue", 9), ("mug", "red", 7), ("hat", "red", 12), ("pen", "gray", 5)]
 WANTED = {"items": ITEMS, "kind": "hat", "colour": "red", "under": 20}

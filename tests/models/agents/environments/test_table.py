@@ -19,10 +19,9 @@ from models.agents.play.play import play
 from models.base.errors import UserError
 from models.engines.engine import Ask, Drawing, Engine, Generated, Sampling
 from models.method.environment import Environment, EpisodeSettings, Heard, Seat
-from models.method.episode import Episode
-from models.method.episode_limits import EpisodeLimits
-from models.method.rollout import Problem, Rollout
-from models.method.turn import Cut
+from models.method.episode import Cut, Episode, EpisodeLimits
+from models.method.problem import Problem
+from models.method.rollout import Rollout
 from models.parts.rollouts.episodes import as_rollout
 from models.text.encoding import Codec
 from models.text.tokenizer import TokenizerSettings, train_tokenizer
@@ -109,7 +108,7 @@ def test_the_strategy_that_is_read_is_the_policys_chance_of_each_action_over_the
     def log_probs(rollouts: Sequence[Rollout]) -> list[torch.Tensor]:
         rows = []
         for rollout in rollouts:
-            (turn,) = rollout.turns
+            (turn,) = rollout.episode.turns
             row = torch.full((len(rollout.completion),), -9.0)
             row[turn.start :] = 0.0
             row[turn.start] = {"bet": -0.5, "call": -0.5}.get(CODEC.text([rollout.completion[turn.start :]])[0], -1.5)

@@ -8,7 +8,7 @@ import pytest
 
 from models.agents.environments.textarena import TextArena
 from models.base.errors import UserError
-from models.method.rollout import Problem
+from models.method.problem import Problem
 
 INSTALLED = importlib.util.find_spec("textarena") is not None
 EXTRA = pytest.mark.skipif(not INSTALLED, reason="textarena is not installed: pip install --no-deps -r textarena.lock")

@@ -17,7 +17,7 @@ import yaml
 from models.agents.environments.textworld import TextWorld
 from models.agents.play.textworld_games import GameEnded, TextWorldGame, TextWorldSize, compile_to, make
 from models.base.errors import UserError
-from models.method.rollout import Problem
+from models.method.problem import Problem
 
 ROOT = Path(__file__).resolve().parents[4]
 INSTALLED = importlib.util.find_spec("textworld") is not None

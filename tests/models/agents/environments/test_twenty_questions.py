@@ -8,7 +8,7 @@ import pytest
 from models.agents.environments.twenty_questions import TwentyQuestions
 from models.agents.play.questions import attributes_of, expected_information, left_after
 from models.base.errors import UserError
-from models.method.rollout import Problem
+from models.method.problem import Problem
 from models.task_sets.twenty_questions import ANIMALS
 
 THINGS = {name: ANIMALS[name] for name in ("ant", "bat", "cow", "elk", "fox", "owl")}

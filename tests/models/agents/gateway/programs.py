@@ -34,7 +34,7 @@ def trained(rollout: Rollout) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
     whole = rollout.completion
     return [
         ((*rollout.problem.tokens, *whole[: turn.start]), whole[turn.start : turn.stop])
-        for turn in rollout.turns
+        for turn in rollout.episode.turns
         if all(flags[turn.start : turn.stop])
     ]
 

@@ -34,12 +34,12 @@ def test_the_learners_ids_are_the_engines_and_every_call_is_trained_on_once(engi
 
 
 def test_a_conversation_that_goes_on_is_one_sequence_whose_ids_are_never_encoded_again(engine: Listening) -> None:
-    made = [rollout for rollout in draw(engine, program("talk")) if not rollout.cut]
+    made = [rollout for rollout in draw(engine, program("talk")) if not rollout.episode.cut]
     assert made
     for rollout in made:
         between = [
             list(rollout.completion[turn.stop : after.start])
-            for turn, after in zip(rollout.turns, rollout.turns[1:], strict=False)
+            for turn, after in zip(rollout.episode.turns, rollout.episode.turns[1:], strict=False)
         ]
         assert between == ENDING.inside(["3 + 4"]) and rollout.problem.tokens in {p.tokens for p in PROBLEMS}
 
@@ -47,12 +47,14 @@ def test_a_conversation_that_goes_on_is_one_sequence_whose_ids_are_never_encoded
 def test_branches_of_an_episode_share_their_history_in_the_learner(engine: Listening) -> None:
     made = draw(engine, program("branch"))
     assert sequences_of(made).nested
-    apart = [(episode.parts[0], part) for episode in made for part in episode.parts if part.history]
+    apart = [
+        (episode.episode.parts[0], part) for episode in made for part in episode.episode.parts if part.episode.history
+    ]
     assert apart
     for root, rollout in apart:
         shared = (*root.problem.tokens, *root.completion)
         assert rollout.problem.tokens == shared[: len(rollout.problem.tokens)]
-        assert len(rollout.problem.tokens) == len(root.problem.tokens) + rollout.history
+        assert len(rollout.problem.tokens) == len(root.problem.tokens) + rollout.episode.history
 
 
 def test_an_episode_of_several_sequences_is_worth_what_its_program_says(engine: Listening) -> None:
@@ -63,15 +65,15 @@ def test_an_episode_of_several_sequences_is_worth_what_its_program_says(engine: 
 
 
 def test_an_answer_is_held_against_the_problems(engine: Listening) -> None:
-    assert all(rollout.solved for rollout in draw(engine, program("talk", shows_answer=True)))
-    assert all(rollout.solved is None for rollout in draw(engine, program("talk")))
+    assert all(rollout.episode.solved for rollout in draw(engine, program("talk", shows_answer=True)))
+    assert all(rollout.episode.solved is None for rollout in draw(engine, program("talk")))
 
 
 def test_a_program_that_crashes_ends_its_own_episode_and_no_log_holds_a_key(
     engine: Listening, caplog: pytest.LogCaptureFixture
 ) -> None:
     made = draw(engine, program("crash"))
-    cuts = {problem: {r.cut for r in made if r.problem.id == problem} for problem in ("p0", "p1")}
+    cuts = {problem: {r.episode.cut for r in made if r.problem.id == problem} for problem in ("p0", "p1")}
     assert cuts["p1"] == {"error"} and "error" not in cuts["p0"]
     assert all(rollout.trained_tokens == 0 for rollout in made if rollout.problem.id == "p1")
     assert "it broke, with the key ...." in caplog.text
@@ -81,8 +83,8 @@ def test_a_program_that_hangs_ends_its_own_episode(engine: Listening) -> None:
     began = time.monotonic()
     made = draw(engine, program("hang", seconds=2.0))
     assert time.monotonic() - began < 60
-    assert {r.cut for r in made if r.problem.id == "p1"} == {"time"}
-    assert "time" not in {r.cut for r in made if r.problem.id == "p0"}
+    assert {r.episode.cut for r in made if r.problem.id == "p1"} == {"time"}
+    assert "time" not in {r.episode.cut for r in made if r.problem.id == "p0"}
 
 
 @pytest.mark.parametrize("limit, cut", [({"calls": 3}, "turns"), ({"max_tokens": 12}, "tokens")])
@@ -91,9 +93,9 @@ def test_a_program_is_refused_what_is_beyond_its_limits_and_may_end_by_itself(
 ) -> None:
     source = program("greedy", call_tokens=None if "calls" in limit else 3, **limit)
     made = draw(engine, source)
-    assert cut in {rollout.cut for rollout in made}
+    assert cut in {rollout.episode.cut for rollout in made}
     for rollout in made:
-        assert len(rollout.turns) <= source.calls and len(rollout.completion) <= source.max_tokens
+        assert len(rollout.episode.turns) <= source.calls and len(rollout.completion) <= source.max_tokens
 
 
 def test_the_same_seed_runs_the_same_programs(engine: Listening) -> None:
@@ -134,7 +136,7 @@ def test_a_function_asks_with_openais_own_client(engine: Listening, tmp_path: Pa
     made = draw(engine, source)
     assert_all_calls_are_trained_on_once(engine, made)
     assert {rollout.problem.id for rollout in made} == {"p0"}
-    assert [entry.sha256 for entry in source.given] and max(len(rollout.turns) for rollout in made) == 2
+    assert [entry.sha256 for entry in source.given] and max(len(rollout.episode.turns) for rollout in made) == 2
 
 
 def test_a_function_that_leaves_ends_its_own_episode_and_changes_nothing_of_the_run(

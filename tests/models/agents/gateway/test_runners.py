@@ -10,7 +10,7 @@ from tiny_loops import PROBLEMS
 from models.agents.gateway.agents import AgentPrograms
 from models.agents.gateway.runners import ProgramFailed, ProgramReport, outcome_of
 from models.engines.engine import Sampling
-from models.method.episode_limits import EpisodeLimits
+from models.method.episode import EpisodeLimits
 
 LONG = 10**5000
 """Python writes no number of so many digits."""

@@ -42,6 +42,9 @@ def test_the_guides_program_is_trained_on_what_the_engine_drew(
     made = draw(engine, program("", command=command, call_tokens=40, seconds=120.0, shows_answer=True))
     assert_all_calls_are_trained_on_once(engine, made)
     assert gap(made) <= 1e-5
-    assert {rollout.group for rollout in made} == {0, 1} and not {rollout.cut for rollout in made} & {"error", "time"}
+    assert {rollout.group for rollout in made} == {0, 1} and not {rollout.episode.cut for rollout in made} & {
+        "error",
+        "time",
+    }
     for rollout in made:
-        assert rollout.turns[-1].reward == float("7" in rollout.text)
+        assert rollout.episode.turns[-1].reward == float("7" in rollout.text)

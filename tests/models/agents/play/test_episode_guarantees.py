@@ -20,9 +20,10 @@ from tiny_worlds import make_world
 from models.engines.engine import Ask, Drawing, EngineSettings, Generated
 from models.engines.transformers_engine import TransformersEngine
 from models.learner.packing import Sequences
-from models.method.rollout import Problem, Rollout
-from models.method.slots import Reward
-from models.method.turn import Turn
+from models.method.episode import Turn
+from models.method.problem import Problem
+from models.method.reward import Reward
+from models.method.rollout import Rollout
 from models.method.world import World
 from models.parts.rewards.episodes.solved import Solved
 from models.parts.rewards.models.learned import LearnedReward
@@ -102,7 +103,7 @@ def leaked() -> Rollout:
         Turn(second, len(ids), said="8 = ;"),
     )
     rollout = Rollout(Problem("p", "1 + 2 =", "7", tokens=(4,)), 0, ids, torch.zeros(len(ids)), "3 +\n8 = ;", True)
-    rollout = replace(rollout, turns=turns)
+    rollout = replace(rollout, episode=replace(rollout.episode, turns=turns))
     return replace(rollout, trained=rollout.written)
 
 
@@ -181,7 +182,7 @@ def test_every_cut_has_its_rule_and_nothing_is_generated_after_it(
     words = "3 + 4 5 6 7 8 9" if settings.get("max_tokens") == 20 else ""
     source = episodes(Chatter(lasts=9, act=act, words=words), waves=waves, **settings)
     made = source(make_world(engine, codec=ENDING), PROBLEMS[:4], 0)
-    ended = [rollout for rollout in made if rollout.cut == cut]
+    ended = [rollout for rollout in made if rollout.episode.cut == cut]
     assert ended
     whole = {(*rollout.problem.tokens, *rollout.completion) for rollout in ended}
     assert not any(prompt[: len(ids)] == ids for prompt in asked for ids in whole)
@@ -190,5 +191,5 @@ def test_every_cut_has_its_rule_and_nothing_is_generated_after_it(
     for rollout in ended:  # a verifier looks for an answer in what is kept, and in nothing else
         right = replace(rollout, text="#### 7", problem=replace(rollout.problem, answer="7"))
         assert ExactAnswer()(make_world(codec=ENDING), [right]).tolist() == [float(rule == "kept")]
-    others = [rollout for rollout in made if not rollout.cut]
+    others = [rollout for rollout in made if not rollout.episode.cut]
     assert all(rollout.finished and rollout.trained_tokens == rollout.written_tokens for rollout in others)

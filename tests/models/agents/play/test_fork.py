@@ -12,7 +12,8 @@ from tiny_worlds import make_world
 from models.base.errors import UserError
 from models.engines.engine import EngineSettings
 from models.engines.transformers_engine import TransformersEngine
-from models.method.rollout import Problem, Rollout
+from models.method.problem import Problem
+from models.method.rollout import Rollout
 from models.parts.rollouts.forked import Forked
 
 
@@ -44,10 +45,10 @@ def test_branches_share_all_up_to_a_turn_and_are_trained_on_at_that_turn_alone(e
         shared = {rollout.completion[:start] for rollout in group}
         assert len(shared) == 1
         for rollout in group:
-            (number,) = (n for n, turn in enumerate(rollout.turns) if turn.start == start)
-            turn = rollout.turns[number]
+            (number,) = (n for n, turn in enumerate(rollout.episode.turns) if turn.start == start)
+            turn = rollout.episode.turns[number]
             assert rollout.trained == tuple(turn.start <= at < turn.stop for at in range(len(rollout.completion)))
-            assert rollout.turns[:number] == group[0].turns[:number]
+            assert rollout.episode.turns[:number] == group[0].episode.turns[:number]
             said = rollout.behaviour_log_probs
             assert said is not None and group[0].behaviour_log_probs is not None
             assert torch.equal(said[:start], group[0].behaviour_log_probs[:start])

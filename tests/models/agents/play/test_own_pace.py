@@ -46,16 +46,16 @@ def draw(engine: Engine, source: Episodes) -> list[Rollout]:
 
 
 def assert_same(made: list[Rollout], expected: list[Rollout]) -> None:
-    assert len(made) == len(expected) and max(len(rollout.turns) for rollout in made) == 3
+    assert len(made) == len(expected) and max(len(rollout.episode.turns) for rollout in made) == 3
     for mine, theirs in zip(made, expected, strict=True):
-        assert (mine.completion, mine.cut, mine.text, mine.solved) == (
+        assert (mine.completion, mine.episode.cut, mine.text, mine.episode.solved) == (
             theirs.completion,
-            theirs.cut,
+            theirs.episode.cut,
             theirs.text,
-            theirs.solved,
+            theirs.episode.solved,
         )
-        assert [turn._replace(seconds=0.0) for turn in mine.turns] == [
-            turn._replace(seconds=0.0) for turn in theirs.turns
+        assert [turn._replace(seconds=0.0) for turn in mine.episode.turns] == [
+            turn._replace(seconds=0.0) for turn in theirs.episode.turns
         ]
         torch.testing.assert_close(mine.behaviour_log_probs, theirs.behaviour_log_probs, rtol=0, atol=1e-5)
 
@@ -109,7 +109,7 @@ def test_an_environment_may_take_as_long_as_all_other_episodes_do(engine: Engine
 
     source = episodes(Chatter(lasts=1, act=act), waves=False, seconds=120.0, max_tokens=400)
     made = draw(engine, source)
-    assert [rollout.cut for rollout in made] == [""] * 16 and calls == 16
+    assert [rollout.episode.cut for rollout in made] == [""] * 16 and calls == 16
 
 
 @pytest.mark.parametrize("waves", [True, False])
@@ -127,7 +127,7 @@ def test_off_the_main_thread_a_hanging_environment_ends_its_own_episode_alone(en
     thread.start()
     thread.join(50)
     assert time.monotonic() - began < 50
-    cuts = [rollout.cut for rollout in made]
+    cuts = [rollout.episode.cut for rollout in made]
     assert len(cuts) == 16 and cuts.count("time") == 1 and cuts.count("") > 8
 
 
@@ -143,7 +143,7 @@ def test_an_environment_that_fails_ends_its_own_episode_alone(engine: Engine) ->
             raise RuntimeError("no more")
 
     made = draw(engine, episodes(Chatter(lasts=2, act=break_down), waves=False, max_tokens=40))
-    assert [rollout.cut for rollout in made].count("error") == 1
+    assert [rollout.episode.cut for rollout in made].count("error") == 1
 
 
 @pytest.mark.parametrize("waves", [True, False])
@@ -163,7 +163,7 @@ def test_an_environment_that_leaves_ends_its_own_episode_alone_and_changes_nothi
             leaves()
 
     made = draw(engine, episodes(Chatter(lasts=2, act=leave), waves=waves, max_tokens=40))
-    assert [rollout.cut for rollout in made].count("error") == 1
+    assert [rollout.episode.cut for rollout in made].count("error") == 1
     assert os.getcwd() == here
     assert f"({__file__}, line " in caplog.text
 
@@ -190,9 +190,9 @@ def test_an_answer_that_is_none_ends_its_own_episode_alone(engine: Engine) -> No
 
     for waves in (True, False):
         made = draw(engine, episodes(Wrong(lasts=1), waves=waves, max_tokens=40))
-        assert {rollout.cut for rollout in made if rollout.problem.id == "p1"} <= {"error", "tokens"}
-        assert "error" in {rollout.cut for rollout in made}
-        assert "error" not in {rollout.cut for rollout in made if rollout.problem.id != "p1"}
+        assert {rollout.episode.cut for rollout in made if rollout.problem.id == "p1"} <= {"error", "tokens"}
+        assert "error" in {rollout.episode.cut for rollout in made}
+        assert "error" not in {rollout.episode.cut for rollout in made if rollout.problem.id != "p1"}
 
 
 def test_a_wrong_recipe_is_not_taken_for_an_environments_failure(engine: Engine) -> None:
@@ -219,7 +219,7 @@ def test_an_environment_that_must_not_be_asked_twice_at_once_is_not(engine: Engi
         at_once = False
 
     made = draw(engine, episodes(Single(lasts=2, act=alone), waves=False))
-    assert "error" not in {rollout.cut for rollout in made}
+    assert "error" not in {rollout.episode.cut for rollout in made}
 
 
 def test_an_engine_that_cannot_take_up_a_turn_beside_others_is_refused(engine: Engine) -> None:

@@ -7,7 +7,7 @@ import pytest
 from models.agents.environments.pipeline import Pipeline
 from models.answers.likeness import likeness
 from models.answers.repairs import DAMAGES, REPAIRS
-from models.method.rollout import Problem
+from models.method.problem import Problem
 from models.task_sets.plans import PlansSettings
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from models.agents.play.step_search import Estimate, StepSearch
 from models.agents.play.tree import Backup, Growth, Node, SearchTree, Valuing
 from models.engines.engine import Ask, Drawing, Engine, Generated, Sampling
-from models.method.rollout import Problem
+from models.method.problem import Problem
 
 MARK = CODEC.inside([";"])[0][0]
 WORDS = {word: CODEC.inside([word])[0][0] for word in ("1", "2", "3", "7", "8")}

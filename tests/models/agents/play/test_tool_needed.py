@@ -11,7 +11,8 @@ from torch import Tensor
 from models.agents.environments.tools import Tools
 from models.agents.tools.search import DocumentSearch
 from models.engines.engine import Ask, Drawing, Engine, Generated
-from models.method.rollout import Problem, Rollout
+from models.method.problem import Problem
+from models.method.rollout import Rollout
 from models.parts.rewards.rules.exact_answer import ExactAnswer
 from models.parts.rollouts.episodes import Episodes
 from models.recipes.load import load_recipe
@@ -68,10 +69,10 @@ def test_products_are_solved_with_the_calculator_and_not_without_and_no_token_of
     made, right = played(replace(source, group_size=1, prompts=20))
     assert right == [1.0] * 20
     for rollout in made:
-        assert rollout.trained is not None and len(rollout.turns) == 2
+        assert rollout.trained is not None and len(rollout.episode.turns) == 2
         said = CODEC.text([[token for token, mine in zip(rollout.completion, rollout.trained, strict=True) if mine]])
-        assert rollout.turns[0].heard == rollout.problem.answer
+        assert rollout.episode.turns[0].heard == rollout.problem.answer
         assert said[0].startswith("calculator: ") and said[0].endswith(f"#### {rollout.problem.answer}")
-        assert sum(rollout.trained) == sum(turn.stop - turn.start for turn in rollout.turns)
+        assert sum(rollout.trained) == sum(turn.stop - turn.start for turn in rollout.episode.turns)
     without = Episodes(prompts=20, group_size=1, max_tokens=72, environment=Tools(tool=[DocumentSearch()]))
     assert played(without)[1] == [0.0] * 20

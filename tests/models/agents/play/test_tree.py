@@ -14,8 +14,8 @@ from models.agents.play.tree import Growth, Node, Order, SearchTree, Valuing
 from models.base.errors import UserError
 from models.engines.engine import Sampling
 from models.method.environment import EpisodeSettings
-from models.method.episode_limits import EpisodeLimits
-from models.method.rollout import Problem
+from models.method.episode import EpisodeLimits
+from models.method.problem import Problem
 
 PROBLEM = Problem("p", "1 +", "", tokens=tuple(CODEC.prompts(["1 +"])[0]))
 GROWTH = Growth(order="uct", candidates=3, nodes=200, goals=0, exploration=1.0, valuing=Valuing())

@@ -13,8 +13,8 @@ from models.agents.strategies.masked_actions import MaskedActions
 from models.agents.strategy import Strategic
 from models.engines.engine import Sampling
 from models.method.environment import EpisodeSettings
-from models.method.episode_limits import EpisodeLimits
-from models.method.rollout import Problem
+from models.method.episode import EpisodeLimits
+from models.method.problem import Problem
 
 LIMITS = EpisodeLimits(turns=4, turn_tokens=None, seconds=10.0, at_last_turn="kept", when_stuck="masked")
 ACTIONS = {"check", "bet", "call", "fold"}

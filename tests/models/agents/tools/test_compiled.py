@@ -10,7 +10,7 @@ import pytest
 from models.agents.environments.tools import Tools
 from models.agents.tools.compiled import Compiled
 from models.base.errors import UserError
-from models.method.rollout import Problem
+from models.method.problem import Problem
 from models.method.tool import ToolError
 from models.sandbox.settings import SandboxSettings
 

@@ -21,7 +21,7 @@ from models.agents.tools.mcp import Mcp, arguments_of, usage_of
 from models.base.errors import UserError
 from models.engines.engine import EngineSettings
 from models.engines.transformers_engine import TransformersEngine
-from models.method.rollout import Problem
+from models.method.problem import Problem
 from models.method.tool import ToolError
 
 SERVER = Path(__file__).with_name("fact_server.py")
@@ -75,8 +75,8 @@ def test_a_server_that_hangs_ends_the_episode_that_asked_and_no_other(tmp_path: 
     engine = TransformersEngine(save_start(tmp_path), EngineSettings(precision="float32"), end=ENDING.ends)
     source = episodes(Chatter(lasts=2, act=act), prompts=2, group_size=2, seconds=30.0)
     made = source(make_world(engine, codec=ENDING), PROBLEMS[:2], 0)
-    assert [rollout.cut for rollout in made].count("time") == 1
-    assert [rollout.cut for rollout in made].count("error") == 0
+    assert [rollout.episode.cut for rollout in made].count("time") == 1
+    assert [rollout.episode.cut for rollout in made].count("error") == 0
     assert session_with(ServerAddress(COMMAND, "", 7)).opened == 2
 
 

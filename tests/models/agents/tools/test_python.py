@@ -6,7 +6,7 @@ import pytest
 
 from models.agents.environments.tools import Tools
 from models.agents.tools.python import Python
-from models.method.rollout import Problem
+from models.method.problem import Problem
 from models.method.tool import ToolError
 from models.sandbox.settings import SandboxSettings
 

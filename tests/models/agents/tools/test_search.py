@@ -12,7 +12,7 @@ from models.agents.play.documents import Index
 from models.agents.tools.search import DocumentSearch
 from models.base.errors import UserError
 from models.datasets.params import checked, read_section
-from models.method.rollout import Problem
+from models.method.problem import Problem
 from models.method.tool import ToolError
 from models.recipes.files import require_files
 from models.recipes.load import load_recipe

@@ -7,7 +7,7 @@ import pytest
 from models.agents.environments.tools import Tools
 from models.agents.tools.candidate import CandidateModel
 from models.agents.tools.simulated_search import SimulatedSearch
-from models.method.rollout import Problem
+from models.method.problem import Problem
 
 TOWNS = [f"town{number}" for number in range(40)]
 

@@ -7,7 +7,8 @@ import torch
 from tiny_models import scored
 from tiny_worlds import make_world
 
-from models.method.rollout import Origin, Scored
+from models.method.problem import Origin
+from models.method.scored import Scored
 from models.parts.advantage.among_samples import AmongSamples
 from models.parts.advantage.group_relative import GroupRelative
 
@@ -16,7 +17,10 @@ def beside(rewards: Sequence[float], sizes: Sequence[int], demonstrations: set[i
     """Groups of which the completions at `demonstrations` are answers of the data."""
     whole = scored(torch.tensor(rewards, dtype=torch.float64), sizes)
     origins: list[Origin] = ["demonstration" if place in demonstrations else "policy" for place in range(len(rewards))]
-    rollouts = [replace(rollout, origin=origin) for rollout, origin in zip(whole.rollouts, origins, strict=True)]
+    rollouts = [
+        replace(rollout, source=replace(rollout.source, origin=origin))
+        for rollout, origin in zip(whole.rollouts, origins, strict=True)
+    ]
     return replace(whole, rollouts=rollouts)
 
 

@@ -14,8 +14,10 @@ from torch import Tensor
 
 from models.base.errors import UserError
 from models.learner.reduce import token_weights
-from models.method.rollout import Problem, Rollout, Scored
-from models.method.slots import CompletionAdvantage
+from models.method.advantage import CompletionAdvantage
+from models.method.problem import Problem
+from models.method.rollout import Rollout
+from models.method.scored import Scored
 from models.parts.advantage.balanced import Balanced
 from models.parts.objective.weighted_likelihood import WeightedLikelihood
 from models.parts.select.best_of_n import BestOfN

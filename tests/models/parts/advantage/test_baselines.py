@@ -11,7 +11,7 @@ from tiny_worlds import make_world
 from torch import Tensor
 
 from models.learner.reduce import Normalisation, token_weights
-from models.method.slots import CompletionAdvantage
+from models.method.advantage import CompletionAdvantage
 from models.parts.advantage.group_relative import GroupRelative
 from models.parts.advantage.leave_one_out import LeaveOneOut
 from models.parts.advantage.reward import FixedBaseline, NoAdvantage

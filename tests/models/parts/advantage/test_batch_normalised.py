@@ -12,7 +12,8 @@ from tiny_worlds import make_world
 from torch import Tensor
 
 from models.base.errors import UserError
-from models.method.rollout import Rollout, Scored
+from models.method.rollout import Rollout
+from models.method.scored import Scored
 from models.parts.advantage.batch_normalised import BatchNormalised
 from models.parts.advantage.group_relative import GroupRelative
 from models.parts.objective.grpo import Grpo
@@ -112,7 +113,7 @@ def test_a_batch_that_does_not_spread_has_no_advantage_and_nothing_is_infinite()
 
 def test_tokens_that_are_not_trained_on_are_no_part_of_the_statistics() -> None:
     held = of_lengths([1.0, 0.0, 50.0], [2, 1], [1, 1, 2])
-    beside = replace(held.rollouts[2], trained=(False, False), origin="greedy")
+    beside = replace(held.rollouts[2], trained=(False, False), source=replace(held.rollouts[2].source, origin="greedy"))
     advantages = rows(BatchNormalised(epsilon=0.0), replace(held, rollouts=[*held.rollouts[:2], beside]))
     assert [advantages[0][0], advantages[1][0]] == pytest.approx([1.0, -1.0])
 

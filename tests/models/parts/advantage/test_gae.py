@@ -17,8 +17,8 @@ from models.learner.all_completions import all_log_probs
 from models.learner.distribution import AS_IT_IS
 from models.learner.optimiser import OptimiserSettings, build_optimiser
 from models.method.learner import Learner
-from models.method.method import Slots
 from models.method.schedule import ScheduleSettings
+from models.method.slots import Slots
 from models.method.world import World
 from models.parts.advantage.gae import Gae, generalised_advantages, stabilised
 from models.parts.objective.grpo import Grpo

@@ -16,8 +16,11 @@ from torch import Tensor
 
 from models.base.errors import UserError
 from models.engines.engine import Generated, Sampling
-from models.method.rollout import Origin, Problem, Rollout, Scored, TokenBatch
-from models.method.slots import Reward
+from models.method.problem import Origin, Problem
+from models.method.reward import Reward
+from models.method.rollout import Rollout
+from models.method.scored import Scored
+from models.method.token_batch import TokenBatch
 from models.method.world import World
 from models.parts.advantage.greedy_baseline import GreedyBaseline
 from models.parts.advantage.reward import FixedBaseline
@@ -34,7 +37,9 @@ def with_greedy(rewards: Tensor, sizes: Sequence[int], greedy: set[int]) -> Scor
     """Completions of which those at the places `greedy` are the greedy ones, not trained on."""
     held = scored(rewards, sizes)
     rollouts = [
-        replace(rollout, origin="greedy", trained=(False,)) if place in greedy else rollout
+        replace(rollout, source=replace(rollout.source, origin="greedy"), trained=(False,))
+        if place in greedy
+        else rollout
         for place, rollout in enumerate(held.rollouts)
     ]
     return replace(held, rollouts=rollouts)
@@ -126,7 +131,7 @@ def test_the_source_lays_one_greedy_completion_after_the_samples_of_each_prompt_
     ]  # fmt: skip
     assert [rollout.group for rollout in made] == [0] * 4 + [1] * 4
     assert [rollout.problem.id for rollout in made] == ["a"] * 4 + ["b"] * 4
-    assert [rollout.origin for rollout in made] == (["policy"] * 3 + ["greedy"]) * 2
+    assert [rollout.source.origin for rollout in made] == (["policy"] * 3 + ["greedy"]) * 2
     assert [rollout.trained_tokens for rollout in made] == [2, 2, 2, 0] * 2
     assert engine.calls == [(1.0, 3), (0.0, 1)]
 
@@ -159,7 +164,7 @@ class OnlyGreedyIsWrong(Reward):
     name = "sampled"
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
-        return torch.tensor([float(rollout.origin != "greedy") for rollout in rollouts])
+        return torch.tensor([float(rollout.source.origin != "greedy") for rollout in rollouts])
 
 
 def test_in_the_loop_no_greedy_completion_reaches_the_objective_and_every_advantage_is_against_it(

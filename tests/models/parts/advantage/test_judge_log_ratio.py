@@ -11,8 +11,7 @@ from torch import Tensor, nn
 from models.base.errors import UserError
 from models.learner.distribution import AS_IT_IS
 from models.learner.packing import Sequences
-from models.method.learner import Learner
-from models.method.teacher_roles import Role
+from models.method.learner import Learner, Role
 from models.method.world import World
 from models.parts.advantage.judge_log_ratio import JudgeLogRatio
 from models.parts.shared.token_advantages import discounted_to_go

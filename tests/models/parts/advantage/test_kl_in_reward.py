@@ -14,8 +14,10 @@ from tiny_worlds import make_world
 from torch import Tensor
 
 from models.base.errors import UserError
-from models.method.rollout import Origin, Rollout, Scored
-from models.method.slots import CompletionAdvantage
+from models.method.advantage import CompletionAdvantage
+from models.method.problem import Origin
+from models.method.rollout import Rollout
+from models.method.scored import Scored
 from models.method.world import World
 from models.parts.advantage.among_samples import AmongSamples
 from models.parts.advantage.greedy_baseline import GreedyBaseline
@@ -59,7 +61,7 @@ def round_of(
 ) -> tuple[World, Scored]:
     held = scored(rewards, sizes)
     rollouts = [
-        replace(rollout, completion=(1,) * len(row), origin=origin, trained=flags)
+        replace(rollout, completion=(1,) * len(row), source=replace(rollout.source, origin=origin), trained=flags)
         for rollout, row, origin, flags in zip(held.rollouts, policy, origins, trained, strict=True)
     ]
     said: Any = Said(

@@ -9,7 +9,7 @@ from published_losses import LENGTHS, SIZES, assert_same, clipped_loss, loss_of_
 from tiny_models import scored
 from tiny_worlds import make_world
 
-from models.method.rollout import Scored
+from models.method.scored import Scored
 from models.parts.advantage.group_relative import GroupRelative
 from models.parts.advantage.length_weighted import LengthWeighted
 from models.parts.objective.grpo import Grpo

@@ -13,8 +13,8 @@ from tiny_worlds import make_world
 from torch import Tensor
 
 from models.base.errors import UserError
-from models.method.rollout import Scored
-from models.method.slots import CompletionAdvantage
+from models.method.advantage import CompletionAdvantage
+from models.method.scored import Scored
 from models.parts.advantage.group_relative import GroupRelative
 from models.parts.advantage.max_at_k import MaxAtK
 from models.parts.advantage.pass_at_k import PassAtK

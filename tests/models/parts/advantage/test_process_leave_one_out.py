@@ -12,7 +12,7 @@ from tiny_worlds import make_world
 
 from models.base.errors import UserError
 from models.learner.packing import Sequences
-from models.method.rollout import Scored
+from models.method.scored import Scored
 from models.parts.advantage.leave_one_out import LeaveOneOut
 from models.parts.advantage.process_leave_one_out import ProcessLeaveOneOut
 from models.parts.shared.token_advantages import discounted_to_go

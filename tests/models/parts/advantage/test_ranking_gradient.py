@@ -11,7 +11,7 @@ from tiny_models import scored
 from tiny_worlds import make_world
 from torch import Tensor
 
-from models.method.rollout import Scored
+from models.method.scored import Scored
 from models.parts.advantage.ranking import Ranking, ranking_advantages
 from models.parts.shared.plackett_luce import discounted_gain, draw_rankings, score_gradient
 

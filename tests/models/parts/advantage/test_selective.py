@@ -18,9 +18,9 @@ from torch import Tensor
 from models.base.errors import UserError
 from models.learner.distribution import AS_IT_IS
 from models.learner.packing import Sequences
+from models.method.advantage import Signal
 from models.method.learner import Companion, Learner
-from models.method.rollout import Scored
-from models.method.signal import Signal
+from models.method.scored import Scored
 from models.method.voices import Voiced
 from models.method.world import World
 from models.parts.advantage.group_relative import GroupRelative

@@ -16,10 +16,11 @@ from tiny_loops import SCHEDULE, new_learner
 from tiny_worlds import make_world
 from torch import Tensor
 
-from models.method.rollout import Problem, Rollout, Scored
-from models.method.signal import Signal
-from models.method.slots import Advantage
-from models.method.turn import Turn
+from models.method.advantage import Advantage, Signal
+from models.method.episode import Turn
+from models.method.problem import Problem
+from models.method.rollout import Rollout, RolloutEpisode
+from models.method.scored import Scored
 from models.parts.advantage.anchored import Anchored
 from models.parts.advantage.redistributed import Redistributed, summing_to
 from models.parts.advantage.turn_critic import TurnCritic
@@ -52,7 +53,16 @@ class Path:
         )
         (_, first, _), (state, second, _) = self.steps
         ids, trained = (4 + first, 6 + state, 8 + second), (True, False, True)
-        return Rollout(Problem("p", "", tokens=(3,)), 0, ids, torch.zeros(3), "", True, trained=trained, turns=turns)
+        return Rollout(
+            Problem("p", "", tokens=(3,)),
+            0,
+            ids,
+            torch.zeros(3),
+            "",
+            True,
+            trained=trained,
+            episode=RolloutEpisode(turns=turns),
+        )
 
 
 PATHS = [
@@ -145,7 +155,11 @@ def test_a_critic_of_turns_gives_it_whatever_it_says_where_lambda_is_one() -> No
     from models.parts.shared.of_turns import at_tokens
 
     def advantage(scored: Scored) -> list[Tensor]:
-        said = [torch.tensor([0.7 + len(turn.state), -1.3]).double() for r in scored.rollouts for turn in r.turns[:1]]
+        said = [
+            torch.tensor([0.7 + len(turn.state), -1.3]).double()
+            for r in scored.rollouts
+            for turn in r.episode.turns[:1]
+        ]
         turns = generalised_advantages(earned_by_turn(scored), said, 1.0, 1.0)
         return at_tokens(turns, scored.rollouts)
 
@@ -164,7 +178,7 @@ def test_gigpos_form_is_biased_and_changes_the_direction() -> None:
 def test_zero_for_a_turn_alone_in_its_state_would_be_biased() -> None:
     def advantage(scored: Scored) -> list[Tensor]:
         rows = of_part(Anchored())(scored)
-        states = [[turn.state for turn in rollout.turns] for rollout in scored.rollouts]
+        states = [[turn.state for turn in rollout.episode.turns] for rollout in scored.rollouts]
         for number, (row, mine) in enumerate(zip(rows, states, strict=True)):
             for place, state in enumerate(mine):
                 if state not in states[1 - number]:
@@ -188,7 +202,7 @@ def test_gigpo_by_hand() -> None:
 
 def test_returns_of_turns_by_hand_with_a_turn_that_nobody_else_has() -> None:
     long, short = PATHS[7].rollout(), PATHS[4].rollout()
-    short = replace(short, turns=short.turns[:1], completion=(4,), trained=None)
+    short = replace(short, episode=replace(short.episode, turns=short.episode.turns[:1]), completion=(4,), trained=None)
     scored = Scored([long, short], torch.tensor([1.3, 0.3]), {}, {}, [torch.tensor([0.3, 0, 1.0]), torch.tensor([0.3])])
     [first, other] = TurnReturns(gamma=0.5)(make_world(), scored).tokens
     assert first.tolist() == pytest.approx([0.8 - 0.3, 0.0, 1.0]) and other.tolist() == pytest.approx([0.3 - 0.8])
@@ -211,8 +225,9 @@ def test_equal_durations_change_nothing_and_unequal_ones_weigh_the_turns(by: Any
     ):
         left = iter(seconds)
         timed = [
-            replace(r, turns=tuple(t._replace(**{field: next(left)}) for t in r.turns))  # type: ignore[arg-type]
-            for r in scored.rollouts
+            replace(rollout, episode=replace(rollout.episode, turns=turns))
+            for rollout in scored.rollouts
+            for turns in [tuple(turn._replace(**{field: next(left)}) for turn in rollout.episode.turns)]  # type: ignore[arg-type]
         ]
         weighed = of_part(TurnReturns(durations=by))(replace(scored, rollouts=timed))
         rows = [row[::2] for row in plain]

@@ -9,8 +9,9 @@ from tiny_worlds import make_world
 
 from models.learner.optimiser import OptimiserSettings
 from models.method import memory
-from models.method.rollout import Rollout, Scored
-from models.method.turn import Turn
+from models.method.episode import Turn
+from models.method.rollout import Rollout, RolloutEpisode
+from models.method.scored import Scored
 from models.parts.advantage.turn_critic import TurnCritic
 from models.recipes.load import load_recipe
 from models.reward_models.critic.settings import CriticSettings
@@ -26,7 +27,9 @@ def chain(earned: tuple[float, ...] = EARNED) -> Scored:
     """One episode of three turns, a token each with one of the environment between."""
     turns = tuple(Turn(2 * number, 2 * number + 1, state=str(number)) for number in range(3))
     trained = (True, False, True, False, True)
-    rollout = Rollout(PROBLEMS[0], 0, (4, 6, 5, 7, 8), torch.zeros(5), "", True, trained=trained, turns=turns)
+    rollout = Rollout(
+        PROBLEMS[0], 0, (4, 6, 5, 7, 8), torch.zeros(5), "", True, trained=trained, episode=RolloutEpisode(turns=turns)
+    )
     rewards = torch.tensor([earned[0], 0.0, earned[1], 0.0, earned[2]])
     return Scored([rollout], rewards.sum()[None], {}, {}, [rewards])
 
@@ -54,7 +57,7 @@ def test_what_it_remembers_is_what_each_turn_earned_of_the_last_rounds_alone_and
     for number in range(4):
         scored = chain((float(number), 0.5, 1.0))
         part.learn(world, scored, part(world, scored), number)
-    kept = [[turn.reward for turn in rollout.turns] for rollouts in learner.memory for rollout in rollouts]
+    kept = [[turn.reward for turn in rollout.episode.turns] for rollouts in learner.memory for rollout in rollouts]
     assert kept == [[2.0, 0.5, 1.0], [3.0, 0.5, 1.0]]
     assert len({rollout.group for rollouts in learner.memory for rollout in rollouts}) == 2
     again = memory.read(memory.written(learner.memory), PROBLEMS)

@@ -7,7 +7,8 @@ from tiny_worlds import CODEC, make_world
 
 from models.method.attempt import Attempt
 from models.method.feedback import Feedback, Remark, RemarkSpan
-from models.method.rollout import Problem, Rollout
+from models.method.problem import Problem
+from models.method.rollout import Rollout
 from models.parts.feedback.verdict import VerdictFeedback
 from models.parts.feedback.working import WorkingFeedback, read_problem
 from models.parts.rewards.judges.followed_feedback import FollowedFeedback, taken_in
@@ -128,6 +129,6 @@ def test_feedback_is_taken_in_by_its_runs_of_words() -> None:
 def test_only_a_finished_refinement_follows_feedback() -> None:
     from dataclasses import replace
 
-    refined = replace(rollout("9 + 1", PROBLEM), feedback="9 + 1")
-    given = [refined, replace(refined, finished=False), replace(refined, feedback="")]
+    refined = replace(rollout("9 + 1", PROBLEM), source=replace(rollout("9 + 1", PROBLEM).source, feedback="9 + 1"))
+    given = [refined, replace(refined, finished=False), replace(refined, source=replace(refined.source, feedback=""))]
     assert FollowedFeedback()(make_world(), given).tolist() == [1.0, 0.0, 0.0]

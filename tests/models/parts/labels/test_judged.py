@@ -11,7 +11,7 @@ from tiny_worlds import CODEC
 from models.answers.exact import by_answer
 from models.base.errors import UserError
 from models.engines.engine import Sampling
-from models.method.rollout import Problem
+from models.method.problem import Problem
 from models.parts.labels.judged import JudgedLabels, up_to_first_wrong
 from models.parts.labels.monte_carlo import MonteCarlo, progress
 from models.recipes.load import load_recipe

@@ -11,7 +11,7 @@ from tiny_worlds import CODEC
 
 from models.answers.exact import by_answer
 from models.engines.engine import Sampling
-from models.method.rollout import Problem
+from models.method.problem import Problem
 from models.parts.labels.monte_carlo import MonteCarlo, success_rates
 from models.reward_models.solution_rows import read_solutions, write_solutions
 from models.reward_models.solutions import Bench, Solution, known_labels

@@ -9,7 +9,7 @@ from tiny_worlds import CODEC
 
 from models.answers.exact import by_answer
 from models.engines.engine import Sampling
-from models.method.rollout import Problem
+from models.method.problem import Problem
 from models.parts.labels.consensus import Consensus, first_wrong
 from models.parts.labels.monte_carlo import MonteCarlo
 from models.parts.labels.reference import ReferenceAgreement, aligned, held_against

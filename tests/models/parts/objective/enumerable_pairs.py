@@ -13,8 +13,8 @@ import torch
 from tiny_batches import make_batch
 from torch import Tensor
 
-from models.method.rollout import TokenBatch
-from models.method.slots import Objective
+from models.method.objective import Objective
+from models.method.token_batch import TokenBatch
 
 REWARDS = torch.tensor([1.0, 0.2, -0.5, 0.7], dtype=torch.float64)
 REFERENCE = torch.tensor([0.1, 0.4, 0.2, 0.3], dtype=torch.float64).log()

@@ -12,8 +12,8 @@ import torch
 from tiny_batches import make_batch
 from torch import Tensor
 
-from models.method.rollout import TokenBatch
-from models.method.slots import Objective
+from models.method.objective import Objective
+from models.method.token_batch import TokenBatch
 
 PAIRS, LONGEST = 6, 7
 

@@ -7,7 +7,7 @@ import torch
 from tiny_batches import make_batch
 from torch import Tensor
 
-from models.method.rollout import TokenBatch
+from models.method.token_batch import TokenBatch
 
 LENGTHS = (3, 1, 5, 2, 4)
 TOKENS = sum(LENGTHS)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import torch
 from tiny_batches import gradient_of, make_batch, numbers
 
-from models.method.rollout import TokenBatch
+from models.method.token_batch import TokenBatch
 from models.parts.objective.a_lol import ALol
 
 

@@ -9,7 +9,7 @@ from random_rounds import assert_same, mask, padded, random_round
 from tiny_batches import gradient_of, make_batch, numbers
 from torch import Tensor
 
-from models.method.rollout import TokenBatch
+from models.method.token_batch import TokenBatch
 from models.parts.objective.cispo import Cispo
 from models.parts.objective.grpo import Grpo
 from models.parts.objective.reinforce import Reinforce

@@ -8,7 +8,7 @@ import torch
 from tiny_batches import gradient_of, make_batch, numbers
 from torch import Tensor
 
-from models.method.rollout import TokenBatch
+from models.method.token_batch import TokenBatch
 from models.parts.objective.copg import Copg
 
 

@@ -19,13 +19,14 @@ from torch import Tensor, nn
 from models.base.errors import UserError
 from models.learner.distribution import AS_IT_IS, Distribution
 from models.learner.optimiser import OptimiserSettings
-from models.method.distribution import PolicyOutputs, contrast_weight, read_policy
 from models.method.fit import fit_round
-from models.method.learner import Learner
+from models.method.learner import Judge, Learner, Role
+from models.method.policy_outputs import Divergence, PolicyOutputs, contrast_weight, read_policy
+from models.method.problem import Problem
 from models.method.readings import Readings
-from models.method.rollout import Problem, Rollout, Scored
+from models.method.rollout import Rollout
 from models.method.schedule import ScheduleSettings
-from models.method.teacher_roles import Divergence, Judge, Role
+from models.method.scored import Scored
 from models.parts.objective.align_distil import AlignDistil
 from models.parts.objective.distillation import Distillation
 
@@ -110,7 +111,10 @@ def test_a_judge_that_is_told_more_reads_its_own_prompt_and_the_policy_the_plain
     reference = tiny_policy(seed=2, spread=2.0)
     learner = learner_of({}, reference=reference)
     metrics = [*TOLD, TOLD[1]]
-    rollouts = [replace(rollout, privileged=ids) for rollout, ids in zip(CHOSEN.rollouts, metrics, strict=True)]
+    rollouts = [
+        replace(rollout, source=replace(rollout.source, privileged=ids))
+        for rollout, ids in zip(CHOSEN.rollouts, metrics, strict=True)
+    ]
     divergence = read(learner, Divergence(beta=1.0, judge=judge), rollouts).divergence
     model = reference if judge == "reference" else learner.policy
     assert divergence is not None

@@ -9,7 +9,7 @@ import torch
 from tiny_batches import make_batch
 from torch import Tensor
 
-from models.method.rollout import TokenBatch
+from models.method.token_batch import TokenBatch
 from models.parts.objective.divergence import Divergence, DivergenceToPosterior, share_of_divergence, slope
 from models.recipes.load import load_recipe
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from tiny_batches import make_batch
 
-from models.method.rollout import TokenBatch
+from models.method.token_batch import TokenBatch
 from models.parts.objective.dpo import Dpo
 
 

@@ -10,7 +10,7 @@ from tiny_batches import gradient_of, make_batch, numbers
 from torch import Tensor
 
 from models.base.errors import UserError
-from models.method.rollout import TokenBatch
+from models.method.token_batch import TokenBatch
 from models.parts.objective.grpo import Grpo
 from models.recipes.load import load_recipe
 

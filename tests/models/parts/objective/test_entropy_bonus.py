@@ -7,7 +7,7 @@ from tiny_batches import make_batch, numbers
 from torch import Tensor
 
 from models.learner.reduce import entropy_term
-from models.method.rollout import TokenBatch
+from models.method.token_batch import TokenBatch
 from models.parts.objective.grpo import Grpo
 
 

@@ -10,7 +10,7 @@ from tiny_models import scored
 from tiny_worlds import make_world
 from torch import Tensor
 
-from models.method.rollout import TokenBatch
+from models.method.token_batch import TokenBatch
 from models.parts.objective.exponential_likelihood import ExponentialLikelihood
 from models.parts.rewards.shaping.of_origin import OfOrigin
 
@@ -54,7 +54,7 @@ def test_what_it_learns_from_data_is_the_best_policy_near_the_data() -> None:
 
 def test_sound_and_flawed_demonstrations_differ_in_weight_by_the_exponential_of_their_rewards() -> None:
     rollouts = [
-        replace(rollout, origin="demonstration", flaw=flaw)
+        replace(rollout, source=replace(rollout.source, origin="demonstration", flaw=flaw))
         for rollout, flaw in zip(scored([0.0, 0.0], [1, 1]).rollouts, ("", "slip"), strict=True)
     ]
     rewards = OfOrigin(demonstration=1.0, flawed=0.1)(make_world(), rollouts).double()

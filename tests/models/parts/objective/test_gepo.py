@@ -9,7 +9,7 @@ from enumerable_pairs import PAIRS, REFERENCE, batch_of_lists, batch_of_pairs, l
 from torch import Tensor
 
 from models.base.errors import UserError
-from models.method.rollout import TokenBatch
+from models.method.token_batch import TokenBatch
 from models.parts.objective.dpo import Dpo
 from models.parts.objective.gepo import Gepo
 

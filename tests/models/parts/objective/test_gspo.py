@@ -11,7 +11,7 @@ from random_rounds import assert_same, completion_weights, mask, padded, random_
 from tiny_batches import gradient_of, make_batch, numbers
 from torch import Tensor
 
-from models.method.rollout import TokenBatch
+from models.method.token_batch import TokenBatch
 from models.parts.objective.gspo import Gspo, GspoToken
 
 WIDE: dict[str, Any] = {"clip_low": 0.2, "clip_high": 0.15}

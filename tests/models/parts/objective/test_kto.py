@@ -15,7 +15,7 @@ from tiny_batches import make_batch, numbers
 from torch import Tensor
 
 from models.base.errors import UserError
-from models.method.rollout import TokenBatch
+from models.method.token_batch import TokenBatch
 from models.parts.objective.bco import Bco
 from models.parts.objective.kto import Kto
 from models.recipes.load import load_recipe

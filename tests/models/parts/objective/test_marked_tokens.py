@@ -11,7 +11,7 @@ from random_rounds import TOKENS, assert_same, mask, padded, random_round
 from tiny_batches import gradient_of, make_batch, numbers
 from torch import Tensor
 
-from models.method.rollout import TokenBatch
+from models.method.token_batch import TokenBatch
 from models.parts.objective.entropy_covariance import ClipCov, KlCov, covariance
 from models.parts.objective.grpo import Grpo
 from models.parts.objective.top_entropy import TopEntropy

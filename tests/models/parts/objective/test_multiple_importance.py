@@ -5,7 +5,8 @@ import torch
 from tiny_batches import make_batch
 from torch import Tensor
 
-from models.method.rollout import Origin, TokenBatch
+from models.method.problem import Origin
+from models.method.token_batch import TokenBatch
 from models.parts.objective.grpo import Grpo
 from models.parts.objective.multiple_importance import MultipleImportance, multiple_importance
 

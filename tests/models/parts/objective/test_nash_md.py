@@ -10,7 +10,8 @@ from tiny_batches import make_batch
 from tiny_worlds import make_world
 from torch import Tensor
 
-from models.method.rollout import Scored, TokenBatch
+from models.method.scored import Scored
+from models.method.token_batch import TokenBatch
 from models.parts.advantage.reward import FixedBaseline
 from models.parts.objective.nash_md import NashMd
 from models.parts.rewards.shaping.win_rate import win_rates

@@ -9,7 +9,7 @@ from tiny_batches import make_batch, numbers
 from torch import Tensor
 
 from models.base.errors import UserError
-from models.method.rollout import TokenBatch
+from models.method.token_batch import TokenBatch
 from models.parts.objective.outcome_log_ratio import OutcomeLogRatio, verdict_loss
 from models.parts.shared.implied_rewards import implied_of_completions, implied_of_tokens
 

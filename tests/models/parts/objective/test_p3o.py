@@ -12,7 +12,7 @@ from tiny_models import scored
 from tiny_worlds import make_world
 from torch import Tensor
 
-from models.method.rollout import TokenBatch
+from models.method.token_batch import TokenBatch
 from models.parts.advantage.leave_one_out import LeaveOneOut
 from models.parts.objective.p3o import P3o
 from models.parts.shared.within_groups import mean_over_pairs, pairs_within

@@ -10,7 +10,7 @@ from enumerable_pairs import batch_of_pairs
 from tiny_batches import make_batch
 from torch import Tensor
 
-from models.method.slots import Objective
+from models.method.objective import Objective
 from models.parts.objective.dpo import Dpo
 from models.parts.objective.exponential_likelihood import ExponentialLikelihood
 

@@ -7,7 +7,7 @@ import torch
 from tiny_batches import make_batch
 from torch import Tensor
 
-from models.method.rollout import TokenBatch
+from models.method.token_batch import TokenBatch
 from models.parts.objective.dpo import Dpo
 from models.parts.objective.posterior_distillation import PosteriorDistillation, log_posterior_weights
 

@@ -8,7 +8,7 @@ import torch
 from tiny_batches import gradient_of, numbers
 from tiny_batches import sampled_batch as batch
 
-from models.method.rollout import TokenBatch
+from models.method.token_batch import TokenBatch
 from models.parts.objective.grpo import Grpo
 from models.parts.objective.reinforce import Reinforce
 

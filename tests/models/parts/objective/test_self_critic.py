@@ -4,7 +4,7 @@ import torch
 from tiny_batches import gradient_of, make_batch, numbers
 from torch.nn import functional
 
-from models.method.rollout import TokenBatch
+from models.method.token_batch import TokenBatch
 from models.parts.objective.self_critic import SelfCritic
 
 

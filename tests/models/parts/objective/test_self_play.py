@@ -10,9 +10,10 @@ from enumerable_pairs import mean_gradient
 from tiny_worlds import make_world
 from torch import Tensor, nn
 
-from models.method.batch import pairs_of, token_batch
-from models.method.distribution import PolicyOutputs
-from models.method.rollout import Origin, Problem, Rollout
+from models.method.policy_outputs import PolicyOutputs
+from models.method.problem import Origin, Problem
+from models.method.rollout import Rollout, RolloutSource
+from models.method.token_batch import pairs_of, token_batch
 from models.parts.objective.dpo import Dpo
 from models.parts.objective.soft_dpo import SoftDpo
 from models.parts.rewards.shaping.win_rate import win_rates
@@ -70,7 +71,7 @@ def spin_round(recipe: Recipe, policy: Any, reference: Any) -> Tensor:
     problems = [Problem(str(number), "") for number in range(len(ALL))]
     origins: tuple[Origin, ...] = ("demonstration", "policy")
     rollouts = [
-        Rollout(problem, number, (int(answer),), None, "", True, origin=origin)
+        Rollout(problem, number, (int(answer),), None, "", True, source=RolloutSource(origin=origin))
         for number, (problem, answers) in enumerate(zip(problems, ALL, strict=True))
         for answer, origin in zip(answers, origins, strict=True)
     ]

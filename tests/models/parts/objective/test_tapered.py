@@ -4,7 +4,7 @@ import torch
 from tiny_batches import make_batch, numbers
 from torch import Tensor
 
-from models.method.rollout import TokenBatch
+from models.method.token_batch import TokenBatch
 from models.parts.objective.tapered import Tapered
 
 

@@ -8,7 +8,7 @@ import torch
 from tiny_batches import make_batch
 from torch import Tensor
 
-from models.method.rollout import TokenBatch
+from models.method.token_batch import TokenBatch
 from models.parts.objective.divergence import DivergenceToPosterior
 from models.parts.objective.trajectory_balance import TrajectoryBalance
 

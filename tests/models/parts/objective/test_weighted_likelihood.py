@@ -10,8 +10,8 @@ from tiny_models import scored
 from tiny_worlds import make_world
 from torch import Tensor
 
-from models.method.rollout import TokenBatch
-from models.method.slots import CompletionAdvantage
+from models.method.advantage import CompletionAdvantage
+from models.method.token_batch import TokenBatch
 from models.parts.advantage.balanced import Balanced
 from models.parts.advantage.reward import NoAdvantage
 from models.parts.objective.grpo import Grpo

@@ -13,7 +13,7 @@ from tiny_models import SEQUENCES, plain_log_probs, tiny_policy
 from torch import Tensor, nn
 
 from models.method.learner import Learner
-from models.method.slots import Reference
+from models.method.reference import Reference
 from models.parts.reference.frozen import Frozen
 from models.parts.reference.moving_average import MovingAverage
 from models.parts.reference.reset import HardReset, PreviousRound

@@ -11,7 +11,7 @@ from models.answers.exact import is_right
 from models.answers.marked_answers import without_reasoning
 from models.answers.sql import written_query
 from models.method.attempt import Attempt
-from models.method.rollout import Problem
+from models.method.problem import Problem
 from models.parts.rewards.rules.choice import Choice
 from models.parts.rewards.rules.math_verify import MathVerify
 from models.sandbox.written import written_program

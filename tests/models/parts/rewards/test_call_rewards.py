@@ -7,8 +7,9 @@ import torch
 from tiny_worlds import make_world
 
 from models.agents.play.named_calls import Expected
-from models.method.rollout import Problem, Rollout
-from models.method.turn import Turn
+from models.method.episode import Turn
+from models.method.problem import Problem
+from models.method.rollout import Rollout, RolloutEpisode
 from models.parts.rewards.rules.call_errors import CallErrors, ErrorTable
 from models.parts.rewards.rules.call_match import CallMatch, CallWeights
 from models.task_sets.calls import TOOLS
@@ -22,7 +23,9 @@ def said(*turns: str, problem: Problem = PROBLEM, finished: bool = True) -> Roll
     """An episode whose turns have two tokens each, and one of the environment between them."""
     made = tuple(Turn(3 * at, 3 * at + 2, said=turn) for at, turn in enumerate(turns))
     length = 3 * len(turns) - 1
-    return Rollout(problem, 0, tuple(range(length)), None, "\n".join(turns), finished, turns=made)
+    return Rollout(
+        problem, 0, tuple(range(length)), None, "\n".join(turns), finished, episode=RolloutEpisode(turns=made)
+    )
 
 
 # name right, |both| / |either| of the parameters' names, values right of two; S is their mean

@@ -20,12 +20,12 @@ from tiny_models import tiny_policy
 from tiny_worlds import make_world
 
 from models.learner.packing import Sequences
+from models.method.episode import Turn
+from models.method.problem import Problem
 from models.method.readings import Readings
 from models.method.registry import parts
-from models.method.reward_forms import Blend
-from models.method.rollout import Problem, Rollout
-from models.method.slots import Reward
-from models.method.turn import Turn
+from models.method.reward import Blend, Reward
+from models.method.rollout import Rollout, RolloutEpisode, RolloutSource
 from models.method.world import World
 from models.parts.rewards.episodes.policy_rules import PolicyRules, Rule
 from models.parts.rewards.episodes.severity import Severity
@@ -103,7 +103,16 @@ def episode(case: Case, heard: str, *, between: bool, aloud: bool = False) -> Ro
         Turn(second, second + len(said[1]), reward=0.5, said=words[1], heard=of_turns[1]),
     )
     text = "\n".join(words)
-    made = Rollout(case.problem, 0, tuple(ids), torch.full((len(ids),), -1.0), text, True, turns=turns, value=0.5)
+    made = Rollout(
+        case.problem,
+        0,
+        tuple(ids),
+        torch.full((len(ids),), -1.0),
+        text,
+        True,
+        episode=RolloutEpisode(turns=turns),
+        source=RolloutSource(value=0.5),
+    )
     return replace(made, trained=made.written)
 
 
@@ -164,7 +173,14 @@ def worth(reward: Reward, rollouts: Sequence[Rollout]) -> list[float]:
 
 def with_a_sibling(rollout: Rollout) -> list[Rollout]:
     """Rewards that compare need another of the group, and one of another prompt."""
-    sibling = replace(rollout, completion=(5, 6), behaviour_log_probs=torch.zeros(2), turns=(), trained=None, text="6")
+    sibling = replace(
+        rollout,
+        completion=(5, 6),
+        behaviour_log_probs=torch.zeros(2),
+        episode=replace(rollout.episode, turns=()),
+        trained=None,
+        text="6",
+    )
     other = replace(sibling, group=1, problem=replace(rollout.problem, id="q", prompt="3 +", tokens=(5,)))
     return [rollout, sibling, other]
 

@@ -12,7 +12,7 @@ from models.answers.numerals import numeral, without_unit
 from models.answers.relations import stated_pairs
 from models.answers.undone import leaves_undone
 from models.method.attempt import Attempt
-from models.method.rollout import Problem
+from models.method.problem import Problem
 from models.parts.rewards.rules.math_verify import MathVerify
 from models.task_sets.derivatives import DerivativesSettings
 

@@ -9,8 +9,8 @@ from tiny_worlds import make_world
 from torch import Tensor
 
 from models.learner.packing import Sequences
+from models.method.reward import Reward
 from models.method.rollout import Rollout
-from models.method.slots import Reward
 from models.method.world import World
 from models.parts.rewards.models.learned import LearnedReward
 from models.parts.rewards.rules.exact_answer import ExactAnswer

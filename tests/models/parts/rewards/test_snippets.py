@@ -8,7 +8,7 @@ import pytest
 from malformed_texts import malformed, rollout
 
 from models.method.attempt import Attempt
-from models.method.rollout import Problem
+from models.method.problem import Problem
 from models.method.world import World
 from models.parts.rewards.code.unit_tests import UnitTests
 from models.sandbox.settings import SandboxSettings

@@ -7,8 +7,8 @@ from tiny_models import scored
 from tiny_worlds import CODEC, make_world
 
 from models.answers.likeness import likeness
+from models.method.episode import Turn
 from models.method.rollout import Rollout
-from models.method.turn import Turn
 from models.parts.rewards.episodes.cost import EpisodeCost
 from models.parts.rewards.episodes.hierarchical import Hierarchical
 from models.parts.rewards.rules.similarity import Similarity
@@ -21,7 +21,7 @@ def episode(*turns: tuple[str, str], answer: str = "7", finished: bool = True) -
     return replace(
         base,
         completion=(5,) * (4 * len(turns) - 1),
-        turns=said,
+        episode=replace(base.episode, turns=said),
         text="\n".join(text for text, _ in turns),
         problem=replace(base.problem, answer=answer),
         finished=finished,

@@ -13,7 +13,7 @@ from malformed_texts import malformed, rollout
 from models.answers.constraints import Constraints, met
 from models.base.errors import UserError
 from models.datasets.params import checked, read_section
-from models.method.rollout import Problem
+from models.method.problem import Problem
 from models.method.world import World
 from models.parts.rewards.rules.word_share import WordShare
 from models.parts.rewards.shaping.prompt_weights import PromptWeights

@@ -10,7 +10,7 @@ from tiny_loops import PROBLEMS
 from tiny_worlds import make_world
 
 from models.engines.engine import Generated, Sampling
-from models.method.rollout import KnownAnswer, Problem
+from models.method.problem import KnownAnswer, Problem
 from models.parts.rewards.shaping.of_origin import OfOrigin
 from models.parts.rollouts.beside_data import BesideData
 from models.parts.rollouts.dataset import Dataset
@@ -44,12 +44,12 @@ def with_known(known: tuple[KnownAnswer, ...]) -> list[Problem]:
 
 def test_a_preference_gives_its_two_answers_side_by_side_with_all_that_is_known_of_them() -> None:
     rollouts = Dataset(prompts=3)(WORLD, with_known(PAIR), 0)
-    assert [(rollout.group, rollout.origin) for rollout in rollouts] == [
+    assert [(rollout.group, rollout.source.origin) for rollout in rollouts] == [
         (number, origin) for number in range(3) for origin in ("chosen", "rejected")
     ]
     carried = rollouts[0].reference_log_probs
     assert rollouts[0].completion == (4, 1) and carried is not None and carried.tolist() == [-1.0, -2.0]
-    assert rollouts[1].flaw == "slip" and rollouts[1].behaviour_log_probs is None and rollouts[1].finished
+    assert rollouts[1].source.flaw == "slip" and rollouts[1].behaviour_log_probs is None and rollouts[1].finished
 
 
 def test_the_better_answer_of_a_preference_is_worth_one_without_any_model() -> None:
@@ -71,7 +71,7 @@ def test_what_an_engine_drew_has_a_value_of_its_own() -> None:
 def test_answers_stand_behind_the_samples_of_their_own_prompt() -> None:
     rollouts = BesideData(group_size=2, known=2)(WORLD, with_known(SHOWN), 5)
     assert [rollout.group for rollout in rollouts] == [0] * 4 + [1] * 4 + [2] * 4
-    assert [rollout.origin for rollout in rollouts[:4]] == ["policy", "policy", "demonstration", "demonstration"]
+    assert [rollout.source.origin for rollout in rollouts[:4]] == ["policy", "policy", "demonstration", "demonstration"]
     assert rollouts[2].completion != rollouts[3].completion
 
 
@@ -85,5 +85,5 @@ def test_which_answers_stand_beside_is_drawn_by_seed_and_round_alone() -> None:
 
 def test_a_prompt_with_fewer_answers_than_wanted_gives_what_it_has() -> None:
     rollouts = BesideData(group_size=1, known=3)(WORLD, with_known(SHOWN[:1]), 0)
-    assert [rollout.origin for rollout in rollouts] == ["policy", "demonstration"] * 3
+    assert [rollout.source.origin for rollout in rollouts] == ["policy", "demonstration"] * 3
     assert BesideData(group_size=4, known=3).largest_group() == 7

@@ -12,7 +12,8 @@ from models.agents.play.games.game import known_state, knows, states
 from models.agents.play.games.mole import Mole
 from models.agents.play.games.strategy import view
 from models.base.errors import UserError
-from models.method.rollout import Problem, Rollout
+from models.method.problem import Problem
+from models.method.rollout import Rollout
 from models.parts.rollouts.believed import Believed
 from models.recipes.load import load_recipe
 from models.text.encoding import Codec
@@ -50,7 +51,7 @@ def played(say: object = by_lines, problem: Problem = PROBLEM, samples: int = 1,
 def test_a_message_is_worth_the_change_of_the_others_log_probability_of_the_truth() -> None:
     """By hand. Red's words take blue from 2/3 to 1/2 and leave green at 1/2; blue's take green from 1/2 to 2/3; green's
     change nothing. The mole is caught: one for each of the crew, two less for the mole, and one for a right vote."""
-    red, blue, green = ([turn.reward for turn in rollout.turns] for rollout in played())
+    red, blue, green = ([turn.reward for turn in rollout.episode.turns] for rollout in played())
     assert red == pytest.approx([-log((1 / 2) / (2 / 3)), -2.0])
     assert blue == pytest.approx([log((2 / 3) / (1 / 2)), 1.0 + 1.0])
     assert green == pytest.approx([0.0, 1.0 + 1.0])
@@ -58,7 +59,7 @@ def test_a_message_is_worth_the_change_of_the_others_log_probability_of_the_trut
 
 def test_speaking_and_listening_weigh_their_rewards_alone() -> None:
     silent, loud = (
-        [[turn.reward for turn in rollout.turns] for rollout in played(speaking=speaking, listening=0.5)]
+        [[turn.reward for turn in rollout.episode.turns] for rollout in played(speaking=speaking, listening=0.5)]
         for speaking in (0.0, 2.0)
     )
     assert silent == [[0.0, -2.0], [0.0, 1.5], [0.0, 1.5]]
@@ -67,7 +68,7 @@ def test_speaking_and_listening_weigh_their_rewards_alone() -> None:
 
 def test_what_is_no_message_changes_no_belief() -> None:
     made = played(lambda read, seed: "mole")
-    assert [[turn.reward for turn in rollout.turns] for rollout in made] == [[-2.0]]
+    assert [[turn.reward for turn in rollout.episode.turns] for rollout in made] == [[-2.0]]
 
 
 def test_beliefs_are_asked_for_behind_the_very_tokens_in_which_a_seat_plays() -> None:
@@ -77,7 +78,7 @@ def test_beliefs_are_asked_for_behind_the_very_tokens_in_which_a_seat_plays() ->
     made = played(anything, samples=30)
     assert len(made) == 90
     for rollout in made:
-        for turn in rollout.turns:
+        for turn in rollout.episode.turns:
             seat, state = known_state(GAME, PROBLEM.answer, turn.state)
             assert view(GAME, CODEC, state, seat) == rollout.completion[: turn.start]
 

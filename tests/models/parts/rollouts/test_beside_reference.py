@@ -14,7 +14,8 @@ from models.engines.engine import Generated, Sampling
 from models.learner.distribution import AS_IT_IS
 from models.learner.packing import Sequences
 from models.method.learner import Learner
-from models.method.rollout import Problem, Rollout
+from models.method.problem import Problem
+from models.method.rollout import Rollout
 from models.method.world import World
 from models.parts.rollouts.beside_reference import BesideReference
 
@@ -43,9 +44,9 @@ def log_probs_of(rollout: Rollout) -> Tensor:
 def test_every_group_holds_the_engines_completions_and_then_the_references() -> None:
     rollouts = BesideReference(group_size=2, references=3, max_tokens=6)(world(tiny_policy(seed=1)), PROBLEMS, 0)
     assert [rollout.group for rollout in rollouts] == [number for number in range(5) for _ in range(5)]
-    assert [rollout.origin for rollout in rollouts] == (["policy"] * 2 + ["reference"] * 3) * 5
+    assert [rollout.source.origin for rollout in rollouts] == (["policy"] * 2 + ["reference"] * 3) * 5
     assert all(rollout.problem is PROBLEMS[rollout.group] and rollout.trained is None for rollout in rollouts)
-    assert all(rollout.completion == OWN.tokens for rollout in rollouts if rollout.origin == "policy")
+    assert all(rollout.completion == OWN.tokens for rollout in rollouts if rollout.source.origin == "policy")
 
 
 def test_what_is_noted_of_the_references_completions_is_its_own_log_probs_not_the_policys() -> None:
@@ -54,7 +55,7 @@ def test_what_is_noted_of_the_references_completions_is_its_own_log_probs_not_th
     drawn = [
         rollout
         for rollout in BesideReference(references=2, max_tokens=6)(here, PROBLEMS, 0)
-        if rollout.origin == "reference"
+        if rollout.source.origin == "reference"
     ]
     sequences = Sequences([rollout.problem.tokens for rollout in drawn], [rollout.completion for rollout in drawn])
     noted = torch.cat([log_probs_of(rollout) for rollout in drawn]).double()
@@ -68,7 +69,7 @@ def test_what_is_noted_of_the_references_completions_is_its_own_log_probs_not_th
 def test_a_round_can_be_repeated_and_another_round_is_another() -> None:
     source, here = BesideReference(references=4, max_tokens=6), world(tiny_policy(seed=1, spread=3.0))
     first, again, next_round = (
-        [rollout.completion for rollout in source(here, PROBLEMS, number) if rollout.origin == "reference"]
+        [rollout.completion for rollout in source(here, PROBLEMS, number) if rollout.source.origin == "reference"]
         for number in (0, 0, 1)
     )
     assert first == again and first != next_round

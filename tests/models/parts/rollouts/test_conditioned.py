@@ -7,7 +7,7 @@ from tiny_loops import PROBLEMS
 from tiny_models import contents
 from tiny_worlds import CODEC, make_world
 
-from models.method.rollout import KnownAnswer, Problem
+from models.method.problem import KnownAnswer, Problem
 from models.parts.rollouts.conditioned import Conditioned
 from models.parts.rollouts.dataset import Dataset
 

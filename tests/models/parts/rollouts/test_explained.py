@@ -13,7 +13,7 @@ from tiny_worlds import CODEC, make_world
 
 from models.engines.engine import EngineSettings, Generated, Sampling
 from models.engines.transformers_engine import TransformersEngine
-from models.method.rollout import Problem
+from models.method.problem import Problem
 from models.method.world import World
 from models.parts.rollouts.explained import Explained
 from models.parts.rollouts.sample import Sample
@@ -65,7 +65,7 @@ def scripted(world: World) -> Scripted:
 def test_only_groups_without_any_success_get_explanations() -> None:
     solved, failed = PROBLEMS[:2], PROBLEMS[2:4]
     rollouts = Explained(**SETTINGS)(world_of(solved, failed), [solved[0], failed[0], solved[1], failed[1]], 0)
-    origins = [(rollout.group, rollout.origin) for rollout in rollouts]
+    origins = [(rollout.group, rollout.source.origin) for rollout in rollouts]
     policy, explained = "policy", "explained"
     assert origins == [
         *[(0, policy)] * 3,

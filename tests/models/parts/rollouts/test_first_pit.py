@@ -13,8 +13,10 @@ from tiny_worlds import CODEC, make_world
 
 from models.engines.engine import EngineSettings
 from models.engines.transformers_engine import TransformersEngine
-from models.method.method import Slots
-from models.method.rollout import Problem, Rollout, Scored
+from models.method.problem import Problem
+from models.method.rollout import Rollout
+from models.method.scored import Scored
+from models.method.slots import Slots
 from models.parts.advantage.reward import NoAdvantage
 from models.parts.objective.dpo import Dpo
 from models.parts.reference.frozen import Frozen
@@ -62,11 +64,11 @@ def test_a_wrong_answer_is_blamed_on_its_bad_step_behind_the_good_ones() -> None
     assert {rollout.group for rollout in made} == {0, 1}  # behind 1 and behind 2
     for group in (0, 1):
         bad, good = [rollout for rollout in made if rollout.group == group]
-        assert (bad.text, good.text) == ("5 ;", "6 ;") and (bad.value, good.value) == (0.0, 1.0)
+        assert (bad.text, good.text) == ("5 ;", "6 ;") and (bad.source.value, good.source.value) == (0.0, 1.0)
         for step in (bad, good):
             begun = CODEC.text([step.problem.tokens])[0].split()
             assert begun[:START] == PROMPT.split() and begun[START:] in (["1", ";"], ["2", ";"])
-            assert step.history == 2 and step.finished and step.behaviour_log_probs is None
+            assert step.episode.history == 2 and step.finished and step.behaviour_log_probs is None
 
 
 def test_siblings_pair_the_better_step_with_the_pit() -> None:
@@ -78,7 +80,7 @@ def test_siblings_pair_the_better_step_with_the_pit() -> None:
 
 def test_equal_steps_count_once_and_a_pit_without_another_step_makes_no_pair() -> None:
     made = pits(lambda words, seed: "5 ; #### 3" if len(words) == START else "#### 3", group_size=4)
-    assert [(rollout.text, rollout.value) for rollout in made] == [("5 ;", 0.0)]
+    assert [(rollout.text, rollout.source.value) for rollout in made] == [("5 ;", 0.0)]
     assert len(Siblings()(Scored(made, SourceValue()(make_world(), made), {}, {}))) == 0
 
 
@@ -92,8 +94,8 @@ def test_the_last_step_of_an_answer_is_worth_its_verdict() -> None:
         return first + ("#### 7" if seed % 2 else "#### 3")
 
     made = pits(say, group_size=8, continuations=64)
-    assert {(rollout.text, rollout.value) for rollout in made} == {("#### 3", 0.0), ("#### 7", 1.0)}
-    assert {rollout.history for rollout in made} == {2}
+    assert {(rollout.text, rollout.source.value) for rollout in made} == {("#### 3", 0.0), ("#### 7", 1.0)}
+    assert {rollout.episode.history for rollout in made} == {2}
 
 
 def test_pits_are_not_judged_by_the_continuations_that_they_were_chosen_by() -> None:
@@ -107,7 +109,7 @@ def test_pits_are_not_judged_by_the_continuations_that_they_were_chosen_by() -> 
     problems = [replace(PROBLEM, tokens=tuple(ids)) for ids in others]
     source = FirstPit(group_size=1, max_tokens=40, continuations=4, alternatives=1)
     made = source(make_world(Saying(CODEC, say)), problems, 0)
-    worth = [rollout.value for rollout in made if rollout.text == "1 ;" and rollout.value is not None]
+    worth = [rollout.source.value for rollout in made if rollout.text == "1 ;" and rollout.source.value is not None]
     assert len(worth) >= 20 and 0.35 < sum(worth) / len(worth) < 0.65
 
 
@@ -115,7 +117,7 @@ def test_a_round_has_the_same_steps_again_and_the_next_one_others() -> None:
     def steps(number: int) -> list[tuple[str, float | None]]:
         source = FirstPit(group_size=8, max_tokens=24, continuations=4, alternatives=2)
         made = source(make_world(Saying(CODEC, wrong_at_five)), [PROBLEM, replace(PROBLEM, id="q")], number)
-        return [(rollout.text, rollout.value) for rollout in made]
+        return [(rollout.text, rollout.source.value) for rollout in made]
 
     assert steps(0) == steps(0)
     assert len({str(steps(number)) for number in range(6)}) > 1
@@ -125,7 +127,7 @@ def test_a_round_has_the_same_steps_again_and_the_next_one_others() -> None:
 @pytest.mark.parametrize("answer", ["7", ""])
 def test_whatever_is_said_has_a_value(text: str, answer: str) -> None:
     made = pits(lambda words, seed: text.encode("utf-8", "replace").decode(), replace(PROBLEM, answer=answer))
-    assert made and all(rollout.value == 0.0 and rollout.completion for rollout in made)
+    assert made and all(rollout.source.value == 0.0 and rollout.completion for rollout in made)
 
 
 def test_a_real_policy_stays_within_its_tokens_and_a_group_behind_one_prefix(tmp_path: Path) -> None:
@@ -135,7 +137,7 @@ def test_a_real_policy_stays_within_its_tokens_and_a_group_behind_one_prefix(tmp
     counts = [sum(rollout.group == group for rollout in made) for group in range(made[-1].group + 1)]
     assert 2 <= max(counts) <= source.largest_group()
     for rollout in made:
-        assert rollout.history + len(rollout.completion) <= 8
+        assert rollout.episode.history + len(rollout.completion) <= 8
         assert len({other.completion for other in made if other.group == rollout.group}) == counts[rollout.group]
         assert len({other.problem.tokens for other in made if other.group == rollout.group}) == 1
 

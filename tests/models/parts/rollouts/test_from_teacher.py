@@ -15,7 +15,7 @@ from models.engines.transformers_engine import TransformersEngine
 from models.learner.distribution import AS_IT_IS
 from models.learner.packing import Sequences
 from models.method.learner import Learner
-from models.method.rollout import KnownAnswer
+from models.method.problem import KnownAnswer
 from models.method.world import World
 from models.parts.rollouts.from_teacher import FromTeacher
 from models.parts.rollouts.sample import Sample
@@ -46,7 +46,7 @@ def test_without_the_policy_every_completion_is_the_teachers_and_no_engine_is_ne
     rollouts = part(replace(world, engine=None), PROBLEMS, 0)
     assert not part.draws and part.needs_teacher == "model"
     assert [rollout.group for rollout in rollouts] == [number for number in range(6) for _ in range(2)]
-    assert {rollout.origin for rollout in rollouts} == {"teacher"}
+    assert {rollout.source.origin for rollout in rollouts} == {"teacher"}
     sequences = Sequences(
         [rollout.problem.tokens for rollout in rollouts], [rollout.completion for rollout in rollouts]
     )
@@ -61,7 +61,7 @@ def test_a_mixed_round_has_each_prompt_once_and_by_its_share_from_the_policy(wor
         rollouts = part(world, PROBLEMS, number)
         assert [rollout.group for rollout in rollouts] == [group for group in range(6) for _ in range(2)]
         assert all(rollout.problem is PROBLEMS[rollout.group] for rollout in rollouts)
-        origins += [rollout.origin for rollout in rollouts]
+        origins += [rollout.source.origin for rollout in rollouts]
     assert set(origins) == {"policy", "teacher"} and 0.3 < origins.count("policy") / len(origins) < 0.7
 
 

@@ -20,8 +20,10 @@ from models.learner.distribution import AS_IT_IS
 from models.learner.packing import Sequences
 from models.method.fit import fit_round
 from models.method.learner import Learner
-from models.method.rollout import Problem, Rollout, Scored
+from models.method.problem import Problem
+from models.method.rollout import Rollout
 from models.method.schedule import ScheduleSettings
+from models.method.scored import Scored
 from models.method.world import World
 from models.parts.advantage.group_relative import GroupRelative
 from models.parts.advantage.selective import Selective

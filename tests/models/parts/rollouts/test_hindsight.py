@@ -16,7 +16,8 @@ from models.learner.distribution import AS_IT_IS
 from models.learner.optimiser import OptimiserSettings
 from models.method.fit import fit_round
 from models.method.learner import Learner
-from models.method.rollout import KnownAnswer, Problem, Rollout
+from models.method.problem import KnownAnswer, Problem
+from models.method.rollout import Rollout
 from models.method.schedule import ScheduleSettings
 from models.parts.rollouts.hindsight import Hindsight
 from models.recipes.load import load_recipe

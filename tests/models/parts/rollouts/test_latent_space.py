@@ -13,7 +13,9 @@ from models.agents.play.games.game import Knows, information_sets, knows, read_a
 from models.agents.play.games.kuhn_poker import KuhnPoker
 from models.agents.play.games.solving import action_values, regret_matching, value
 from models.base.errors import UserError
-from models.method.rollout import Problem, Rollout, Scored
+from models.method.problem import Problem
+from models.method.rollout import Rollout
+from models.method.scored import Scored
 from models.parts.rewards.episodes.source_value import SourceValue
 from models.parts.rollouts.latent_space import LatentSpace
 from models.parts.select.best_worst import BestWorst
@@ -122,7 +124,7 @@ def test_the_pairs_prefer_the_higher_counterfactual_value_behind_the_same_histor
         worth = dict(zip(actions[known], values[known], strict=True))
         names = [read_action(each.text, actions[known], free=True) for each in (better, worse)]
         assert worth[names[0]] - worth[names[1]] > 0.05
-        assert [better.value, worse.value] == pytest.approx([worth[name] for name in names])
+        assert [better.source.value, worse.source.value] == pytest.approx([worth[name] for name in names])
         preferred.add((known, names[0]))
     sure = {("second king bet", "call"), ("second jack bet", "fold"), ("first king check bet", "call")}
     assert sure <= preferred
@@ -133,13 +135,15 @@ def test_a_turn_alone_is_the_turn_of_its_episode_behind_all_that_stood_before_it
     source = LatentSpace(prompts=1, group_size=20, max_tokens=40, turns=2)
     made = source(make_world(engine, codec=CODEC), [PROBLEM], 0)
     assert sorted((tuple(each.problem.tokens), each.completion) for each in made) == sorted(engine.asked)
-    assert all(each.history == len(each.problem.tokens) - len(PROBLEM.tokens) for each in made)
+    assert all(each.episode.history == len(each.problem.tokens) - len(PROBLEM.tokens) for each in made)
 
 
 def test_what_is_no_action_is_worth_the_worst_of_the_game() -> None:
     made = played(lambda read, seed: "nonsense" if seed % 2 else talking(read, seed), samples=40)
-    assert {each.value for each in made if each.text == "nonsense"} == {GAME.least}
-    assert all(each.value != GAME.least for each in made if each.text != "nonsense" and known_of(each)[-3:] != "bet")
+    assert {each.source.value for each in made if each.text == "nonsense"} == {GAME.least}
+    assert all(
+        each.source.value != GAME.least for each in made if each.text != "nonsense" and known_of(each)[-3:] != "bet"
+    )
 
 
 @pytest.mark.parametrize("environment", ["{name: grid_walk}", "{name: table, game: tic_tac_toe}"])

@@ -13,7 +13,8 @@ from models.agents.play.demonstrations import in_turns
 from models.datasets.schema import TURNS
 from models.engines.engine import EngineSettings
 from models.engines.transformers_engine import TransformersEngine
-from models.method.rollout import KnownAnswer, Problem, Scored
+from models.method.problem import KnownAnswer, Problem
+from models.method.scored import Scored
 from models.parts.rollouts.logged import Logged, LoggedCandidates
 from models.parts.select.best_by_value import BestByValue
 
@@ -35,9 +36,11 @@ def test_a_logged_episode_has_the_tokens_that_the_warm_start_shows() -> None:
     whole = [(*rollout.problem.tokens, *rollout.completion) for rollout in made]
     assert [shown.whole(0), shown.whole(1)] == whole
     long, short = made
-    assert [turn.said for turn in long.turns] == ["1 + 2", "4 +", "#### 7"]
-    assert [turn.heard for turn in long.turns] == ["3", "5", ""] and long.text == "1 + 2\n4 +\n#### 7"
-    assert long.trained == long.written and short.trained is None and short.turns[0].stop == len(short.completion)
+    assert [turn.said for turn in long.episode.turns] == ["1 + 2", "4 +", "#### 7"]
+    assert [turn.heard for turn in long.episode.turns] == ["3", "5", ""] and long.text == "1 + 2\n4 +\n#### 7"
+    assert (
+        long.trained == long.written and short.trained is None and short.episode.turns[0].stop == len(short.completion)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -50,12 +53,12 @@ def test_candidates_stand_behind_the_states_of_the_log_and_the_log_carries_no_lo
     source = LoggedCandidates(candidates=3, experts=(0.5, 1.5), **SETTINGS)  # type: ignore[arg-type]
     made = source(make_world(engine, codec=ENDING), [PROBLEM], 0)
     log, drawn = made[:2], made[2:]
-    states = [(*r.problem.tokens, *r.completion[: turn.start]) for r in log for turn in r.turns]
+    states = [(*r.problem.tokens, *r.completion[: turn.start]) for r in log for turn in r.episode.turns]
     assert all(rollout.trained_tokens == 0 for rollout in log) and len(drawn) == 6 * len(states) == 24
     for place, state in enumerate(states):
         mine = drawn[6 * place : 6 * place + 6]
         assert {rollout.problem.tokens for rollout in mine} == {state} and len({r.group for r in mine}) == 1
-        assert all(rollout.history == len(state) - len(PROBLEM.tokens) for rollout in mine)
+        assert all(rollout.episode.history == len(state) - len(PROBLEM.tokens) for rollout in mine)
     assert source.largest_group([PROBLEM]) == 6
 
 

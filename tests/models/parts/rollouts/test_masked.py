@@ -26,8 +26,9 @@ from models.learner.mask import Lagged
 from models.learner.optimiser import OptimiserSettings
 from models.learner.packing import Sequences
 from models.method.learner import Learner
+from models.method.problem import Problem
 from models.method.readings import Readings
-from models.method.rollout import Problem, Rollout
+from models.method.rollout import Rollout
 from models.method.world import World
 from models.parts.advantage.gae import Gae
 from models.parts.objective.grpo import Grpo

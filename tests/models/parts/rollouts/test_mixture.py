@@ -19,7 +19,8 @@ from models.learner.distribution import AS_IT_IS
 from models.learner.log_probs import completion_log_probs
 from models.learner.packing import Sequences
 from models.method.learner import Learner
-from models.method.rollout import Problem, Rollout
+from models.method.problem import Problem
+from models.method.rollout import Rollout
 from models.method.world import World
 from models.parts.objective.ipo import Ipo
 from models.parts.rollouts.mixture import Mixture, SampleBesideMixture
@@ -205,7 +206,7 @@ def test_opponents_stand_behind_the_policys_own_completions_and_are_not_trained_
             f"p{number}"
         }
         assert [rollout.trained_tokens > 0 for rollout in group] == [True] * 3 + [False] * 2
-        assert [rollout.origin for rollout in group] == ["policy"] * 3 + ["reference"] * 2
+        assert [rollout.source.origin for rollout in group] == ["policy"] * 3 + ["reference"] * 2
         assert_noted(group[:3], here.learner.policy, here.learner.reference, 0.0)
         assert_noted(group[3:], here.learner.policy, here.learner.reference, 0.6)
 

@@ -21,8 +21,10 @@ from models.learner.optimiser import OptimiserSettings
 from models.learner.packing import Sequences
 from models.method.fit import fit_round
 from models.method.learner import Learner
-from models.method.rollout import KnownAnswer, Rollout, Scored
+from models.method.problem import KnownAnswer
+from models.method.rollout import Rollout
 from models.method.schedule import ScheduleSettings
+from models.method.scored import Scored
 from models.method.world import World
 from models.parts.objective.grpo import Grpo
 from models.parts.rollouts.prefix import GuidedPrefix, PrefixSampling
@@ -91,7 +93,7 @@ def test_rewards_see_the_whole_text_and_prefix_and_continuation_stay_within_the_
         assert rollout.behaviour_log_probs is not None
         assert len(rollout.completion) == len(rollout.behaviour_log_probs)
         assert rollout.finished == (rollout.completion[-1] == END)
-        assert rollout.origin == ("guide" if prefix else "policy") and rollout.begun == len(prefix)
+        assert rollout.source.origin == ("guide" if prefix else "policy") and rollout.source.begun == len(prefix)
 
 
 def test_what_the_engine_says_of_a_continuation_is_its_log_prob_after_prompt_and_prefix(world: World) -> None:
@@ -182,7 +184,7 @@ def test_the_prefixes_are_drawn_from_the_reference(guided: World) -> None:
 
 def test_what_follows_the_guide_is_drawn_from_the_policy(guided: World) -> None:
     rollouts = GuidedPrefix(share=1.0, **SETTINGS)(guided, PROBLEMS, 0)
-    assert any(rollout.origin == "guide" for rollout in rollouts)
+    assert any(rollout.source.origin == "guide" for rollout in rollouts)
     sequences = Sequences([r.problem.tokens for r in rollouts], [r.completion for r in rollouts])
     for rollout, row in zip(rollouts, plain_log_probs(guided.learner.policy, sequences), strict=True):
         torch.testing.assert_close(rollout.behaviour_log_probs, row.detach().cpu(), rtol=1e-4, atol=1e-4)

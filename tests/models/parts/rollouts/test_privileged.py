@@ -10,7 +10,8 @@ from tiny_worlds import CODEC, make_world
 
 from models.engines.engine import EngineSettings
 from models.engines.transformers_engine import TransformersEngine
-from models.method.rollout import KnownAnswer, Rollout
+from models.method.problem import KnownAnswer
+from models.method.rollout import Rollout
 from models.method.world import World
 from models.parts.rollouts.privileged import Privileged, Shows
 from models.parts.rollouts.sample import Sample
@@ -28,16 +29,16 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
 def test_the_policy_samples_from_the_plain_prompt_and_the_judge_reads_the_answer(world: World) -> None:
     part = Privileged(context=CONTEXT, **SETTINGS)
     rollouts = part(world, PROBLEMS, 3)
-    plain = [replace(rollout, privileged=None) for rollout in rollouts]
+    plain = [replace(rollout, source=replace(rollout.source, privileged=None)) for rollout in rollouts]
     assert contents(plain) == contents(Sample(**SETTINGS)(world, PROBLEMS, 3))
     for rollout in rollouts:
-        assert rollout.privileged is not None
-        assert list(rollout.privileged) == CODEC.prompts([f"{rollout.problem.prompt} #### 7 ;"])[0]
+        assert rollout.source.privileged is not None
+        assert list(rollout.source.privileged) == CODEC.prompts([f"{rollout.problem.prompt} #### 7 ;"])[0]
 
 
 def test_where_nothing_is_known_a_completion_carries_no_loss(world: World) -> None:
     rollouts = Privileged(context=CONTEXT, **SETTINGS)(world, [replace(PROBLEMS[0], answer="")], 0)
-    assert all(rollout.privileged is None and rollout.trained_tokens == 0 for rollout in rollouts)
+    assert all(rollout.source.privileged is None and rollout.trained_tokens == 0 for rollout in rollouts)
 
 
 def test_a_peer_is_the_first_right_completion_of_the_group_and_never_oneself() -> None:
@@ -55,8 +56,8 @@ def test_of_the_demonstrations_only_one_that_is_right_is_told(world: World) -> N
     part = Privileged(shows="demonstration", context="{prompt} ; {shown} ;", **SETTINGS)
     (rollout, _) = part(world, [replace(PROBLEMS[0], known=known)], 0)
     assert part.reads == "demonstrations"
-    assert rollout.privileged is not None
-    assert list(rollout.privileged) == CODEC.prompts([f"{PROBLEMS[0].prompt} ; 3 #### 7 ;"])[0]
+    assert rollout.source.privileged is not None
+    assert list(rollout.source.privileged) == CODEC.prompts([f"{PROBLEMS[0].prompt} ; 3 #### 7 ;"])[0]
 
 
 @pytest.mark.parametrize("shows", ["answer", "peer"])
@@ -64,5 +65,5 @@ def test_room_is_made_for_the_longest_context(world: World, shows: Shows) -> Non
     part = Privileged(shows=shows, context=CONTEXT, **SETTINGS)
     room = part.extra_tokens(CODEC, PROBLEMS)
     for rollout in part(world, PROBLEMS, 0):
-        if rollout.privileged is not None:
-            assert len(rollout.privileged) <= len(rollout.problem.tokens) + room[rollout.group]
+        if rollout.source.privileged is not None:
+            assert len(rollout.source.privileged) <= len(rollout.problem.tokens) + room[rollout.group]

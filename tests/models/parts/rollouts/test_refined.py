@@ -41,17 +41,17 @@ def test_a_refinement_is_drawn_behind_answer_and_feedback_and_stands_under_the_p
     made, engine = draw(Refined(feedback=VERDICT, **SETTINGS))
     first = PROBLEMS[0].prompt
     assert engine.asked[1][:2] == [f"{first} #### 8 + 7 ; {first}", f"{first} #### 7 = 7 ; {first}"]
-    refined = [rollout for rollout in made if rollout.origin == "refined"]
+    refined = [rollout for rollout in made if rollout.source.origin == "refined"]
     assert [rollout.problem for rollout in refined] == [PROBLEMS[0]] * 2 + [PROBLEMS[1]] * 2
     assert all(rollout.behaviour_log_probs is None for rollout in refined)
-    assert [rollout.feedback for rollout in refined] == ["+ 7", "= 7"] * 2
+    assert [rollout.source.feedback for rollout in refined] == ["+ 7", "= 7"] * 2
 
 
 def test_samples_and_refinements_of_a_prompt_are_one_group_side_by_side() -> None:
     source = Refined(feedback=VERDICT, refinements=3, **SETTINGS)
     made, _ = draw(source)
     wanted = ["policy"] * 2 + ["refined"] * 6
-    assert [(each.group, each.origin) for each in made] == [(0, each) for each in wanted] + [
+    assert [(each.group, each.source.origin) for each in made] == [(0, each) for each in wanted] + [
         (1, each) for each in wanted
     ]
     assert source.largest_group() == 8
@@ -59,7 +59,7 @@ def test_samples_and_refinements_of_a_prompt_are_one_group_side_by_side() -> Non
 
 def test_only_wrong_answers_are_refined_where_that_is_asked() -> None:
     made, _ = draw(Refined(feedback=VERDICT, only_wrong=True, **SETTINGS))
-    assert [(each.origin, solves(each)) for each in made[:3]] == [
+    assert [(each.source.origin, solves(each)) for each in made[:3]] == [
         ("policy", False),
         ("policy", True),
         ("refined", True),
@@ -84,7 +84,7 @@ def test_long_feedback_is_cut_and_no_context_is_longer_than_was_said_before() ->
     for number, said in enumerate(engine.asked[1]):
         (ids,) = CODEC.prompts([said])
         assert len(ids) <= len(PROBLEMS[number // 2].tokens) + extra[number // 2]
-    assert made[-1].feedback.split() == ["7"] * 3
+    assert made[-1].source.feedback.split() == ["7"] * 3
 
 
 def test_places_are_filled_once_whatever_the_answer_says() -> None:
@@ -96,13 +96,16 @@ def test_with_a_real_engine_the_same_seed_and_round_give_the_same_completions(tm
     source = Refined(feedback=VERDICT, **SETTINGS)
     first = source(world, PROBLEMS, 3)
     assert contents(source(world, PROBLEMS, 3)) == contents(first) != contents(source(world, PROBLEMS, 4))
-    assert sum(rollout.origin == "refined" for rollout in first) == 2 * len(PROBLEMS)
+    assert sum(rollout.source.origin == "refined" for rollout in first) == 2 * len(PROBLEMS)
 
 
 def test_the_best_refinement_joins_all_samples_or_stands_alone() -> None:
     given = scored(torch.tensor([0.9, 0.1, 0.2, 0.5, 0.0, 0.0]), [4, 2])
     origins: tuple[Any, ...] = ("policy", "policy", "refined", "refined", "policy", "policy")
-    given = replace(given, rollouts=[replace(r, origin=o) for r, o in zip(given.rollouts, origins, strict=True)])
+    given = replace(
+        given,
+        rollouts=[replace(r, source=replace(r.source, origin=o)) for r, o in zip(given.rollouts, origins, strict=True)],
+    )
     assert BestOfN(origin="refined", others="kept")(given).tolist() == [0, 1, 3, 4, 5]
     assert BestOfN(origin="refined")(given).tolist() == [3]
     assert BestOfN(origin="refined", others="kept", least=0.6)(given).tolist() == [0, 1, 4, 5]

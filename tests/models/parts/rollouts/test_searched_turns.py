@@ -16,11 +16,12 @@ from models.engines.engine import EngineSettings
 from models.engines.transformers_engine import TransformersEngine
 from models.learner.distribution import AS_IT_IS
 from models.learner.packing import Sequences, packed_row
+from models.method.fit import Fit
 from models.method.learner import Learner
-from models.method.method import Slots
 from models.method.readings import Readings
-from models.method.rollout import Rollout, Scored
-from models.method.update import Fit
+from models.method.rollout import Rollout
+from models.method.scored import Scored
+from models.method.slots import Slots
 from models.parts.advantage.reward import NoAdvantage
 from models.parts.objective.dpo import Dpo
 from models.parts.reference.frozen import Frozen
@@ -54,12 +55,14 @@ def test_every_turn_stands_behind_its_history_and_siblings_make_a_group(start: P
     made = draw(start, searched(search=search))
     whole = [(*rollout.problem.tokens, *rollout.completion) for rollout in made]
     roots = {problem.id: problem.tokens for problem in PROBLEMS}
-    deep = [rollout for rollout in made if rollout.history]
-    assert deep and all(rollout.value is not None for rollout in made)
+    deep = [rollout for rollout in made if rollout.episode.history]
+    assert deep and all(rollout.source.value is not None for rollout in made)
     for rollout in made:
         prompt = rollout.problem.tokens
-        assert prompt[: len(prompt) - rollout.history] == roots[rollout.problem.id]
-        assert not rollout.history or any(prompt[: len(ids)] == ids for ids in whole)  # the turn before is there too
+        assert prompt[: len(prompt) - rollout.episode.history] == roots[rollout.problem.id]
+        assert not rollout.episode.history or any(
+            prompt[: len(ids)] == ids for ids in whole
+        )  # the turn before is there too
         alike = {other.problem.tokens for other in made if other.group == rollout.group}
         assert alike == {prompt} and len(prompt) - len(roots[rollout.problem.id]) + len(rollout.completion) <= 48
     assert len({(rollout.group, rollout.completion) for rollout in made}) == len(made)
@@ -71,7 +74,7 @@ def test_step_dpo_in_the_tree_is_dpo_with_the_history_as_prompt(start: Path) -> 
     scored = scored_by_value(draw(start, searched()))
     kept = Siblings()(scored)
     chosen = scored.take(kept)
-    assert any(rollout.history for rollout in chosen.rollouts) and len(kept) >= 6
+    assert any(rollout.episode.history for rollout in chosen.rollouts) and len(kept) >= 6
     policy, reference = tiny_policy(seed=0, spread=3.0), tiny_policy(seed=1, spread=3.0).requires_grad_(False)
     learner = Learner(policy, torch.optim.SGD(policy.parameters()), reference, None, None, AS_IT_IS)
     readings = Readings(learner, 4096)
@@ -93,7 +96,7 @@ def test_step_dpo_in_the_tree_is_dpo_with_the_history_as_prompt(start: Path) -> 
     policy.zero_grad()
     losses = []
     for better, worse in zip(chosen.rollouts[::2], chosen.rollouts[1::2], strict=True):
-        assert better.problem.tokens == worse.problem.tokens and (better.value or 0) > (worse.value or 0)
+        assert better.problem.tokens == worse.problem.tokens and (better.source.value or 0) > (worse.source.value or 0)
         pair = Sequences([better.problem.tokens] * 2, [better.completion, worse.completion])
         own = torch.stack([row.sum() for row in plain_log_probs(policy, pair)])
         before = torch.stack([row.sum() for row in plain_log_probs(reference, pair)])
@@ -114,7 +117,7 @@ def test_a_turn_whose_environment_broke_is_in_no_pair(start: Path) -> None:
             raise RuntimeError("no more")
 
     scored = scored_by_value(draw(start, searched(environment=Chatter(lasts=2, act=break_down))))
-    broken = [index for index, rollout in enumerate(scored.rollouts) if rollout.cut == "error"]
+    broken = [index for index, rollout in enumerate(scored.rollouts) if rollout.episode.cut == "error"]
     assert broken and not set(broken) & set(Siblings()(scored).tolist())
     assert all(scored.rollouts[index].trained_tokens == 0 for index in broken)
 

@@ -15,8 +15,9 @@ from models.agents.play.replaying import replay
 from models.engines.engine import Ask, Drawing, EngineSettings, Generated
 from models.engines.transformers_engine import TransformersEngine
 from models.method.environment import Environment, EnvironmentEpisode
-from models.method.rollout import Problem, Rollout
-from models.method.turn import Turn
+from models.method.episode import Turn
+from models.method.problem import Problem
+from models.method.rollout import Rollout
 from models.parts.rewards.episodes.solved import Solved, reached_goal
 from models.parts.rollouts.relabelled import Relabelled
 from models.parts.rollouts.second_try import SecondTryEpisodes
@@ -88,7 +89,7 @@ def test_guidance_is_read_while_drawing_and_stands_in_no_trained_sequence(engine
     )
     made = draw(engine, source, goal="99")  # a place that there is not: all fail
     plain = {problem.id: problem.tokens for problem in PROBLEMS}
-    guided = [rollout for rollout in made if rollout.origin == "explained"]
+    guided = [rollout for rollout in made if rollout.source.origin == "explained"]
     texts = [f"{PROBLEMS[number].prompt} 16 99" for number in {rollout.group for rollout in guided}]
     guided_ids = {tuple(ids) for ids in ENDING.prompts(texts)}
     assert len(guided_ids) > 1 and all(
@@ -102,34 +103,36 @@ def test_guidance_is_read_while_drawing_and_stands_in_no_trained_sequence(engine
 def test_only_problems_that_failed_are_tried_again_and_only_successes_kept(engine: Listening) -> None:
     every = draw(engine, SecondTryEpisodes(environment=Walk(), retries=16, only_right=False, **SETTINGS))
     right = draw(engine, SecondTryEpisodes(environment=Walk(), retries=16, **SETTINGS))
-    first = [rollout for rollout in every if rollout.origin == "policy"]
+    first = [rollout for rollout in every if rollout.source.origin == "policy"]
     failed = {n for n in range(4) if not any(reached_goal(r) for r in first if r.group == n)}
-    assert {rollout.group for rollout in every if rollout.origin == "explained"} == failed
-    kept = [rollout.completion for rollout in every if rollout.origin == "explained" and reached_goal(rollout)]
-    assert [rollout.completion for rollout in right if rollout.origin == "explained"] == kept
+    assert {rollout.group for rollout in every if rollout.source.origin == "explained"} == failed
+    kept = [rollout.completion for rollout in every if rollout.source.origin == "explained" and reached_goal(rollout)]
+    assert [rollout.completion for rollout in right if rollout.source.origin == "explained"] == kept
 
 
 def test_relabelled_goals_are_reached_when_the_episode_is_played_under_them(engine: Listening) -> None:
     made = draw(engine, Relabelled(environment=Walk(), **SETTINGS))
-    again = [rollout for rollout in made if rollout.origin == "relabelled"]
+    again = [rollout for rollout in made if rollout.source.origin == "relabelled"]
     assert again and Solved()(make_world(), again).all()
     groups = [rollout.group for rollout in again]
     assert len(set(groups)) == len(groups) and min(groups) == 4
     for rollout in again:
         assert rollout.problem.prompt == f"{rollout.problem.answer} +" and rollout.problem.answer != "13"
         assert rollout.problem.tokens == tuple(ENDING.prompts([rollout.problem.prompt])[0])
-        assert len(rollout.turns) == 1 and len(rollout.completion) == rollout.turns[0].stop  # cut where it was reached
-        assert rollout.turns[0].reward == 1.0 and rollout.turns[0].heard == rollout.problem.answer
+        assert (
+            len(rollout.episode.turns) == 1 and len(rollout.completion) == rollout.episode.turns[0].stop
+        )  # cut where it was reached
+        assert rollout.episode.turns[0].reward == 1.0 and rollout.episode.turns[0].heard == rollout.problem.answer
         source = [other for other in made if other.completion[: len(rollout.completion)] == rollout.completion]
-        assert any(other.origin == "policy" and not reached_goal(other) for other in source)
+        assert any(other.source.origin == "policy" and not reached_goal(other) for other in source)
 
 
 @pytest.mark.parametrize("environment", [Walk(lies=True), Walk(tells_goal=True)], ids=["a false goal", "other words"])
 def test_a_goal_that_is_not_verified_relabels_nothing(engine: Listening, environment: Walk) -> None:
     made = draw(engine, Relabelled(environment=environment, **SETTINGS))
-    again = [rollout for rollout in made if rollout.origin == "relabelled"]
+    again = [rollout for rollout in made if rollout.source.origin == "relabelled"]
     # a false goal can be the place after the next turn all the same: then it is true, and verified
-    assert all(rollout.turns[-1].heard == rollout.problem.answer for rollout in again)
+    assert all(rollout.episode.turns[-1].heard == rollout.problem.answer for rollout in again)
     assert len(again) < 4 and (not again or environment.lies)
 
 

@@ -10,12 +10,13 @@ import torch
 from tiny_loops import PROBLEMS
 from tiny_worlds import make_world
 
+from models.base.seeds import for_choices, for_second_draw, round_seed
 from models.engines.engine import Ask, Drawing, Engine, Generated, Sampling, asks_of
 from models.engines.random_points import TOKENS, points_of
 from models.learner.distribution import AS_IT_IS
 from models.method.learner import Learner
-from models.method.rollout import KnownAnswer, Problem, Rollout
-from models.method.round_seeds import for_choices, for_second_draw, round_seed
+from models.method.problem import KnownAnswer, Problem
+from models.method.rollout import Rollout
 from models.method.world import World
 from models.parts.rollouts import prefix
 from models.parts.rollouts.beside_data import BesideData

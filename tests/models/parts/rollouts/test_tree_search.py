@@ -19,8 +19,10 @@ from models.learner.distribution import AS_IT_IS
 from models.learner.optimiser import OptimiserSettings, build_optimiser
 from models.learner.packing import Sequences
 from models.method.learner import Learner
-from models.method.method import Slots
-from models.method.rollout import Problem, Rollout, Scored
+from models.method.problem import Problem
+from models.method.rollout import Rollout, RolloutSource
+from models.method.scored import Scored
+from models.method.slots import Slots
 from models.parts.advantage.reward import NoAdvantage
 from models.parts.advantage.step_values import StepValues
 from models.parts.objective.dpo import Dpo
@@ -69,7 +71,7 @@ def test_answers_are_whole_and_hold_a_value_where_a_step_begins(start: Path) -> 
         assert rollout.behaviour_log_probs is not None and len(rollout.behaviour_log_probs) == len(rollout.completion)
         words = CODEC.text([[token] for token in rollout.completion])
         begins = [True, *(word in MARKS for word in words[:-1])]
-        assert [value is not None for value in rollout.step_values] == begins
+        assert [value is not None for value in rollout.source.step_values] == begins
 
 
 def test_log_probs_of_an_answer_are_those_of_the_policy_that_drew_its_steps(start: Path) -> None:
@@ -87,12 +89,14 @@ def test_an_answer_counts_as_often_as_it_was_drawn() -> None:
     made = searched(nodes=32, group_size=32)(make_world(Saying(CODEC, say)), [problem], 0)
     said = [rollout.text for rollout in made]
     assert len(said) == 32 and set(said) == {"#### 7", "#### 3"} and 16 < said.count("#### 7") < 32
-    assert {rollout.value for rollout in made} == {0.0, 1.0} and len(set(map(id, made))) == 32
+    assert {rollout.source.value for rollout in made} == {0.0, 1.0} and len(set(map(id, made))) == 32
 
 
 def test_steps_stand_behind_their_histories_and_siblings_make_a_group(start: Path) -> None:
     made = draw(start, searched(emit="steps"))
-    assert any(rollout.history for rollout in made) and all(rollout.value is not None for rollout in made)
+    assert any(rollout.episode.history for rollout in made) and all(
+        rollout.source.value is not None for rollout in made
+    )
     for rollout in made:
         assert {other.problem.tokens for other in made if other.group == rollout.group} == {rollout.problem.tokens}
         assert rollout.text == CODEC.text([rollout.completion])[0]
@@ -139,7 +143,7 @@ def two_answers() -> Scored:
     rows = [(3, 4, 5, CODEC.end), (6, 4, CODEC.end)]
     values: Sequence[tuple[float | None, ...]] = [(0.5, None, 0.75, None), (0.5, 0.25, None)]
     rollouts = [
-        Rollout(Problem("p", "", "7", tokens=(2, 3)), 0, ids, None, "", True, step_values=known)
+        Rollout(Problem("p", "", "7", tokens=(2, 3)), 0, ids, None, "", True, source=RolloutSource(step_values=known))
         for ids, known in zip(rows, values, strict=True)
     ]
     return Scored(rollouts, torch.tensor([1.0, 0.0]), {}, {})
@@ -163,7 +167,9 @@ def test_answers_without_values_teach_the_critic_nothing() -> None:
     learner, critic = with_critic(advantage)
     before = critic.head.weight.clone()
     scored = two_answers()
-    bare = replace(scored, rollouts=[replace(made, step_values=()) for made in scored.rollouts])
+    bare = replace(
+        scored, rollouts=[replace(made, source=replace(made.source, step_values=())) for made in scored.rollouts]
+    )
     world = make_world(learner=learner)
     assert advantage.learn(world, bare, advantage(world, bare), 0) == {} and torch.equal(before, critic.head.weight)
 

@@ -5,13 +5,16 @@ from dataclasses import replace
 import torch
 from tiny_models import scored
 
-from models.method.rollout import Scored
+from models.method.scored import Scored
 from models.parts.select.siblings import Siblings
 
 
 def nodes(values: list[float], solved: list[bool | None], sizes: list[int]) -> Scored:
     made = scored(values, sizes)
-    rollouts = [replace(rollout, solved=said) for rollout, said in zip(made.rollouts, solved, strict=True)]
+    rollouts = [
+        replace(rollout, episode=replace(rollout.episode, solved=said))
+        for rollout, said in zip(made.rollouts, solved, strict=True)
+    ]
     return replace(made, rollouts=rollouts)
 
 

@@ -7,7 +7,7 @@ import pytest
 from tiny_judges import MALFORMED, Scripted
 
 from models.base.errors import UserError
-from models.method.rollout import Problem
+from models.method.problem import Problem
 from models.parts.rewards.judges.checklist import Checklist
 from models.parts.rewards.judges.judge_pairs import JudgePairs
 from models.parts.rewards.judges.judge_ranking import JudgeRanking

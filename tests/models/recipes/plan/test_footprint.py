@@ -12,10 +12,12 @@ from transformers import AutoModelForCausalLM, PreTrainedModel, Qwen3Config
 from models.base.errors import UserError
 from models.learner.distribution import AS_IT_IS
 from models.learner.optimiser import build_optimiser
+from models.method.advantage import Signal
 from models.method.fit import fit_round
 from models.method.learner import Learner
-from models.method.rollout import Problem, Rollout, Scored
-from models.method.signal import Signal
+from models.method.problem import Problem
+from models.method.rollout import Rollout
+from models.method.scored import Scored
 from models.policies.build import SizeSettings, with_adapter
 from models.policies.rounded import round_once
 from models.recipes.load import load_recipe

@@ -12,9 +12,10 @@ from tiny_worlds import make_world
 from torch import Tensor
 
 from models.learner.optimiser import OptimiserSettings, build_optimiser
+from models.method.episode import Turn
 from models.method.learner import Companion
-from models.method.rollout import Problem, Rollout
-from models.method.turn import Turn
+from models.method.problem import Problem
+from models.method.rollout import Rollout, RolloutEpisode, RolloutSource
 from models.parts.rewards.models.action_value import ActionValue
 from models.reward_models.critic.action_values import ActionValues, fit_action_values, following_turns
 
@@ -41,7 +42,17 @@ def logged(actions: list[tuple[str, str]]) -> Rollout:
         ids.append(WORDS[action])
     problem = Problem("p", "", tokens=(3, WORDS[actions[0][0]]))
     held = (False,) * len(ids)
-    return Rollout(problem, 0, tuple(ids), None, "", True, trained=held, turns=tuple(turns), origin="demonstration")
+    return Rollout(
+        problem,
+        0,
+        tuple(ids),
+        None,
+        "",
+        True,
+        trained=held,
+        episode=RolloutEpisode(turns=tuple(turns)),
+        source=RolloutSource(origin="demonstration"),
+    )
 
 
 LONG, SHORT = logged([("a", "go"), ("b", "go"), ("c", "go")]), logged([("a", "stop")])
@@ -136,5 +147,5 @@ def test_nothing_is_learned_where_nothing_is_logged() -> None:
     learner = new_learner(SCHEDULE)
     part = ActionValue()
     learner.companions[part.companion] = part.accompany(learner.policy)
-    fresh = [replace(SHORT, origin="policy")]
+    fresh = [replace(SHORT, source=replace(SHORT.source, origin="policy"))]
     assert part.learn(make_world(learner=learner), fresh, {"exact_answer": torch.ones(1)}) == {}

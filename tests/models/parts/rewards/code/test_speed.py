@@ -8,7 +8,8 @@ from typing import cast
 
 import pytest
 
-from models.method.rollout import Problem, Rollout
+from models.method.problem import Problem
+from models.method.rollout import Rollout
 from models.method.world import World
 from models.parts.rewards.code.speed import Speed
 from models.parts.rewards.code.unit_tests import UnitTests

@@ -9,7 +9,7 @@ from malformed_texts import malformed, rollout
 
 from models.answers.sql import written_query
 from models.method.attempt import Attempt
-from models.method.rollout import Problem
+from models.method.problem import Problem
 from models.method.world import World
 from models.parts.rewards.code.sql import Sql
 from models.sandbox.settings import SandboxSettings

@@ -15,7 +15,8 @@ from models.base.errors import UserError
 from models.engines.engine import Generated, Sampling
 from models.evaluation.evaluate import evaluate
 from models.method.attempt import Attempt
-from models.method.rollout import Problem, Rollout
+from models.method.problem import Problem
+from models.method.rollout import Rollout
 from models.method.world import World
 from models.parts.rewards.code.unit_tests import UnitTests
 from models.recipes.load import load_recipe

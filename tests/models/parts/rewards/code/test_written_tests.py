@@ -11,7 +11,7 @@ from malformed_texts import malformed, rollout
 from models.answers.mutants import mutants_of
 from models.answers.smells import METRICS, met_by
 from models.method.attempt import Attempt
-from models.method.rollout import Problem
+from models.method.problem import Problem
 from models.method.world import World
 from models.parts.rewards.code.style_of_tests import StyleOfTests
 from models.parts.rewards.code.written_tests import WrittenTests

@@ -4,8 +4,9 @@ import pytest
 import torch
 from tiny_worlds import make_world
 
-from models.method.rollout import Problem, Rollout
-from models.method.turn import Turn
+from models.method.episode import Turn
+from models.method.problem import Problem
+from models.method.rollout import Rollout, RolloutEpisode
 from models.parts.rewards.episodes.milestones import Milestones
 
 
@@ -15,7 +16,7 @@ def test_each_milestone_counts_once_at_its_turn_and_never_for_what_the_policy_sa
         Turn(3, 5, said="go", heard="loaded data"),
         Turn(6, 7, said="go", heard="loaded again, built model"),
     )
-    rollout = Rollout(Problem("p", ""), 0, (5,) * 7, None, "loaded", True, turns=turns)
+    rollout = Rollout(Problem("p", ""), 0, (5,) * 7, None, "loaded", True, episode=RolloutEpisode(turns=turns))
     row = Milestones(patterns=("^loaded", "built"), each=0.5).tokens(make_world(), [rollout])[0]
     assert row.tolist() == [0, 0, 0, 0, 0.5, 0, 0.5]
     plain = Rollout(Problem("p", ""), 0, (5, 6), None, "loaded", True)

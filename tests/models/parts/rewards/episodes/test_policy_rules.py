@@ -11,8 +11,9 @@ from tiny_worlds import make_world
 
 from models.agents.play.circuits import holds, names_of
 from models.base.errors import UserError
-from models.method.rollout import Problem, Rollout
-from models.method.turn import Turn
+from models.method.episode import Turn
+from models.method.problem import Problem
+from models.method.rollout import Rollout, RolloutEpisode
 from models.parts.rewards.episodes.policy_rules import PolicyRules, Rule
 from models.parts.rewards.episodes.severity import Severity
 
@@ -46,7 +47,7 @@ def said(*pairs: tuple[str, str]) -> Rollout:
     turns = tuple(Turn(3 * at, 3 * at + 2, said=turn, heard=heard) for at, (turn, heard) in enumerate(pairs))
     length = 3 * len(turns) - 1
     text = "\n".join(turn for turn, _ in pairs)
-    return Rollout(Problem("p", "hat"), 0, tuple(range(length)), None, text, True, turns=turns)
+    return Rollout(Problem("p", "hat"), 0, tuple(range(length)), None, text, True, episode=RolloutEpisode(turns=turns))
 
 
 PROPOSITIONS = {"looked": "^look ", "dear": r"\$2\d"}

@@ -10,7 +10,7 @@ import pytest
 from malformed_texts import malformed, rollout
 
 from models.base.errors import UserError
-from models.method.rollout import Problem
+from models.method.problem import Problem
 from models.method.world import World
 from models.parts.rewards.judges.claim_support import ClaimSupport
 

@@ -11,7 +11,8 @@ from tiny_worlds import CODEC
 
 from models.base.errors import UserError
 from models.method.judge import Answer
-from models.method.rollout import Problem, Rollout
+from models.method.problem import Problem
+from models.method.rollout import Rollout
 from models.parts.rewards.judges.judge_steps import FAILED, JudgeSteps, printed, source_of
 from models.reward_models.process import Aggregation
 from models.sandbox.sandbox import Ran

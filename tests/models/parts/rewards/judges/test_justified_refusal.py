@@ -12,7 +12,8 @@ from malformed_texts import malformed, rollout
 
 from models.base.errors import UserError
 from models.method.attempt import Attempt
-from models.method.rollout import Problem, Rollout
+from models.method.problem import Problem
+from models.method.rollout import Rollout
 from models.method.world import World
 from models.parts.rewards.judges.justified_refusal import JustifiedRefusal
 from models.task_sets.requests import BAD, GOOD, MAKING, UNMAKING, is_harmful, means, said

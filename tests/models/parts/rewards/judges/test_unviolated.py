@@ -7,7 +7,7 @@ from tiny_models import scored
 from tiny_worlds import make_world
 from torch import Tensor
 
-from models.method.rollout import Problem
+from models.method.problem import Problem
 from models.parts.rewards.judges.unviolated import Unviolated
 from models.parts.rewards.rules.exact_answer import ExactAnswer
 from models.parts.rewards.shaping.form_and_length import FormAndLength

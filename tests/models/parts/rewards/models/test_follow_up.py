@@ -14,7 +14,8 @@ from tiny_worlds import CODEC, make_world
 from models.answers.answers import extract_answer
 from models.base.errors import UserError
 from models.method.judge import Answer, GenerativeJudge
-from models.method.rollout import Problem, Rollout
+from models.method.problem import Problem
+from models.method.rollout import Rollout
 from models.method.world import World
 from models.parts.rewards.models.follow_up import FollowUp, follow_up_value
 from models.policies.build import load_causal_model

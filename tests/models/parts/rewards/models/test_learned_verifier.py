@@ -24,12 +24,12 @@ from models.base.errors import UserError
 from models.learner.distribution import AS_IT_IS
 from models.learner.optimiser import OptimiserSettings
 from models.learner.precision import autocast_rule
+from models.method.episode import Turn
 from models.method.judge import MISSING, Answer, GenerativeJudge
-from models.method.learner import Learner
-from models.method.rollout import Problem, Rollout
+from models.method.learner import Learner, Role
+from models.method.problem import Problem
+from models.method.rollout import Rollout
 from models.method.schedule import ScheduleSettings
-from models.method.teacher_roles import Role
-from models.method.turn import Turn
 from models.method.world import World
 from models.parts.advantage.process_leave_one_out import ProcessLeaveOneOut
 from models.parts.rewards.models.learned_verifier import LearnedVerifier, balanced
@@ -121,7 +121,9 @@ def test_several_votes_are_worth_their_mean(torn: Path) -> None:
 
 def test_what_an_environment_wrote_is_no_step_of_the_policy(folder: Path) -> None:
     plain = rollout("7 ; 5 ; #### 7")
-    episode = replace(plain, turns=(Turn(0, 2), Turn(4, 7)))  # its second step is the environment's
+    episode = replace(
+        plain, episode=replace(plain.episode, turns=(Turn(0, 2), Turn(4, 7)))
+    )  # its second step is the environment's
     (row,) = PART.tokens(world_with(folder), [episode])
     assert row.tolist() == pytest.approx([0, 0.5, 0, 0, 0, 0, -0.5])
 

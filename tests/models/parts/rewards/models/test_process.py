@@ -9,8 +9,9 @@ from torch import Tensor
 
 from models.base.errors import UserError
 from models.learner.packing import Sequences
-from models.method.rollout import Problem, Rollout
-from models.method.turn import Turn
+from models.method.episode import Turn
+from models.method.problem import Problem
+from models.method.rollout import Rollout, RolloutEpisode
 from models.parts.rewards.models.process import ProcessReward, shaped_steps
 from models.reward_models.process import ProcessReading, aggregated
 from models.reward_models.scorer import StepScorer
@@ -70,7 +71,7 @@ SCORER = StepScorer(by_length, ProcessReading((";",)), CODEC)
 
 def rollout(text: str, turns: tuple[Turn, ...] = (), ids: tuple[int, ...] | None = None) -> Rollout:
     (made,) = CODEC.completions([text]) if ids is None else [ids]
-    return Rollout(Problem("p", "", tokens=(5,)), 0, tuple(made), None, text, True, turns=turns)
+    return Rollout(Problem("p", "", tokens=(5,)), 0, tuple(made), None, text, True, episode=RolloutEpisode(turns=turns))
 
 
 def test_values_stand_at_the_last_token_of_their_step_and_nowhere_else() -> None:

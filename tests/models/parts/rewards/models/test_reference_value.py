@@ -16,7 +16,7 @@ from models.base.errors import UserError
 from models.learner.distribution import AS_IT_IS
 from models.learner.packing import Sequences
 from models.method.learner import Learner
-from models.method.rollout import Origin
+from models.method.problem import Origin
 from models.method.world import World
 from models.parts.rewards.models.reference_value import ReferenceValue
 from models.parts.rewards.shaping.of_origin import OfOrigin
@@ -95,7 +95,10 @@ def test_only_the_head_moves() -> None:
 def test_beside_its_reward_the_sum_is_an_advantage_and_the_filter_keeps_what_is_above_the_reference() -> None:
     part = ReferenceValue(by="origin", learning_rate=0.0)
     origins: list[Origin] = ["chosen", "rejected", "rejected", "chosen", "rejected"]
-    rollouts = [replace(rollout, origin=origin) for rollout, origin in zip(ROLLOUTS, origins, strict=True)]
+    rollouts = [
+        replace(rollout, source=replace(rollout.source, origin=origin))
+        for rollout, origin in zip(ROLLOUTS, origins, strict=True)
+    ]
     world = world_with(part)
     learn_long(world, part, {"origin": torch.tensor([1.0, 0.0, 0.0, 1.0, 0.0])})
     scored = score(world, [OfOrigin(), part], rollouts)

@@ -11,8 +11,8 @@ from tiny_models import COMPLETIONS, SEQUENCES, scored, tiny_policy
 from tiny_worlds import make_world
 from torch import nn
 
+from models.method.episode import Turn
 from models.method.rollout import Rollout
-from models.method.turn import Turn
 from models.parts.rewards.models.self_certainty import SelfCertainty
 
 
@@ -58,5 +58,5 @@ def test_tokens_of_the_environment_do_not_count() -> None:
     place = max(range(5), key=lambda number: len(COMPLETIONS[number]))
     rollout, row = drawn()[place], by_token(policy)[place]
     length = len(COMPLETIONS[place])
-    episode = replace(rollout, turns=(Turn(0, 1), Turn(length - 1, length)))
+    episode = replace(rollout, episode=replace(rollout.episode, turns=(Turn(0, 1), Turn(length - 1, length))))
     assert certain(policy, [episode]) == pytest.approx([float((row[0] + row[-1]) / 2)], rel=1e-4)

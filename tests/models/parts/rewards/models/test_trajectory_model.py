@@ -8,14 +8,15 @@ from tiny_worlds import make_world
 
 from models.answers.exact import is_right
 from models.learner.optimiser import OptimiserSettings
-from models.method.rollout import Origin, Problem, Rollout
+from models.method.problem import Origin, Problem
+from models.method.rollout import Rollout, RolloutSource
 from models.parts.rewards.models.trajectory_model import TrajectoryModel, triplets
 
 
 def episode(goal: int, said: int, origin: Origin = "relabelled") -> Rollout:
     """The goal stands in the prompt, what was done in the completion."""
     problem = Problem(f"to {goal}", f"{goal} +", tokens=(3 + goal, 20))
-    return Rollout(problem, 0, (3 + said, 1), None, str(said), True, origin=origin)
+    return Rollout(problem, 0, (3 + said, 1), None, str(said), True, source=RolloutSource(origin=origin))
 
 
 def test_an_episode_meets_those_that_did_something_else() -> None:

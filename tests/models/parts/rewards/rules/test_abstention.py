@@ -12,7 +12,7 @@ import torch
 from malformed_texts import malformed, rollout
 
 from models.method.attempt import Attempt
-from models.method.rollout import Problem
+from models.method.problem import Problem
 from models.method.world import World
 from models.parts.rewards.rules.abstention import Abstention
 from models.task_sets.passages import SHOWN, UNKNOWN, PassagesSettings

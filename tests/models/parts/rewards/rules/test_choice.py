@@ -9,7 +9,8 @@ from tiny_worlds import make_world
 
 from models.base.errors import UserError
 from models.method.attempt import Attempt
-from models.method.rollout import Problem, Rollout
+from models.method.problem import Problem
+from models.method.rollout import Rollout
 from models.parts.rewards.rules.choice import LONGEST, Choice
 from models.task_sets.drawing import make_rows
 from models.task_sets.options import OptionsSettings

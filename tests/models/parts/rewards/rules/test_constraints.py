@@ -12,7 +12,7 @@ from malformed_texts import malformed, rollout
 from models.answers.constraints import Constraint, Constraints, met
 from models.base.errors import UserError
 from models.method.attempt import Attempt
-from models.method.rollout import Problem
+from models.method.problem import Problem
 from models.method.world import World
 from models.parts.rewards.rules.constraints import ConstraintsMet
 from models.task_sets.instructions import InstructionsSettings

@@ -9,7 +9,7 @@ from malformed_texts import malformed, rollout
 from models.answers.equivalence import Prover, shared_prover
 from models.answers.logic import DEEPEST, LONGEST, Tree, agreement, read_formula
 from models.method.attempt import Attempt
-from models.method.rollout import Problem
+from models.method.problem import Problem
 from models.method.world import World
 from models.parts.rewards.rules.logic import Logic
 from models.task_sets.drawing import make_rows

@@ -24,7 +24,7 @@ from models.answers.exact import is_right
 from models.answers.expression_workers import ExpressionWorkers, NotReady, Pair, shared_workers
 from models.base.errors import UserError
 from models.method.attempt import Attempt
-from models.method.rollout import Problem
+from models.method.problem import Problem
 from models.method.world import World
 from models.parts.rewards.rules import math_verify
 from models.parts.rewards.rules.math_verify import MathVerify, is_doubtful

@@ -11,7 +11,7 @@ from tiny_models import scored
 from tiny_worlds import make_world
 
 from models.base.errors import UserError
-from models.method.reward_limits import Limits
+from models.method.reward import Limits
 from models.method.rollout import Rollout
 from models.parts.rewards.rules.python_file import PythonReward
 from models.recipes.files import require_files

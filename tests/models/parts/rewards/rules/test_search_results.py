@@ -13,7 +13,7 @@ from malformed_texts import malformed, rollout
 from models.base.errors import UserError
 from models.datasets.params import checked, read_section
 from models.method.attempt import Attempt
-from models.method.rollout import Problem
+from models.method.problem import Problem
 from models.method.world import World
 from models.parts.rewards.rules.search_results import SearchResults, _wants
 from models.task_sets.drawing import make_rows

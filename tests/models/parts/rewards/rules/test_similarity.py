@@ -11,7 +11,7 @@ from malformed_texts import TEXTS, malformed, rollout
 
 from models.answers.likeness import LONGEST, Metric, likeness, likeness_to_any
 from models.method.attempt import Attempt
-from models.method.rollout import Problem
+from models.method.problem import Problem
 from models.method.world import World
 from models.parts.rewards.rules.similarity import Similarity, references
 from models.task_sets.descriptions import DescriptionsSettings

@@ -4,7 +4,8 @@ import pytest
 import torch
 from tiny_worlds import make_world
 
-from models.method.rollout import Problem, Rollout
+from models.method.problem import Problem
+from models.method.rollout import Rollout
 from models.parts.rewards.shaping.cosine_length import CosineLength
 
 RIGHT, WRONG = "#### 7", "#### 8"

@@ -7,7 +7,8 @@ import pytest
 from tiny_worlds import make_world
 from torch import Tensor
 
-from models.method.rollout import Origin, Problem, Rollout
+from models.method.problem import Origin, Problem
+from models.method.rollout import Rollout, RolloutSource
 from models.parts.rewards.shaping.flipped_labels import FlippedLabels, is_flipped
 from models.parts.rewards.shaping.of_origin import OfOrigin
 
@@ -15,7 +16,7 @@ from models.parts.rewards.shaping.of_origin import OfOrigin
 def pair(number: int) -> list[Rollout]:
     problem = Problem(f"p{number}", "")
     origins: tuple[Origin, ...] = ("chosen", "rejected")
-    return [Rollout(problem, number, (1,), None, "", True, origin=origin) for origin in origins]
+    return [Rollout(problem, number, (1,), None, "", True, source=RolloutSource(origin=origin)) for origin in origins]
 
 
 WORLD = make_world()

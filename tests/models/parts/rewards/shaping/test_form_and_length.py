@@ -7,8 +7,9 @@ import torch
 from tiny_worlds import make_world
 
 from models.answers.exact import is_right
-from models.method.rollout import Problem, Rollout
-from models.method.turn import Turn
+from models.method.episode import Turn
+from models.method.problem import Problem
+from models.method.rollout import Rollout, RolloutEpisode
 from models.parts.rewards.shaping.form_and_length import FormAndLength, length_score
 from models.task_sets.drawing import make_rows
 from models.task_sets.habits import HabitsSettings
@@ -67,7 +68,9 @@ def test_the_length_counts_after_so_many_steps_and_the_form_always() -> None:
 
 
 def test_of_an_episode_the_words_of_the_policy_are_counted_alone() -> None:
-    talk = Rollout(Problem("p", ""), 0, (5,) * 10, None, STATED, True, turns=(Turn(0, 2), Turn(7, 10)))
+    talk = Rollout(
+        Problem("p", ""), 0, (5,) * 10, None, STATED, True, episode=RolloutEpisode(turns=(Turn(0, 2), Turn(7, 10)))
+    )
     assert values(FormAndLength(longest=10), talk) == pytest.approx([1.5])
 
 

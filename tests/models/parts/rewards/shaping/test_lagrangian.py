@@ -16,8 +16,9 @@ from torch import Tensor
 
 from models.learner.distribution import AS_IT_IS
 from models.method.learner import Learner
-from models.method.rollout import Problem, Rollout
-from models.method.slots import Reward
+from models.method.problem import Problem
+from models.method.reward import Reward
+from models.method.rollout import Rollout
 from models.method.world import World
 from models.parts.rewards.shaping.lagrangian import FARTHEST, Lagrangian
 from models.recipes.load import load_recipe
@@ -95,7 +96,10 @@ def test_a_reward_long_out_of_reach_is_let_go_of_within_the_rounds_that_its_boun
 
 
 def test_only_the_policys_own_samples_count_for_the_means() -> None:
-    mixed = [replace(each, origin="reference" if number % 2 else "policy") for number, each in enumerate(ROLLOUTS)]
+    mixed = [
+        replace(each, source=replace(each.source, origin="reference" if number % 2 else "policy"))
+        for number, each in enumerate(ROLLOUTS)
+    ]
     odd = {**COMPONENTS, "style": torch.tensor([0.6, 99.0, 0.6, -99.0])}
     assert HELD.learn(world_with(HELD), mixed, odd)["style_beyond"] == pytest.approx(0.1)
 

@@ -6,8 +6,9 @@ import pytest
 import torch
 from tiny_worlds import make_world
 
-from models.method.rollout import Problem, Rollout
-from models.method.turn import Turn
+from models.method.episode import Turn
+from models.method.problem import Problem
+from models.method.rollout import Rollout
 from models.parts.rewards.shaping.repetition import Repetition, repeated
 
 
@@ -60,7 +61,10 @@ def test_the_whole_penalty_never_exceeds_its_price_times_the_tokens_and_is_their
 
 
 def test_what_an_environment_repeats_costs_nothing_and_is_passed_over() -> None:
-    made = replace(rollout([1, 2, 9, 9, 9, 9, 1, 2]), turns=(Turn(0, 2), Turn(6, 8)))
+    made = replace(
+        rollout([1, 2, 9, 9, 9, 9, 1, 2]),
+        episode=replace(rollout([1, 2, 9, 9, 9, 9, 1, 2]).episode, turns=(Turn(0, 2), Turn(6, 8))),
+    )
     assert Repetition(n=2, each=0.5).tokens(make_world(), [made])[0].tolist() == [0.0] * 6 + [-0.5] * 2
 
 

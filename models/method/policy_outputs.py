@@ -21,13 +21,25 @@ from models.learner.log_probs import completion_states, output_head
 from models.learner.packing import Sequences
 from models.learner.upload import to_device
 from models.learner.whole_weights import with_whole_weights
-from models.method.learner import Learner
+from models.method.learner import Judge, Learner
 from models.method.readings import Readings
 from models.method.rollout import Rollout, privileged_sequences, trained_places
-from models.method.teacher_roles import Divergence
 
 LEAST_EXTRAPOLATION = 1e-3
 """Added to the weight of a contrast, so that a loss divided by it stays finite (AlignDistil's code)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Divergence:
+    """How far the policy's whole distribution is from another's, at every token (`models.learner.fused_divergence`)."""
+
+    beta: float
+    """0: KL(judge || policy), 1: KL(policy || judge), between them the generalised Jensen-Shannon divergence."""
+    judge: Judge = "teacher"
+    """The model of the other distribution."""
+    extrapolation: float | None = None
+    """The judge's logits are moved away from those of its contrast: z + w (z - z_contrast), w this many times the sum
+    of |judge - contrast| over the vocabulary, and a little; None: they are used unchanged."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,70 @@
+"""Problems: prompts with their expected answers, their tests, and the answers that the data contains."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from torch import Tensor
+
+Origin = Literal[
+    "policy", "greedy", "reference", "teacher", "guide", "explained", "refined", "relabelled", "demonstration",
+    "chosen", "rejected",
+]  # fmt: skip
+"""Source of a completion.
+
+policy, greedy, reference: an engine drew it, from the policy, at temperature zero, or from the reference
+teacher: the frozen model that the policy is distilled from wrote it
+guide: the policy continued the beginning of an answer that it did not write
+explained: the policy wrote it knowing the answer
+refined: the policy wrote it knowing an earlier answer and the feedback on it
+relabelled: the policy wrote it for another prompt
+demonstration, chosen, rejected: it is part of the data
+"""
+Reads = Literal["problems", "demonstrations", "preferences"]
+"""Source of the rollouts' prompts: problems with an answer, or prompts with the answers in the data."""
+
+
+@dataclass(frozen=True, eq=False)
+class KnownAnswer:
+    """An answer to a prompt that is part of the data. Equal only to itself, as a rollout is."""
+
+    origin: Origin
+    completion: tuple[int, ...]
+    """Token ids, the end token included, [tokens]."""
+    text: str
+    flaw: str = ""
+    """Flaw of the answer according to the data; empty if there is none."""
+    reference_log_probs: Tensor | None = None
+    """Log-prob of each token under a reference that never moves, if it is known, [tokens], in nats, on the CPU."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A prompt with its expected answer and its tests."""
+
+    id: str
+    prompt: str
+    answer: str = ""
+    level: int = 0
+    tokens: tuple[int, ...] = ()
+    """The encoded prompt, [tokens]."""
+    known: tuple[KnownAnswer, ...] = ()
+    """Answers in the data, if the recipe's source reads them."""
+    tests: str = ""
+    """Code that decides whether an answer, which is code too, is right; empty where there is none."""
+    entry_point: str = ""
+    """Name of the function that the tests call."""
+    system: str = ""
+    """System message that the prompt begins with, followed by a blank line; empty if there is none."""
+
+
+def texts_of(problems: Sequence[Problem]) -> tuple[list[str], list[str]]:
+    """List the prompts of problems and their system messages, as `models.text.encoding.Codec.prompts` takes them."""
+    return [problem.prompt for problem in problems], systems_of(problems)
+
+
+def systems_of(problems: Sequence[Problem]) -> list[str]:
+    """List the system message of each problem, [problems]."""
+    return [problem.system for problem in problems]

@@ -1,0 +1,184 @@
+"""The slot `rewards`: the value of each completion, or of each of its tokens.
+
+Besides plain rewards there are those computed from other rewards before them, those that give reasons, and those that a
+judge gives from the texts alone.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from pydantic import Field
+from torch import Tensor
+
+from models.base.bounds import LARGEST, Number, Positive, Share
+from models.base.errors import UserError
+from models.method.attempt import Verifying
+from models.method.judge import GenerativeJudge
+from models.method.rollout import Rollout
+from models.method.scored import sum_of_tokens
+from models.method.world import World
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """Handling of a reward that blocks, fails or returns a value that is not finite. Set under `limits:` of it."""
+
+    seconds: Annotated[float, Field(gt=0, le=LARGEST)] = 300.0
+    """Longest that the reward may take for the completions of one round."""
+    retries: Annotated[int, Field(ge=0, le=100)] = 1
+    """Number of further calls for a round in which it failed."""
+    value: Number = 0.0
+    """Reward of a completion whose value is still missing after that, before weighting; `rewards/LABEL/failures` counts
+    them."""
+    failed_share: Share = 0.5
+    """A round fails if more than this share of its completions lacks a value."""
+    patience: Positive = 3
+    """Rounds in a row that may fail; with the last of them the run stops with an error."""
+
+
+AS_USUAL = Limits()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reward(Verifying):
+    """The reward of each completion, or of each of its tokens."""
+
+    slot = "rewards"
+    weight: Number = 1.0
+    """Weight of this reward in the sum of all."""
+    label: str = ""
+    """Name of the component in metrics and sample tables; empty: the name of the part."""
+    limits: Limits = AS_USUAL
+    """Time limit of the reward, and the value used if it fails."""
+
+    def __post_init__(self) -> None:
+        if not self.label:
+            object.__setattr__(self, "label", self.name)
+
+    @property
+    def needs_reward_model(self) -> bool:
+        """Whether a reward model must be fitted."""
+        return False
+
+    @property
+    def needs_steps(self) -> bool:
+        """Whether it must be a process reward model, which scores each step."""
+        return False
+
+    @property
+    def needs_goal(self) -> bool:
+        """Whether it must be a reward model with a goal, the state that good completions reach."""
+        return False
+
+    @property
+    def principle(self) -> str:
+        """The principle of the recipe that the reward model must follow; empty: any."""
+        return ""
+
+    @property
+    def by_token(self) -> bool:
+        """Whether it is given token by token, as by a `TokenReward`."""
+        return False
+
+    @property
+    def reads_learner(self) -> bool:
+        """Whether it reads the learner's models: then all ranks call it, else only the first, for all of them."""
+        return False
+
+    @abstractmethod
+    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+        """Compute values before weighting, [completions]. A `UserError` stops the run; `limits` handles the rest."""
+
+    def learn(self, world: World, rollouts: Sequence[Rollout], components: Mapping[str, Tensor]) -> dict[str, float]:
+        """Fit the companion, if any, to the rewards before this one, by label, `by` among them. Returns its metrics."""
+        return {}
+
+
+class TokenReward(Reward):
+    """The reward of each token of a completion."""
+
+    slot = "rewards"
+    by_token = True
+
+    @abstractmethod
+    def tokens(self, world: World, rollouts: Sequence[Rollout]) -> list[Tensor]:
+        """Compute values before weighting, [completions] tensors of [tokens of it]."""
+
+    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+        """Return their sums, [completions]."""
+        return sum_of_tokens(self.tokens(world, rollouts))
+
+
+class Blend(Reward):
+    """A reward computed from other rewards of the recipe, most of which then have no weight."""
+
+    slot = "rewards"
+
+    @property
+    def made_of(self) -> tuple[str, ...]:
+        """Labels of these rewards, which come before it in the recipe."""
+        return ()
+
+    @abstractmethod
+    def blend(self, world: World, rollouts: Sequence[Rollout], components: Mapping[str, Tensor]) -> Tensor:
+        """Compute values before weighting, [completions]; `components`: the rewards before it, [completions] each."""
+
+    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+        """Compute `blend` without rewards before it."""
+        return self.blend(world, rollouts, {})
+
+
+@dataclass(frozen=True)
+class Reasoned:
+    """Values of a reward that gives reasons."""
+
+    values: Tensor
+    """Values before weighting, [completions]; NaN if there is none."""
+    reasons: Sequence[str]
+    """Reason for each value, [completions]; empty if there is none."""
+    watched: Mapping[str, float] = field(default_factory=dict)
+    """Further metrics, such as answers that could not be read; each as `rewards/LABEL/NAME`."""
+
+
+class ReasonedReward(Reward):
+    """A reward of each completion with its reason; the reasons are shown in the sample tables."""
+
+    slot = "rewards"
+
+    @abstractmethod
+    def reasoned(self, world: World, rollouts: Sequence[Rollout]) -> Reasoned:
+        """Compute values and reasons of each completion."""
+
+    def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
+        """Return the values, [completions]."""
+        return self.reasoned(world, rollouts).values
+
+
+class JudgedReward(ReasonedReward):
+    """A generative judge's reward of completions by their texts alone; a jury also uses it before any training."""
+
+    slot = "rewards"
+    needs_judge = True
+
+    @abstractmethod
+    def judged(self, judge: GenerativeJudge, rollouts: Sequence[Rollout], seed: int) -> Reasoned:
+        """Compute values and reasons of each completion; `seed`: of any draws of its own, such as an order."""
+
+    def reasoned(self, world: World, rollouts: Sequence[Rollout]) -> Reasoned:
+        """Return the values and reasons of the recipe's judge."""
+        return self.judged(world.asked_judge(), rollouts, world.seed)
+
+
+def before(label: str, by: str, components: Mapping[str, Tensor]) -> Tensor:
+    """Return the reward called `by`, [completions], of those that come before the one called `label` in a recipe.
+
+    Raises:
+        UserError: none before it has this label.
+    """
+    if by not in components:
+        raise UserError(f"reward {label}: no reward before it is called {by}; there are {', '.join(components)}")
+    return components[by]
