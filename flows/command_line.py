@@ -1,28 +1,17 @@
-"""The command line: `rewardflow COMMAND`. The commands are in flows/commands/; this file has what they share."""
+"""The command line: `rewardflow COMMAND`. The commands are the files of flows/cli/, which this file collects."""
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 import signal
 import sys
+from types import ModuleType
 from typing import Annotated
 
 import typer
 
-from flows.commands import (
-    approval,
-    base,
-    catalogue,
-    data,
-    measuring,
-    operation,
-    people,
-    registry,
-    review,
-    services,
-    serving,
-    storage,
-    training,
-)
+from flows import cli
 from flows.runtime import collection, console
 from flows.runtime.environment import state_folder
 from models.base.disk import is_full, no_space, out_of_space
@@ -43,18 +32,29 @@ _debug = False
 INTERRUPTED = 130
 """Exit status of typer after Ctrl-C."""
 
-GROUPS = (training, measuring, catalogue, review, registry, approval, serving, operation, storage)
-"""Files of commands, in the order of `rewardflow --help`. A new command is a function in one of them."""
-
-for _group in GROUPS:
-    for _command in _group.COMMANDS:
-        app.command()(_command)
+PANELS = ("Train", "Measure", "Runs", "Registry", "Methods", "Data", "Operations")
+"""Headings of `rewardflow --help`, in their order."""
 
 
-app.add_typer(base.app, name="base")
-app.add_typer(data.app, name="data")
-app.add_typer(people.app, name="review")
-app.add_typer(services.app, name="services")
+def _add_commands(program: typer.Typer, package: ModuleType) -> None:
+    """Add the commands of a package: each file's function of the same name, and each package as a group of commands."""
+    entries = [
+        (importlib.import_module(f"{package.__name__}.{entry.name}"), entry.name, entry.ispkg)
+        for entry in pkgutil.iter_modules(package.__path__)
+    ]
+    for module, name, is_group in sorted(
+        entries, key=lambda entry: PANELS.index(getattr(entry[0], "PANEL", PANELS[0]))
+    ):
+        if is_group:
+            group = typer.Typer(no_args_is_help=True, help=module.__doc__)
+            _add_commands(group, module)
+            program.add_typer(group, name=name, rich_help_panel=module.PANEL)
+        else:
+            command = vars(module).get(name) or vars(module)[f"{name}_"]  # list_: `list` is a name of Python's
+            program.command(name.replace("_", "-"), rich_help_panel=getattr(module, "PANEL", None))(command)
+
+
+_add_commands(app, cli)
 
 
 def _print_version(wanted: bool) -> None:

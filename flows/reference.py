@@ -15,22 +15,22 @@ from models.base.errors import UserError
 from tasks.tracking import tags
 
 VARIABLES: Mapping[str, str] = {
-    "REWARDFLOW_HOME": "the state folder: runs, checkpoints, results; `.rewardflow` in the working directory, if unset",
-    "REWARDFLOW_NOTIFY_URL": "addresses that get messages by POST, separated by spaces "
+    "REWARDFLOW_HOME": "state folder: runs, checkpoints, results; default: `.rewardflow` in the working directory",
+    "REWARDFLOW_NOTIFY_URL": "addresses that receive messages by POST, separated by spaces "
     "([operations.md](operations.md#notifications))",
-    "REWARDFLOW_WAIT": "seconds that a run waits for those before it in the same state folder; half a day, if unset",
+    "REWARDFLOW_WAIT": "longest wait of a run for earlier runs in the same state folder, seconds; default: half a day",
     "REWARDFLOW_TEACHER_KEY": "key for the server of a teacher that a recipe names by its address",
     "REWARDFLOW_JUDGE_KEY": "key for the server of a judge that a recipe names by its address",
-    "MLFLOW_TRACKING_URI": "MLflow's server; a database in the state folder, if unset",
-    "MLFLOW_TRACKING_USERNAME": "the login there; its password is `MLFLOW_TRACKING_PASSWORD`",
-    "PREFECT_API_URL": "Prefect's server, with `/api` behind it; one of the command's own, if unset",
-    "PREFECT_API_AUTH_STRING": "the login there, `user:password`",
-    "PREFECT_HOME": "where Prefect keeps what it keeps; `prefect/` in the state folder, if unset",
-    "DATA_REMOTE": "`s3://bucket/prefix` where versions of the data are pushed; DVC's default remote, if unset",
-    "AWS_ENDPOINT_URL": "the S3 server, where it is not Amazon's; keys as boto3 reads them",
-    "AWS_REGION": "its region",
-    "VLLM_API_KEY": "key that `rewardflow serve` asks of its clients",
-    "OMP_NUM_THREADS": "threads of a process; if unset, 1 for a policy of less than a million weights, else one a core",
+    "MLFLOW_TRACKING_URI": "MLflow's server; default: a database in the state folder",
+    "MLFLOW_TRACKING_USERNAME": "user name on MLflow's server; `MLFLOW_TRACKING_PASSWORD` is the password",
+    "PREFECT_API_URL": "Prefect's server, with `/api` at the end; default: a server that the command starts",
+    "PREFECT_API_AUTH_STRING": "user name and password on Prefect's server, `user:password`",
+    "PREFECT_HOME": "folder of Prefect's files; default: `prefect/` in the state folder",
+    "DATA_REMOTE": "`s3://bucket/prefix` that versions of the data are pushed to; default: DVC's default remote",
+    "AWS_ENDPOINT_URL": "S3 server other than Amazon's; boto3 reads the keys in its usual way",
+    "AWS_REGION": "region of the S3 server",
+    "VLLM_API_KEY": "key that clients of `rewardflow serve` must send",
+    "OMP_NUM_THREADS": "threads per process; default: 1 for a policy of less than a million weights, else one per core",
 }
 """Environment variables that a user sets, and their meaning."""
 
@@ -50,16 +50,16 @@ def as_markdown(program: Any) -> str:
         "",
         "## Environment variables",
         "",
-        "| variable | what it is |",
+        "| variable | meaning |",
         "| --- | --- |",
         *(f"| `{name}` | {meaning} |" for name, meaning in VARIABLES.items()),
         "",
         "## Tags",
         "",
-        "What Rewardflow writes on runs, versions and registered models in MLflow. Facts of a version beyond the ten",
-        "that are tags are in `version.json` of its model.",
+        "Tags that Rewardflow sets on runs, versions and registered models in MLflow. A version has ten facts as tags.",
+        "The others are in `version.json` of its model.",
         "",
-        "| tag or fact | what it says |",
+        "| tag or fact | meaning |",
         "| --- | --- |",
         *(f"| `{value}` | {meaning} |" for value, meaning in documented(tags)),
     ]
@@ -79,7 +79,7 @@ def _commands(command: Any, name: str) -> Iterator[str]:
     usage = " ".join([name, *(_usage(it) for it in needed if it not in last), *more, *map(_usage, last)])
     yield from ("", f"## {name}", "", f"    {usage}", "", inspect.cleandoc(command.help))
     if command.params:
-        yield from ("", "| argument or option | kind | default | what it is |", "| --- | --- | --- | --- |")
+        yield from ("", "| argument or option | kind | default | meaning |", "| --- | --- | --- | --- |")
         yield from (_row(it) for it in command.params)
 
 

@@ -12,7 +12,7 @@ from project import environment, rewardflow
 from running import ROOT
 
 from flows import command_line
-from flows.commands import options
+from flows.runtime import command_options
 from tasks.tracking import registry, runs, store
 
 LARGE = (
@@ -142,5 +142,5 @@ def test_runs_and_models_of_every_recipe_are_listed_and_shown_by_what_is_typed_o
         (["models", "nosuch"], "error: no model 'nosuch'; there is hh-policy"),
     ):
         assert tell(monkeypatch, capsys, *arguments) == (1, "", f"{says}\n")
-    assert options.meant_policy("") == "hh-policy"
+    assert command_options.meant_policy("") == "hh-policy"
     assert tell(monkeypatch, capsys, "--version") == (0, f"rewardflow {version('rewardflow')}\n", "")

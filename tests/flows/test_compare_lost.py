@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 import typer
 
-from flows.commands import training
+from flows.cli.compare import compare
 from flows.compare import not_learned
 from flows.runtime.outcome import comparison_lines
 from models.evaluation.aggregate import standings
@@ -45,12 +45,10 @@ def test_a_comparison_with_a_lost_training_ends_with_the_status_of_such_a_run(
     monkeypatch.setattr("flows.servers.temporary_server.start", lambda home: lambda: None)
     monkeypatch.setattr("flows.runtime.outcome._where", lambda run_id, home: ["run  abc"])
     if status is None:
-        training.compare(["grpo", "topr"], seeds=2, budget=None, metric="sampled_accuracy", overrides=None, smoke=True)
+        compare(["grpo", "topr"], seeds=2, budget=None, metric="sampled_accuracy", overrides=None, smoke=True)
     else:
         with pytest.raises(typer.Exit) as ended:
-            training.compare(
-                ["grpo", "topr"], seeds=2, budget=None, metric="sampled_accuracy", overrides=None, smoke=True
-            )
+            compare(["grpo", "topr"], seeds=2, budget=None, metric="sampled_accuracy", overrides=None, smoke=True)
         assert ended.value.exit_code == status
     said = capsys.readouterr().out
     assert "topr" in said and said.count("not learned") == len(lost)

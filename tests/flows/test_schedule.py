@@ -164,7 +164,7 @@ def test_ended_it_leaves_no_run_going_and_no_schedule_on_and_the_servers_alone(s
 
 def test_prefect_is_not_imported_before_the_servers_address_is_known() -> None:
     """It reads its settings once: imported earlier, it would start a temporary server beside the one that serves."""
-    code = "import sys, flows.schedule.schedule, flows.commands.operation; sys.exit('prefect' in sys.modules)"
+    code = "import sys, flows.schedule.schedule, flows.cli.schedule; sys.exit('prefect' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
 
 

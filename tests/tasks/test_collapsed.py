@@ -3,7 +3,7 @@
 import pytest
 import typer
 
-from flows.commands import training
+from flows.cli.run import run
 from flows.train import TrainFlowResult
 from models.evaluation.bootstrap import Interval
 from models.evaluation.gate.budget import next_look
@@ -35,9 +35,9 @@ def test_a_collapsed_run_ends_with_a_status_of_its_own(collapsed, status, monkey
     monkeypatch.setattr("flows.servers.temporary_server.start", lambda home: lambda: None)
     monkeypatch.setattr("flows.runtime.outcome.closing_lines", lambda outcome, home: "the end")
     if status is None:
-        training.run("arithmetic")
+        run("arithmetic")
     else:
         with pytest.raises(typer.Exit) as ended:
-            training.run("arithmetic")
+            run("arithmetic")
         assert ended.value.exit_code == status
     assert "the end" in capsys.readouterr().out

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from small_steps import context
 
-from flows.commands.storage import prune_lines
+from flows.cli.gc import prune_lines
 from tasks.runner.step import StepOutput, StepResult, earlier_result, record_reuse, run_step, step_folder
 from tasks.state import cut_off, prune
 from tasks.tracking import registry, runs, store, tags
@@ -88,7 +88,7 @@ def test_only_what_no_version_needs_goes_and_the_rest_can_still_be_taken(factory
     for name in ("first", "second", "third"):
         assert earlier_result(context(factory.home, "fine_tune", KEY[name])) == factory.tuned[name]
     assert earlier_result(context(factory.home, "warm_start", "w" * 64)) == factory.warmed
-    assert f"store/fine_tune/{'e' * 24}: nothing needs it" in said and "goes" in said
+    assert f"store/fine_tune/{'e' * 24}: nothing needs it" in said and "delete " in said
     assert registry.missing(factory.tuned["loose"].run_id, {"model_id": factory.models["loose"]})
     assert store.client().get_run(factory.tuned["loose"].run_id).data.metrics["seconds"] > 0  # runs stay
     assert not list(factory.home.glob(f"mlartifacts/tiny/models/{factory.models['loose']}/artifacts/*"))

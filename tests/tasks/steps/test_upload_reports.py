@@ -4,7 +4,7 @@ import pytest
 from prefect.logging import disable_run_logger
 from s3_loopback import BUCKET, s3_endpoint  # noqa: F401  (a fixture)
 
-from flows.commands.review import reports
+from flows.cli.reports import reports
 from models.base.errors import UserError
 from tasks.runner.step import StepResult
 from tasks.steps.upload_reports import upload_reports

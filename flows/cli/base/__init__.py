@@ -1,0 +1,3 @@
+"""Install published base models that `policy.base` can name."""
+
+PANEL = "Data"

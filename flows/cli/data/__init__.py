@@ -1,0 +1,3 @@
+"""Inspect your own data, and bring them in as a pinned version."""
+
+PANEL = "Data"

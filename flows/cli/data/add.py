@@ -1,0 +1,51 @@
+"""The command `rewardflow data add`."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import Annotated
+import typer
+from flows.runtime.command_options import SetOption
+
+
+def add(
+    paths: Annotated[list[Path], typer.Argument(help="Files or folders: .jsonl, .json, .csv, .parquet.")],
+    recipe: Annotated[str, typer.Option("--recipe", "-r", help="Recipe whose `data:` section defines how the files are read.")],
+    name: Annotated[str, typer.Option("--name", help="Name of the data set. Default: the recipe's.")] = "",
+    tested: Annotated[
+        list[Path] | None, typer.Option("--test", help="File held out from training. Repeatable.")
+    ] = None,
+    held_out: Annotated[
+        str,
+        typer.Option(help="Add the files as this held-out set of `gate.held_out`. They are never trained on."),
+    ] = "",
+    overrides: SetOption = None,
+) -> None:
+    """Copy files in, prepare them, commit the files that pin them, and push the data to the DVC remote.
+
+    A run on these data can then be reproduced and promoted: the commit on its page pins the rows and the raw files.
+
+    Example: `rewardflow data add /data/gsm8k_train.jsonl --test /data/gsm8k_test.jsonl --recipe gsm8k`
+    """
+    from models.base.errors import UserError
+    from models.datasets.schema import read_manifest
+    from models.recipes.load import load_recipe
+    from tasks.data.add_data import add as add_files
+
+    if held_out and (name or tested):
+        raise UserError("--held-out: the set has this name and is held out whole; leave --name and --test out")
+    section = "data" if not held_out else f"gate.held_out.{held_out}"
+    chosen = [f"{section}.path={json.dumps([str(path) for path in paths])}", *([f"data.test_path={json.dumps([str(path) for path in tested])}"] if tested else [])]
+    chosen += [f"data.name={name}"] if name else []
+    read = load_recipe(recipe, [*chosen, *(overrides or [])])
+    settings = read.gate.held_out[held_out].data(held_out) if held_out else read.data
+    version, kept = add_files(settings, Path.cwd())
+    rows = sum(read_manifest(version.folder)["rows"].values())
+    print(f"{version.name}: {rows:,} rows, version {version.digest[:8]}, commit {version.revision[:8]}, pushed")
+    said = [f"--set {section}.path={kept.path[0]}"] if kept.path else []
+    said += [f"--set data.test_path={kept.test_path[0]}"] if kept.test_path else []
+    said += [f"--set data.name={version.name}"] if name else []
+    said += [f"--set {shlex.quote(text)}" for text in overrides or []]
+    print(f"rewardflow run {recipe} {' '.join(said)}")

@@ -1,0 +1,60 @@
+"""The command `rewardflow data inspect`."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import Annotated
+import typer
+from flows.runtime.command_options import SetOption
+
+
+def inspect(
+    paths: Annotated[list[Path], typer.Argument(help="Files or folders: .jsonl, .json, .csv, .parquet.")],
+    tested: Annotated[
+        list[Path] | None, typer.Option("--test", help="File held out from training. Repeatable.")
+    ] = None,
+    recipe: Annotated[
+        str, typer.Option("--recipe", "-r", help="Recipe whose `data:` section is used. Default: the format is recognised.")
+    ] = "",
+    form: Annotated[str, typer.Option("--format", help="Format of the rows. Default: it is recognised.")] = "",
+    columns: Annotated[
+        list[str] | None, typer.Option("--column", metavar="FIELD=COLUMN", help="Column that a field is read from. Repeatable.")
+    ] = None,
+    overrides: SetOption = None,
+) -> None:
+    """Show how files would be read: shape, splits by file, rows, unused columns, the first row.
+
+    Example: `rewardflow data inspect data/raw/arithmetic`
+    """
+    from models.base.errors import UserError
+    from models.datasets.inspection import inspect as inspected
+    from models.datasets.inspection import recognised_format
+    from models.datasets.params import checked
+    from models.datasets.settings import DataSettings
+    from models.recipes.load import load_recipe
+
+    if recipe:
+        if form or columns:
+            raise UserError("--recipe: its data section has format and columns; change them with --set data.format=...")
+        named = [f"data.path={json.dumps([str(path) for path in paths])}", *([f"data.test_path={json.dumps([str(path) for path in tested])}"] if tested else [])]
+        settings = load_recipe(recipe, [*named, *(overrides or [])]).data
+    elif overrides:
+        raise UserError("--set: changes a recipe's keys; name the recipe with --recipe, or use --format and --column")
+    else:
+        mapping = dict(_mapped(text) for text in columns or [])
+        given = {"name": "inspected", "path": paths, "test_path": tested, "columns": mapping}
+        shape = form or recognised_format(paths, mapping)
+        settings = checked(DataSettings, {**given, "format": shape}, "data")
+    print(inspected(settings).text())
+
+
+def _mapped(text: str) -> tuple[str, str]:
+    """Split FIELD=COLUMN into the field and its column."""
+    from models.base.errors import UserError
+
+    name, mark, column = text.partition("=")
+    if not mark:
+        raise UserError(f"--column: '{text}' is not FIELD=COLUMN, such as prompt=question")
+    return name, column

@@ -1,0 +1,85 @@
+"""The command `rewardflow reproduce`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from flows.runtime.command_options import ModelOption, meant_policy
+from flows.runtime.environment import state_folder
+from models.base.disk import require_space
+from models.base.errors import UserError
+from tasks.runner import interrupt
+
+PANEL = "Train"
+
+NOT_HERE = 2
+"""Exit status of a reproduction that cannot be run here; 1 means that the result differs."""
+
+
+def reproduce(
+    version: Annotated[str, typer.Argument(help="Number of a version, NAME/VERSION, or an alias such as champion.")],
+    model: ModelOption = "",
+    tolerance: Annotated[
+        float, typer.Option("--tolerance", min=0, help="Largest allowed difference of a metric. Weights must be equal.")
+    ] = 1e-6,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Keep the outputs, in `reproductions` of the state folder.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    noted: Annotated[bool, typer.Option("--note/--no-note", help="Record the result on the version.")] = True,
+) -> None:
+    """Train a version again from its data and compare the weights bit for bit.
+
+    The training uses the recorded commit, data, recipe and seed. Nothing is taken from earlier steps, nothing is
+    registered, and no alias moves. The result is written on the version's page. Exit status 0: identical; 1: something
+    differs, and the output lists it; 2: the version cannot be trained again here.
+
+    Example: `git checkout COMMIT`, then `rewardflow reproduce 3`
+    """
+    from flows.reproduction import as_json as whole
+    from flows.reproduction import reproduction_lines, wanted_version, warning
+    from flows.runtime import console
+    from flows.servers import temporary_server
+    from tasks.registered.reproduction import note, reproduction
+    from tasks.tracking import store
+
+    try:
+        require_space(state_folder())
+        store.open_for_reading(state_folder())
+        wanted = wanted_version(version, lambda: meant_policy(model), Path.cwd())
+        if line := warning(wanted.around):
+            print(line, file=sys.stderr)
+        server_answers = temporary_server.start(state_folder())
+        from flows.reproduce import made_again
+
+        console.quiet(told_at_the_end=True)
+        server_answers()
+        with made_again(wanted.said.label, wanted.said.run[:12], wanted.to_train, wanted.precisions, keep) as made:
+            interrupt.raise_again()
+            said = reproduction(
+                wanted.said,
+                wanted.recipe,
+                wanted.data,
+                wanted.original,
+                made.folder,
+                made.metrics,
+                wanted.around,
+                tolerance,
+            )
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        raise typer.Exit(NOT_HERE) from None
+    print(whole(said) if as_json else reproduction_lines(said))
+    if noted:
+        try:
+            note(wanted.said, said)
+        except UserError as error:
+            print(f"not noted on the version: {error}", file=sys.stderr)
+    if keep:
+        print(f"made: {made.folder}", file=sys.stderr)
+    if not said.identical:
+        raise typer.Exit(1)

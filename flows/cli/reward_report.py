@@ -1,0 +1,95 @@
+"""The command `rewardflow reward-report`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from flows.runtime.command_options import SetOption
+from flows.runtime.environment import state_folder, writable_state_folder
+from models.base.disk import require_space
+from models.base.errors import UserError
+from tasks.runner import interrupt
+
+PANEL = "Measure"
+
+
+def reward_report(
+    model: Annotated[
+        str, typer.Argument(metavar="NAME/VERSION", help="Reward model, as `rewardflow models` lists it.")
+    ],
+    policies: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--policy",
+            metavar="NAME/VERSION|FOLDER",
+            help="Policy whose completions are scored. Repeatable. Default: the recipe's champion.",
+        ),
+    ] = None,
+    others: Annotated[
+        list[str] | None,
+        typer.Option("--with", metavar="NAME/VERSION", help="Another reward model, to measure agreement with."),
+    ] = None,
+    recipe: Annotated[
+        str, typer.Option("--recipe", help="Recipe with the data and problems. Default: the reward model's recipe.")
+    ] = "",
+    overrides: SetOption = None,
+) -> None:
+    """Test a reward model: held-out pairs, completions of policies, biases, a suffix that fools it.
+
+    The MLflow run has best-of-n curves and calibration as figures. With `reward_model.report`, a recipe makes the same
+    report on the reward model that it fits, before a policy is trained on it. Exit status 1 if a requirement of the
+    report is not met.
+
+    Example: `rewardflow reward-report arithmetic-reward-model/1 --policy arithmetic-policy/1`
+    """
+    from models.recipes.find import find_recipe
+
+    if recipe:
+        find_recipe(recipe)
+    from models.recipes.load import load_recipe
+    from tasks.registered.policy import named_version
+    from tasks.registered.recorded_recipe import asked_of
+    from tasks.steps.promote import policy_name
+    from tasks.tracking import recorded, registry, store
+
+    store.open_for_reading(state_folder())
+    said = recorded.recorded(model, lambda: model)
+    if said.version is None:
+        raise UserError(f"{said.label} is not a version; `rewardflow models` lists what can be measured")
+    asked: list[str] = []
+    if not recipe:
+        recipe, asked = asked_of(said)
+    asked += overrides or []
+    checked = load_recipe(recipe, asked)
+    if checked.reward_model is None:
+        raise UserError(f"{recipe}: reward_model is null, so it does not say how one reads")
+    if checked.reward_model.report is None:
+        asked += ["reward_model.report={}"]
+    whose = list(policies or [])
+    if not whose:
+        name = policy_name(checked)
+        champion = registry.champion(name)
+        if champion is None:
+            raise UserError(f"{name} has no champion; --policy names whose completions are scored")
+        whose = [f"{name}/{champion.version}"]
+    for policy in whose:
+        named_version(policy)
+    require_space(state_folder())
+    writable_state_folder()
+    from flows.runtime import console
+    from flows.servers import temporary_server
+
+    server_answers = temporary_server.start(state_folder())
+    from flows.reward_report import reward_report as report
+    from flows.runtime.outcome import report_lines
+    from tasks.steps.report_reward import distrusted
+
+    console.quiet(told_at_the_end=True)
+    server_answers()
+    made = report(f"{said.version.name}/{said.version.version}", whose, others or [], recipe, asked)
+    interrupt.raise_again()
+    print(report_lines(made.run, made.result, state_folder()))
+    if distrusted(made.result):
+        raise typer.Exit(1)

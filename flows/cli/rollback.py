@@ -1,0 +1,30 @@
+"""The command `rewardflow rollback`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from flows.runtime.command_options import ByOption, ModelOption, meant_policy, print_noticed
+from flows.runtime.environment import writable_state_folder
+
+PANEL = "Registry"
+
+
+def rollback(
+    model: ModelOption = "",
+    by: ByOption = "",
+    why: Annotated[str, typer.Option("--why", metavar="TEXT", help="Reason, for the audit log.")] = "",
+) -> None:
+    """Make the previous champion the champion again. A second rollback swaps them back.
+
+    Example: `rewardflow rollback`
+    """
+    from tasks.tracking import aliases, store
+
+    store.configure(writable_state_folder())
+    name = meant_policy(model)
+    print_noticed(name, aliases.notice(name))
+    new = aliases.rollback(name, by=by, why=why)
+    print(f"champion of {new.name}: version {new.version}")
