@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -28,7 +27,7 @@ from benchmarks.reproduced.experiments import EXPERIMENTS, Experiment, read_rows
 from benchmarks.reproduced.measuring import measure
 from benchmarks.reproduced.ours import BASE
 from benchmarks.reproduced.page import PAGE, page
-from benchmarks.reproduced.records import RESULTS, ReproductionRecord, Side, has_record, read_all, write
+from benchmarks.reproduced.records import RESULTS, ReproductionRecord, Side, read_all, record_of, write
 from benchmarks.shared.machine import describe
 from benchmarks.shared.settings import at_least_one, has_trl
 from models.base.atomic_write import write_file
@@ -65,18 +64,38 @@ def _train_missing(options: argparse.Namespace) -> None:
     for seed in range(options.seeds):
         for name in options.only or EXPERIMENTS:
             for side in sides:
-                if has_record(name, side, seed, options.results):
-                    continue
-                print(f"== {name}, {side}, seed {seed}", flush=True)
-                with tempfile.TemporaryDirectory(prefix="reproduced-", dir=options.work) as place:
-                    record = _run(EXPERIMENTS[name], side, seed, options, Path(place))
-                write(record, options.results)
-                write_file(PAGE, page(read_all(options.results)))
+                record = record_of(name, side, seed, options.results)
+                if record is None:
+                    print(f"== {name}, {side}, seed {seed}", flush=True)
+                    record = _run(EXPERIMENTS[name], side, seed, options)
+                    _store(record, options.results)
+                if side == "ours" and seed == 0 and not options.no_kill and not record.resumed_weights:
+                    print(f"== {name}, {side}, seed {seed}, killed and resumed", flush=True)
+                    _store(_resumed(EXPERIMENTS[name], record, options), options.results)
 
 
-def _run(experiment: Experiment, side: Side, seed: int, options: argparse.Namespace, place: Path) -> ReproductionRecord:
-    """Train one side of an experiment in `place` and measure its models."""
-    files = write_inputs(experiment, options.data, place / "data")
+def _store(record: ReproductionRecord, results: Path) -> None:
+    """Write a record, and the page from all records."""
+    write(record, results)
+    write_file(PAGE, page(read_all(results)))
+
+
+def _run(experiment: Experiment, side: Side, seed: int, options: argparse.Namespace) -> ReproductionRecord:
+    """Train one side of an experiment and measure its models."""
+    with tempfile.TemporaryDirectory(prefix="reproduced-", dir=options.work) as folder:
+        return _measured(experiment, side, seed, options.data, Path(folder))
+
+
+def _resumed(experiment: Experiment, record: ReproductionRecord, options: argparse.Namespace) -> ReproductionRecord:
+    """Return the record with the weights of the same run when it is killed in the middle and resumed."""
+    with tempfile.TemporaryDirectory(prefix="reproduced-", dir=options.work) as folder:
+        files = write_inputs(experiment, options.data, Path(folder) / "data")
+        again = ours.train(experiment, record.seed, files, Path(folder) / "home", kill=True)
+    return replace(record, resumed_weights=again.weights)
+
+
+def _measured(experiment: Experiment, side: Side, seed: int, data: Path, place: Path) -> ReproductionRecord:
+    files = write_inputs(experiment, data, place / "data")
     rows = read_rows(files[1])
     base = folder_of(BASE)
     if side == "ours":
@@ -84,7 +103,7 @@ def _run(experiment: Experiment, side: Side, seed: int, options: argparse.Namesp
     else:
         made = theirs.train(experiment, seed, files, base, place / "trl")
     recipe = plain(experiment.load())
-    record = ReproductionRecord(
+    return ReproductionRecord(
         experiment=experiment.name,
         side=side,
         seed=seed,
@@ -97,12 +116,6 @@ def _run(experiment: Experiment, side: Side, seed: int, options: argparse.Namesp
         machine=describe(),
         commit=commit(),
     )
-    if side == "ours" and seed == 0 and not options.no_kill:
-        write(record, options.results)  # stays if the second run is cut off
-        shutil.rmtree(place / "home")
-        again = ours.train(experiment, seed, files, place / "home", kill=True)
-        record = replace(record, resumed_weights=again.weights)
-    return record
 
 
 def _parser() -> argparse.ArgumentParser:

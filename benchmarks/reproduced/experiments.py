@@ -50,10 +50,12 @@ class Experiment:
     kill_at: str = "store/fine_tune/*/checkpoints/round_000010"
     """Pattern in the state folder: the run that tests resuming is killed once it has a match."""
     test_rows: int = 200
+    overrides: tuple[str, ...] = ()
+    """Settings of the recipe that the experiment changes, as KEY=VALUE."""
 
     def load(self) -> Recipe:
-        """Load the recipe."""
-        return load_recipe(find_recipe(self.recipe))
+        """Load the recipe with its overrides."""
+        return load_recipe(find_recipe(self.recipe), self.overrides)
 
 
 REVERSE = Experiment(
@@ -107,6 +109,7 @@ DPO = Experiment(
     strict="pair accuracy",
     kill_at="store/fine_tune/*/checkpoints/round_000020",
     test_rows=192,
+    overrides=("reward_model=null",),  # the recipe fits one to show its scores; DPO does not read it
 )
 EXPERIMENTS = {each.name: each for each in (REVERSE, GSM8K, REWARD_MODEL, DPO)}
 
@@ -121,6 +124,8 @@ def write_inputs(experiment: Experiment, data: Path, folder: Path) -> tuple[Path
     if not source.is_file():
         raise UserError(f"{source}: not a file; --data names the folder with the data sets")
     rows = read_rows(source)
+    train: Sequence[Row]
+    test: Sequence[Row]
     if experiment.measured == "similarity":
         train, test = _reversed_rows(rows, experiment.test_rows)
     elif experiment.measured == "answers":
@@ -151,7 +156,7 @@ def pairs_of(rows: Iterable[Row]) -> list[tuple[str, str, str]]:
     return [split_dialogues(row["chosen"], row["rejected"]) for row in rows]
 
 
-def _reversed_rows(rows: Sequence[Row], held_out: int) -> tuple[list[Row], list[Row]]:
+def _reversed_rows(rows: Sequence[Row], held_out: int) -> tuple[Sequence[Row], Sequence[Row]]:
     """Pair sentences of the questions with their reversal: 1,000 to train on, as in the published run."""
     sentences = {part: None for row in rows for part in SENTENCE.split(row["question"])}
     texts = [text for text in sentences if SHORTEST <= len(text) <= LONGEST and text.isascii()]
@@ -160,7 +165,7 @@ def _reversed_rows(rows: Sequence[Row], held_out: int) -> tuple[list[Row], list[
     return made[held_out : held_out + 1000], made[:held_out]
 
 
-def _short_pairs(rows: Sequence[Row], held_out: int) -> tuple[list[Row], list[Row]]:
+def _short_pairs(rows: Sequence[Row], held_out: int) -> tuple[Sequence[Row], Sequence[Row]]:
     """Select pairs of short dialogues with one prompt and two answers."""
     short = [row for row in rows if max(len(row["chosen"]), len(row["rejected"])) <= LONGEST_DIALOGUE]
     kept = [row for row, pair in zip(short, pairs_of(short), strict=True) if all(pair)]

@@ -48,7 +48,8 @@ def train(
     if not bases.exists():
         bases.symlink_to(folder_of(BASE).parent, target_is_directory=True)
     command = [sys.executable, "-m", "flows.command_line", "run", experiment.recipe]
-    for setting in (f"seed={seed}", f"data.path={files[0]}", f"data.test_path={files[1]}", "promote_unpinned=true"):
+    given = (f"seed={seed}", f"data.path={files[0]}", f"data.test_path={files[1]}", "promote_unpinned=true")
+    for setting in (*given, *experiment.overrides):
         command += ["--set", setting]
     settings = {"REWARDFLOW_HOME": str(home)}
     log, runs = home / "run.log", []

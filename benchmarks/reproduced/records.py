@@ -63,9 +63,9 @@ def read_all(file: Path = RESULTS) -> list[ReproductionRecord]:
     return _RECORDS.validate_json(file.read_bytes()) if file.is_file() else []
 
 
-def has_record(experiment: str, side: Side, seed: int, file: Path = RESULTS) -> bool:
-    """Return whether the file has the record of a run."""
-    return any(_key(record) == (experiment, side, seed) for record in read_all(file))
+def record_of(experiment: str, side: Side, seed: int, file: Path = RESULTS) -> ReproductionRecord | None:
+    """Return the record of a run; None if the file does not have it."""
+    return next((record for record in read_all(file) if _key(record) == (experiment, side, seed)), None)
 
 
 def write(record: ReproductionRecord, file: Path = RESULTS) -> None:

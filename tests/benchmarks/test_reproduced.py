@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny_models import tiny_policy, word_tokenizer
 
 from benchmarks.reproduced.experiments import (
     DPO,
@@ -21,9 +20,10 @@ from benchmarks.reproduced.experiments import (
 from benchmarks.reproduced.measuring import measure
 from benchmarks.reproduced.page import page, shown
 from benchmarks.reproduced.processes import run
-from benchmarks.reproduced.records import HeldOutScores, ReproductionRecord, has_record, read_all, write
+from benchmarks.reproduced.records import HeldOutScores, ReproductionRecord, read_all, record_of, write
 from models.base.errors import UserError
 from models.policies.folder import save_model_folder
+from tests.support.tiny_models import tiny_policy, word_tokenizer
 
 RECORD = ReproductionRecord(
     experiment="reverse_text",
@@ -118,8 +118,8 @@ def test_the_page_has_each_stage_and_whether_the_killed_run_ended_at_the_same_bi
     for record in (replace(RECORD, seed=1), replace(RECORD, peak_gib=1.0), RECORD):
         write(record, file)
     read, other = read_all(file)
-    assert (read, other.seed) == (RECORD, 1) and has_record("reverse_text", "ours", 1, file)
-    assert not has_record("reverse_text", "trl", 1, file)
+    assert (read, other.seed) == (RECORD, 1) and record_of("reverse_text", "ours", 1, file)
+    assert record_of("reverse_text", "trl", 1, file) is None
     text = page([read])
     assert (
         "| Rewardflow | 0 | exact | 0.0 % [0.0, 0.0] | 50.0 % [-48.0, 148.0] | 100.0 % [100.0, 100.0] | 100 | 2.5 |"
