@@ -13,10 +13,10 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from rotation import rotate, turn
 from xdist.scheduler import LoadScopeScheduling
 
 import models  # noqa: F401 - sets how OpenMP's threads wait, before anything loads torch
+from tests.support.rotation import rotate, turn
 
 STATE = tempfile.TemporaryDirectory(prefix="rewardflow-tests-")  # of this process; flows write into it when imported
 gc.disable()  # while tests are imported; see pytest_collection_finish
@@ -36,7 +36,7 @@ os.environ.update(
     }
 )
 
-pytest_plugins = ["fault_table"]
+pytest_plugins = ["tests.support.fault_table"]
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background jobs of a shell
     signal.signal(signal.SIGINT, signal.default_int_handler)
 HANDLERS = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
@@ -67,7 +67,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--device",
         choices=("cpu", "cuda", "standin"),
         default="cpu",
-        help="Where tests/models put their models, and nothing else runs then: see tests/device_here.py (cpu).",
+        help="Where tests/models put their models, and nothing else runs then: see tests/support/device_here.py (cpu).",
     )
 
 
@@ -77,7 +77,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if kind == "cpu":
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
         return
-    import device_here  # it loads torch, for which the variables above must be set
+    from tests.support import device_here  # it loads torch, for which the variables above must be set
 
     device_here.choose(kind, ROOT / ".pytest_cache" / "standin")
 

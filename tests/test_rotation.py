@@ -3,7 +3,8 @@
 from pathlib import Path
 
 import pytest
-from rotation import first, rotate, turn
+
+from tests.support.rotation import first, rotate, turn
 
 
 @pytest.mark.rotating(of=3)

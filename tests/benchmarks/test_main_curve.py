@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_gguf import tiny_model, write_gguf
 
 from benchmarks.curves import main_curve
 from benchmarks.curves.records import Curve, CurveRound, HeldOutResults, beside, mean, read, seconds, table, windows
@@ -24,6 +23,7 @@ from models.method.problem import Problem
 from models.policies.base_models.catalogue import entry_of
 from models.recipes.load import load_recipe
 from models.training.clock import STAGES
+from tests.support.tiny_gguf import tiny_model, write_gguf
 
 ROOT = Path(__file__).resolve().parents[2]
 TINY = (

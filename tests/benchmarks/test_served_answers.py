@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from loopback_server import answering
-from real_models import save_tiny_qwen
 
 from benchmarks.curves.served_answers import as_markdown, differing, evaluated
 from models.engines.engine import EngineSettings
 from models.evaluation.records import Completion
+from tests.support.loopback_server import answering
+from tests.support.real_models import save_tiny_qwen
 
 ANSWER = '{"constraints": [{"kind": "lower"}]}'
 ROWS = [{"id": f"p{number}", "prompt": f"write {number}", "answer": ANSWER} for number in range(3)]

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 import typer
-from guide import parse
 from manifests import ROOT, container_named, named, pods, read_objects, title
 from ray_cluster import start_command
+
+from tests.support.guide import parse
 
 GUIDE = (ROOT / "docs" / "deploy.md").read_text()
 

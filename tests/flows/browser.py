@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from guide import ROOT
+
+from tests.support.guide import ROOT
 
 SCREENSHOTS = ROOT / "screenshots"
 CHROME = [

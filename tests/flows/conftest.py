@@ -5,11 +5,11 @@ from collections.abc import Iterator
 import pytest
 import yaml
 from fault_scene import Scene, open_scene
-from fault_table import PROPERTY
 from project import Project, Ran, Unchanged, files_below, make_project
 from running import Pair, end, start_pair
 
 from tasks.tracking import store
+from tests.support.fault_table import PROPERTY
 
 
 @pytest.fixture(scope="session")

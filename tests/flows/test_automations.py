@@ -9,11 +9,11 @@ from zoneinfo import ZoneInfo
 
 import psutil
 import pytest
-from message_listener import TOKEN, Listener
 from running import Pair, ask, end, start_python, wait_for
 
 from flows.schedule.automations import OURS, longest_pause
 from tasks.messages.receivers import URLS
+from tests.support.message_listener import TOKEN, Listener
 
 FLOW = """
 from pathlib import Path

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from project import Project, rewardflow
-from tiny_models import NO_VLLM
 
 from flows.command_line import main
 from tasks.tracking import records, registry, store, summaries
+from tests.support.tiny_models import NO_VLLM
 
 pytestmark = pytest.mark.slow
 

@@ -11,11 +11,8 @@ from pathlib import Path
 import mlflow
 import pytest
 import torch
-from agent_scenes import make_scene
 from project import Project, environment
 from running import ROOT, type_in
-from tiny_loops import TOKENIZER
-from tiny_models import tiny_policy
 
 from flows.command_line import main
 from models.policies.build import load_causal_model
@@ -23,6 +20,9 @@ from models.policies.folder import save_model_folder
 from models.recipes.load import load_recipe
 from models.text.tokenizer import load_tokenizer
 from tasks.tracking import store
+from tests.support.agent_scenes import make_scene
+from tests.support.tiny_loops import TOKENIZER
+from tests.support.tiny_models import tiny_policy
 
 RECIPE = "self_play_kuhn"
 FEW = "--set evaluation.problems=6 --set evaluation.samples=4 --set 'evaluation.ks=[1]'"

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 from project import Project, environment
-from simulator_here import skip_without_simulator
 from smokes import Smokes
 
 from models.datasets.built_in import EXTRA_SETS
 from models.recipes.find import method_files
 from models.recipes.load import load_recipe
+from tests.support.simulator_here import skip_without_simulator
 
 DATA = {
     "gsm8k": {"data.path": "gsm8k_train.jsonl", "data.test_path": "gsm8k_test.jsonl"},

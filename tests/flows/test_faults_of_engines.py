@@ -7,7 +7,8 @@ import psutil
 import pytest
 from fault_scene import Scene, line_in, made_in, timed
 from running import wait_for
-from tiny_models import NO_VLLM
+
+from tests.support.tiny_models import NO_VLLM
 
 pytestmark = [pytest.mark.thorough, pytest.mark.slow, pytest.mark.faults]
 

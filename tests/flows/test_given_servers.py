@@ -3,12 +3,12 @@
 from pathlib import Path
 
 import pytest
-from loopback_server import HALF_ANSWERS, sending
 from running import Pair, ask, end, free_port, start_python, wait_for
 
 from flows.servers.server_record import running_servers
 from flows.servers.servers import end_servers, given_servers, page_address, serving
 from models.base.errors import UserError
+from tests.support.loopback_server import HALF_ANSWERS, sending
 
 TOY_FLOW = """
 from prefect import flow

@@ -10,7 +10,6 @@ from uuid import uuid4
 import pytest
 import torch
 from running import Pair
-from tiny_models import tiny_policy, word_tokenizer
 
 from flows.schedule.schedule import create_gpu_limit
 from models.engines.engine import EngineSettings
@@ -18,6 +17,7 @@ from models.policies.folder import save_model_folder
 from tasks.compute.gpu_place import LOCK, limit_name, of_host
 from tasks.compute.shared_engine import engine_place, lent_engine, shared_engine
 from tasks.state import left_leases
+from tests.support.tiny_models import tiny_policy, word_tokenizer
 
 ROOT = Path(__file__).resolve().parents[2]
 ENGINE = EngineSettings(name="transformers")

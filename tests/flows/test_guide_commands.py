@@ -13,12 +13,12 @@ from typing import NoReturn
 
 import pytest
 import typer
-from guide import PAGES, ROOT, Line, lines, parse, spans
 
 from flows.command_line import app
 from models.base.errors import UserError
 from models.recipes.load import load_recipe
 from models.recipes.strategy import read_strategy
+from tests.support.guide import PAGES, ROOT, Line, lines, parse, spans
 
 TARGETS = dict(
     re.findall(r"^([a-z-]+):(?!=)[^\n]*\n((?:\t[^\n]*\n)*)", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)

@@ -6,7 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from guide import ROOT
+
+from tests.support.guide import ROOT
 
 PLAYED = """
 episode = parts("environment")["secret_number"]().open(Problem("p", "", answer="62"))

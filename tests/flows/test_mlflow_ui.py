@@ -15,7 +15,6 @@ from pathlib import Path
 
 import pytest
 from browser import Pages, open_browser
-from verdict_examples import check, verdict
 
 from models.datasets.suites import DataCheck
 from models.evaluation.bootstrap import Interval
@@ -28,6 +27,7 @@ from tasks.tracking.journal import read_journal
 from tasks.tracking.metrics import MetricLog
 from tasks.tracking.summaries import page_of
 from tasks.tracking.verdict_text import points
+from tests.support.verdict_examples import check, verdict
 
 pytestmark = [pytest.mark.slow, pytest.mark.rotating(of=12, together="browser")]
 

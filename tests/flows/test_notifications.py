@@ -9,13 +9,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from message_listener import TOKEN, Listener
 from project import Project
 
 from flows.runtime import notifications
 from models.base.errors import UserError
 from tasks.messages.outbox import Outbox
 from tasks.messages.receivers import URLS
+from tests.support.message_listener import TOKEN, Listener
 
 
 @pytest.fixture

@@ -5,7 +5,8 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from guide import PAGES, ROOT
+
+from tests.support.guide import PAGES, ROOT
 
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)")
 SHOWN = re.compile(r"^\[([^]]+)\]\([^)]+\):\n\n```(?:python|yaml)\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from project import Project, command, environment
-from real_models import RECIPES, data_of, save_tiny_qwen
+
+from tests.support.real_models import RECIPES, data_of, save_tiny_qwen
 
 pytestmark = pytest.mark.thorough
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 import typer
-from guide import ROOT
 
 from flows.command_line import app
 from flows.reference import VARIABLES, as_markdown, documented
+from tests.support.guide import ROOT
 
 INTERNAL = {"REWARDFLOW_STARTER"}
 """Set by the program for what it starts."""

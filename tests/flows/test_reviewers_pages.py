@@ -11,13 +11,13 @@ from urllib.parse import urlparse
 
 import pytest
 from browser import Pages, open_browser
-from message_listener import TOKEN, Listener
 from project import command, environment
 from running import ask, end, start_pair, type_in, wait_for
 from small_clone import WHO, fresh_clone
 
 from tasks.messages.receivers import URLS
 from tasks.tracking.summaries import page_of
+from tests.support.message_listener import TOKEN, Listener
 
 pytestmark = [pytest.mark.thorough, pytest.mark.slow]
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import psutil
 import pytest
-from message_listener import Listener
 from running import ROOT, Pair, ask, end, shell, start_python, wait_for
 
 from flows.schedule import silence
@@ -21,6 +20,7 @@ from models.base.errors import UserError
 from tasks.compute.gpu_place import limit_name
 from tasks.host import clock
 from tasks.messages.receivers import URLS
+from tests.support.message_listener import Listener
 
 CODE = """
 from pathlib import Path

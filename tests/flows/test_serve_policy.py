@@ -19,9 +19,7 @@ from typing import Any, cast
 import psutil
 import pytest
 import torch
-from loopback_server import HALF_ANSWERS, HALF_REFUSALS, UNREADABLE_ANSWERS, sending
 from running import DIRECT, ROOT, ask, free_port, shell, wait_for
-from tiny_models import NO_VLLM, tiny_policy, word_tokenizer
 
 from flows.servers import serve_policy
 from flows.servers.serve_policy import check_port, check_use, cpu_options, curl, stage
@@ -32,6 +30,8 @@ from models.policies.use import PolicyUse
 from models.text.encoding import Codec
 from tasks.registered.recorded_recipe import log_asked
 from tasks.tracking import aliases, registry, runs, tags
+from tests.support.loopback_server import HALF_ANSWERS, HALF_REFUSALS, UNREADABLE_ANSWERS, sending
+from tests.support.tiny_models import NO_VLLM, tiny_policy, word_tokenizer
 
 SAMPLES = 192
 """Of each talk: so many that it lasts for seconds, and is still under way when the server is asked to end."""

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import psutil
 import pytest
-from loopback_server import HALF_ANSWERS, sending
 from running import Pair, ask, end, start_pair, start_python
 
 from flows.servers.server_process import wait_until_healthy
 from flows.servers.server_record import Server, running_servers
 from flows.servers.servers import end_servers, serve, serving
 from models.base.errors import UserError
+from tests.support.loopback_server import HALF_ANSWERS, sending
 
 
 @pytest.mark.slow

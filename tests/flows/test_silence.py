@@ -4,13 +4,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from message_listener import Listener
 
 from flows.schedule import silence
 from flows.schedule.silence import LastRun, missed_runs, on_record, silent, tell_of_silence
 from models.base.errors import UserError
 from tasks.host import clock
 from tasks.messages.receivers import URLS
+from tests.support.message_listener import Listener
 
 NIGHTLY = [("0 1 * * *", "UTC")]
 

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from loopback_server import answering
 from project import make_project
 from running import ROOT, shell
 
 from flows.doctor import diagnose
 from tasks.host.environment import keep_loopback_direct, name_user
+from tests.support.loopback_server import answering
 
 PROXIES = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "all_proxy")
 NAMELESS = ["unshare", "-U", "--map-user=12345", "--map-group=12345"]

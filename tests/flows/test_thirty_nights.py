@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from message_listener import Listener
 from project import environment, make_project, rewardflow
 from running import Pair, wait_for
 
@@ -23,6 +22,7 @@ from flows.schedule.silence import tell_of_silence
 from tasks.host import clock
 from tasks.messages.outbox import Outbox
 from tasks.messages.receivers import URLS, receivers
+from tests.support.message_listener import Listener
 
 pytestmark = [pytest.mark.thorough, pytest.mark.slow]
 

@@ -7,12 +7,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from guide import ROOT
 from project import command, environment
 from running import free_port, type_in
 from small_clone import WHO, fresh_clone
 
 from tasks.tracking import audit, registry, store
+from tests.support.guide import ROOT
 
 TEXT = (ROOT / "docs" / "tutorial.md").read_text()
 BEFORE = 3

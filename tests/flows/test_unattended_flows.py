@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from message_listener import Listener
 from project import Project, Ran, flow_of
 
 from models.evaluation.samples import Numbers, as_json, from_json
@@ -15,6 +14,7 @@ from models.evaluation.table import read_records, write_records
 from tasks.gate.champion_watch import PAGE
 from tasks.messages.receivers import URLS
 from tasks.tracking import recorded, records, registry, runs, store, summaries, tags
+from tests.support.message_listener import Listener
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("configured")]
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from guide import lines
 from running import ROOT, ask, end, start_pair, type_in
 from service_folders import service_folder
 
@@ -17,6 +16,7 @@ from flows.services import postgres, service_set
 from flows.services.place import ServiceFolder
 from models.base.errors import UserError
 from tasks.tracking import aliases, audit, records, registry, runs, schema, store, tags
+from tests.support.guide import lines
 
 BEFORE = "c3d9e7f1a2b4"
 """Revision of MLflow's tables before the newest six migrations, one of which makes new tables for traces."""

@@ -10,9 +10,6 @@ from dataclasses import dataclass, fields, replace
 
 import pytest
 import torch
-from tiny_loops import CODEC, PROBLEMS, TOKENIZER
-from tiny_models import tiny_policy
-from tiny_worlds import make_world
 
 from models.answers.exact import by_answer
 from models.datasets.built_in import EXTRA_SETS, TASK_SETS
@@ -41,6 +38,9 @@ from models.reward_models.scorer import StepScorer
 from models.training.build import build_learner
 from models.training.loop import run_loop
 from models.training.watchers import Watchers
+from tests.support.tiny_loops import CODEC, PROBLEMS, TOKENIZER
+from tests.support.tiny_models import tiny_policy
+from tests.support.tiny_worlds import make_world
 
 pytestmark = [pytest.mark.recipes, pytest.mark.rotating(of=10)]
 RECIPES = [

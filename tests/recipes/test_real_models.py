@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-from real_models import QWEN, RECIPES, ROOT, data_of, save_tiny_qwen
 
 from models.policies.base_models.catalogue import CATALOGUE
 from models.policies.hub import origin_of, unpinned_base
@@ -12,6 +11,7 @@ from models.recipes.find import find_recipe
 from models.recipes.load import load_recipe, plain
 from models.recipes.plan.report import planned
 from models.recipes.smoke import made_small
+from tests.support.real_models import QWEN, RECIPES, ROOT, data_of, save_tiny_qwen
 
 
 @pytest.fixture(scope="session")

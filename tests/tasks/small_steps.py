@@ -1,10 +1,9 @@
 """A step's context, and what the steps after the warm start are given: problems, a tiny policy, a flow's run."""
 
-from tiny_loops import PROBLEMS, save_start
-
 from models.datasets.schema import arrow_schema, file_name, write_rows
 from tasks.runner.step import StepContext, StepResult
 from tasks.tracking import registry, runs, store
+from tests.support.tiny_loops import PROBLEMS, save_start
 
 
 def context(home, step, key, run="", recipe=None):

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 from small_repository import set_params
-from tiny_models import word_tokenizer
 
 from models.datasets.schema import read_rows
 from models.datasets.settings import DataSettings
@@ -24,6 +23,7 @@ from tasks.runner.step import StepResult
 from tasks.steps.prepare_data import log_data
 from tasks.tracking import recorded, records, runs, tags
 from tasks.tracking.recorded import VersionRecord
+from tests.support.tiny_models import word_tokenizer
 
 pytestmark = pytest.mark.rotating(of=5)
 

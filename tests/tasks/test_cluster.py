@@ -15,7 +15,6 @@ import psutil
 import pytest
 import torch
 from small_steps import context, warm_started
-from tiny_models import NO_VLLM, PROMPTS, SEQUENCES, contents, tiny_policy, word_tokenizer
 
 from models.base.errors import UserError
 from models.base.placement import PlacementSettings
@@ -29,6 +28,7 @@ from models.policies.weights import merged_weights
 from models.recipes.load import load_recipe
 from tasks.compute import shared_engine
 from tasks.steps import fine_tune
+from tests.support.tiny_models import NO_VLLM, PROMPTS, SEQUENCES, contents, tiny_policy, word_tokenizer
 
 ray = pytest.importorskip("ray", reason="the extra cluster is not installed")
 from tasks.compute.cluster import Cluster, connected, placed_fleet  # noqa: E402 - imports ray

@@ -4,7 +4,6 @@ import io
 
 from rich.console import Console
 from rich.markdown import Markdown
-from verdict_examples import check, verdict
 
 from models.evaluation.bootstrap import Interval
 from models.evaluation.gate.checks import GateCheck
@@ -12,6 +11,7 @@ from tasks.pages import description
 from tasks.pages.description import ExampleCompletion, RunDescription, describe_run
 from tasks.runner.step import StepResult
 from tasks.tracking.verdict_record import Ruling
+from tests.support.verdict_examples import check, verdict
 
 
 def step(name, seconds, reused, headline=""):

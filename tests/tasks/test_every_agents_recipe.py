@@ -12,9 +12,6 @@ from typing import Any
 
 import pytest
 import torch
-from agent_scenes import Scene, make_scene, problems_of
-from simulator_here import skip_without_simulator
-from tiny_worlds import make_world
 
 from models.datasets.built_in import TASK_SETS
 from models.engines.engine import EngineSettings
@@ -34,6 +31,9 @@ from models.text.tokenizer import TokenizerSettings
 from models.training.build import build_learner
 from models.training.loop import run_loop
 from models.training.watchers import Watchers
+from tests.support.agent_scenes import Scene, make_scene, problems_of
+from tests.support.simulator_here import skip_without_simulator
+from tests.support.tiny_worlds import make_world
 
 RECIPES = [
     file

@@ -8,9 +8,6 @@ from dataclasses import fields, replace
 
 import pytest
 import torch
-from tiny_loops import CODEC, END, PROBLEMS, save_start
-from tiny_models import tiny_policy
-from tiny_worlds import make_world
 
 from models.datasets.built_in import EXTRA_SETS, TASK_SETS
 from models.engines.engine import EngineSettings
@@ -27,6 +24,9 @@ from models.reward_models.scorer import GoalScorer, StepScorer
 from models.training.build import build_learner
 from models.training.loop import run_loop
 from models.training.watchers import Watchers
+from tests.support.tiny_loops import CODEC, END, PROBLEMS, save_start
+from tests.support.tiny_models import tiny_policy
+from tests.support.tiny_worlds import make_world
 
 RECIPES = [
     file

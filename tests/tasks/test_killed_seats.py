@@ -8,18 +8,17 @@ from pathlib import Path
 
 import pytest
 import torch
-from agent_scenes import ROOT, make_scene
 from safetensors.torch import load_file
 
 from models.recipes.load import load_recipe
-
-TESTS = ROOT / "tests"
+from tests.support.agent_scenes import ROOT, make_scene
 
 
 def in_a_process(recipe: str, start: Path, checkpoints: Path, calls: int) -> int:
     done = subprocess.run(
-        [sys.executable, str(TESTS / "agent_scenes.py"), recipe, str(start), str(checkpoints), str(calls)],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(TESTS)]), "OMP_NUM_THREADS": "1"},
+        [sys.executable, "-m", "tests.support.agent_scenes", recipe, str(start), str(checkpoints), str(calls)],
+        cwd=ROOT,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         timeout=600,
         check=False,

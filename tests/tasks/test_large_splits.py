@@ -11,9 +11,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tiny_loops import PROBLEMS, SCHEDULE, SLOTS, new_learner, run, same_weights, save_start
-from tiny_models import contents, tiny_policy
-from tiny_worlds import CODEC
 
 from models.base.errors import UserError
 from models.datasets import row_table
@@ -40,6 +37,9 @@ from models.training.known_log_probs import with_reference
 from models.training.read_demonstrations import demonstrations
 from models.training.read_problems import PromptSections, read_problems, read_prompts
 from models.training.row_lengths import require_room
+from tests.support.tiny_loops import PROBLEMS, SCHEDULE, SLOTS, new_learner, run, same_weights, save_start
+from tests.support.tiny_models import contents, tiny_policy
+from tests.support.tiny_worlds import CODEC
 
 ROOT = Path(__file__).resolve().parents[2]
 ORDERS = ["shuffled", "signal", "phases", "adaptive"]

@@ -14,8 +14,6 @@ import psutil
 import pytest
 import torch
 from safetensors.torch import load_file
-from tiny_loops import END, PROBLEMS, SCHEDULE, SLOTS, Diary, save_start
-from tiny_models import leave_room_for
 from torch import Tensor
 
 from models.base.errors import UserError
@@ -35,6 +33,8 @@ from models.policies.build import PolicySettings
 from models.training.fits import SupervisedFit, fit_demonstrations
 from models.training.train import OpenEngine, Training, TrainingFolders, train
 from models.training.watchers import Watchers
+from tests.support.tiny_loops import END, PROBLEMS, SCHEDULE, SLOTS, Diary, save_start
+from tests.support.tiny_models import leave_room_for
 
 pytest.importorskip("ray", reason="the extra cluster is not installed")
 from tasks.compute.cluster import Cluster, connected
@@ -234,7 +234,7 @@ def test_learners_of_which_one_runs_out_of_memory_go_on_with_less_and_end_at_the
     from ray.cloudpickle import register_pickle_by_value
 
     register_pickle_by_value(sys.modules[__name__])
-    register_pickle_by_value(sys.modules["tiny_models"])
+    register_pickle_by_value(sys.modules["tests.support.tiny_models"])
     diary = Diary({}, {}, [])
     training = training_in(tmp_path, start, schedule=replace(SCHEDULE_HERE, token_budget=64))
     with pytest.warns(UserWarning, match="out of memory with rows of .* are started again"):

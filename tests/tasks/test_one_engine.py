@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 import torch
 from small_steps import context, warm_started
-from tiny_models import NO_VLLM, PROMPTS, contents, tiny_policy, word_tokenizer
 
 from models.engines import open_engine as engines
 from models.engines.engine import Engine, EngineSettings, Sampling
@@ -17,6 +16,7 @@ from tasks.compute import fitting, shared_engine
 from tasks.registered.policy import made_policy
 from tasks.runner.step import StepResult
 from tasks.steps import evaluate, fine_tune
+from tests.support.tiny_models import NO_VLLM, PROMPTS, contents, tiny_policy, word_tokenizer
 
 pytestmark = pytest.mark.rotating(of=5)
 

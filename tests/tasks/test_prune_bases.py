@@ -6,12 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tiny_gguf import tiny_model, write_gguf
 
 from models.policies.base_models.catalogue import CATALOGUE
 from models.policies.base_models.store import FOLDER
 from models.policies.folder import given_folder
 from tasks.state import prune
+from tests.support.tiny_gguf import tiny_model, write_gguf
 
 
 def test_gc_keeps_added_bases_and_used_ones_and_finds_old_conversions_and_broken_off_ones(

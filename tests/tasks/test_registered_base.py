@@ -5,8 +5,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny_loops import TOKENIZER
-from tiny_models import tiny_policy
 
 from models.base.errors import UserError
 from models.policies.folder import given_folder, save_model_folder
@@ -17,6 +15,8 @@ from models.recipes.schema import Recipe
 from tasks.registered.base import current_base, described, note_of, resolve_base, until_done
 from tasks.runner.contents import content_of
 from tasks.tracking import aliases, lineage, registry, runs, tags
+from tests.support.tiny_loops import TOKENIZER
+from tests.support.tiny_models import tiny_policy
 
 pytestmark = pytest.mark.rotating(of=6)
 

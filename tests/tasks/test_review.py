@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-from verdict_examples import verdict
 
 from models.evaluation.records import Completion, PromptRecord
 from models.recipes.load import load_recipe
@@ -11,6 +10,7 @@ from tasks.pages.review import name_run
 from tasks.runner.step import StepResult
 from tasks.steps.promote import Promotion
 from tasks.tracking import runs, store, summaries, tags, views
+from tests.support.verdict_examples import verdict
 
 RESULT = StepResult(step="promote", key="k", folder="", digest="d", headline="", metrics={}, run_id="", seconds=0.0)
 RECORDS = [

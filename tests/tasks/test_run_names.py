@@ -1,11 +1,11 @@
 """Runs are called by what came out."""
 
 import pytest
-from verdict_examples import verdict
 
 from models.evaluation.bootstrap import Interval
 from tasks.pages import run_names
 from tasks.tracking.verdict_record import Ruling
+from tests.support.verdict_examples import verdict
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny_models import tiny_policy, word_tokenizer
 
 from models.datasets.schema import arrow_schema, file_name, write_rows
 from models.evaluation.records import Completion, PromptRecord
@@ -15,6 +14,7 @@ from models.recipes.load import load_recipe
 from models.text.encoding import Codec
 from models.training.read_problems import LengthSections, read_problems
 from tasks.compute.run_tokens import RunTokens
+from tests.support.tiny_models import tiny_policy, word_tokenizer
 
 RECIPE = LengthSections(
     load_recipe(

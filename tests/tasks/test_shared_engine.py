@@ -8,7 +8,6 @@ from threading import Lock
 
 import pytest
 import torch
-from tiny_models import NO_VLLM, PROMPTS, contents, tiny_policy, word_tokenizer
 
 from models.base.errors import UserError
 from models.engines.engine import EngineSettings, Sampling
@@ -16,6 +15,7 @@ from models.engines.open_engine import open_engine
 from models.engines.restart import Restarting
 from models.policies.folder import save_model_folder
 from tasks.compute.shared_engine import engine_place, learner_place, lent_engine, shared_engine
+from tests.support.tiny_models import NO_VLLM, PROMPTS, contents, tiny_policy, word_tokenizer
 
 pytestmark = pytest.mark.rotating(of=5)
 

@@ -8,9 +8,6 @@ from dataclasses import fields, replace
 import pytest
 import torch
 from test_every_recipe import OVERRIDES, known, rewards_of
-from tiny_loops import END, PROBLEMS, save_start
-from tiny_models import tiny_policy
-from tiny_worlds import make_world
 
 from models.engines.engine import EngineSettings
 from models.engines.transformers_engine import TransformersEngine
@@ -21,6 +18,9 @@ from models.training.build import build_learner
 from models.training.learned import nothing_learned
 from models.training.loop import run_loop
 from models.training.watchers import Watchers
+from tests.support.tiny_loops import END, PROBLEMS, save_start
+from tests.support.tiny_models import tiny_policy
+from tests.support.tiny_worlds import make_world
 
 
 @pytest.mark.parametrize("name", ["gsm8k", "expo_dpo", "ppo", "raft", "gepo", "oreal", "pacs", "inpo"])

@@ -1,9 +1,8 @@
 """A version's page says what was decided, why, and where it comes from, to a person who never saw the run."""
 
-from verdict_examples import check, verdict
-
 from tasks.pages.version_page import LONGEST, policy_page, reward_model_page, version_page
 from tasks.tracking.verdict_record import HandJudgement, PageFacts, Ruling, VerdictRecord
+from tests.support.verdict_examples import check, verdict
 
 ORIGIN = {"recipe": "arithmetic", "run": "[samples](/#/experiments/1/runs/a)", "reward model": ""}
 REFUSED = verdict(

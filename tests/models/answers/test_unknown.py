@@ -1,7 +1,6 @@
 """Tokens that stand for what a vocabulary has nothing whole for, of each kind of tokenizer."""
 
 import pytest
-from tiny_models import word_tokenizer
 from tokenizers import Tokenizer, decoders
 from tokenizers.models import BPE
 from transformers import PreTrainedTokenizerFast
@@ -9,6 +8,7 @@ from transformers import PreTrainedTokenizerFast
 from models.answers.answers import answer_kind
 from models.answers.unknown import unknown_shares
 from models.text.tokenizer import TokenizerSettings, train_tokenizer
+from tests.support.tiny_models import word_tokenizer
 
 
 def test_words_that_are_not_in_the_vocabulary_are_unknown() -> None:

@@ -1,10 +1,10 @@
 """What a server may answer to who asks it for JSON: whatever it is, who asks gets JSON or is told why not."""
 
 import pytest
-from loopback_server import HALF_ANSWERS, HALF_REFUSALS, UNREADABLE_ANSWERS, sending
 
 from models.base import http_client as client
 from models.base.http_client import NoAnswer, ask_json
+from tests.support.loopback_server import HALF_ANSWERS, HALF_REFUSALS, UNREADABLE_ANSWERS, sending
 
 WHOLE = b'HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\n{"whole":1}'
 BROKEN = HALF_ANSWERS | UNREADABLE_ANSWERS

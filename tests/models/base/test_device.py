@@ -8,10 +8,10 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from device_here import DEVICE, placed
 from torch import Tensor, nn
 
 from models.base.device import device, has_gpu, on_device
+from tests.support.device_here import DEVICE, placed
 
 ELSEWHERE = pytest.mark.skipif(DEVICE.type == "cpu", reason="the device is the processor: --device cuda, or standin")
 

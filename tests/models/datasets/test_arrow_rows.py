@@ -9,13 +9,13 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from plain_records import read_records, read_rows
 
 from models.base.errors import UserError
 from models.datasets import raw, shards
 from models.datasets.arrow_rows import Unreadable
 from models.datasets.prepare import prepare
 from models.datasets.settings import DataSettings
+from tests.support.plain_records import read_records, read_rows
 
 NULLS, COUNT = 20, 40
 

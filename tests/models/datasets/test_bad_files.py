@@ -8,11 +8,11 @@ from random import Random
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from plain_records import read_records
 
 from models.base.errors import UserError
 from models.datasets import raw, shards
 from models.datasets.data_files import files_of
+from tests.support.plain_records import read_records
 
 
 def parquet(*columns: tuple[str, object]) -> bytes:

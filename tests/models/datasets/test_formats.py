@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from plain_records import PlainRecord, read_records
 
 from models.base.errors import UserError
 from models.datasets.formats import final_answer, split_dialogues, strip_calculator_notes
+from tests.support.plain_records import PlainRecord, read_records
 
 START = "\n\nHuman: hi\n\nAssistant: Hello.\n\nHuman: how?\n\nAssistant:"
 

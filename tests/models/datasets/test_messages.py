@@ -9,11 +9,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from plain_records import read_records
 
 from models.base.errors import UserError
 from models.datasets.prepare import notes_of, prepare
 from models.datasets.settings import DataSettings
+from tests.support.plain_records import read_records
 
 USER, ASSISTANT = {"role": "user", "content": "Say 'x' \"y\"\n2 + 3 ?"}, {"role": "assistant", "content": "It's 5."}
 WORSE, SYSTEM = {"role": "assistant", "content": "6"}, {"role": "system", "content": "Be brief."}

@@ -7,11 +7,11 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from plain_records import read_rows
 
 from models.base.errors import UserError
 from models.datasets.data_files import files_of
 from models.datasets.raw import RawRow
+from tests.support.plain_records import read_rows
 
 ROWS = [{"question": "one, or\ntwo?", "answer": "72"}, {"question": 'Zwölf "x"', "answer": ""}]
 

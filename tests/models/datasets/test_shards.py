@@ -18,7 +18,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from plain_records import PlainRecord, read_records
 
 from models.base.errors import UserError
 from models.datasets import raw, row_groups, shards
@@ -28,6 +27,7 @@ from models.datasets.prepare import ID_MARK, prepare
 from models.datasets.schema import COLUMNS, KINDS, SPLITS, Kind, Row, Split, available, read_manifest, read_rows
 from models.datasets.settings import DataSettings
 from models.datasets.splits import divide_held_out, split_of
+from tests.support.plain_records import PlainRecord, read_records
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from special_tokens import CHAT, llama_like
 
 from models.answers.answers import extract_answer
 from models.datasets.prepare import prepare
@@ -19,6 +18,7 @@ from models.text.prompt_form import PromptForm
 from models.text.token_cache import CachedCodec
 from models.training.read_demonstrations import demonstrations
 from tasks.data.validation import validate
+from tests.support.special_tokens import CHAT, llama_like
 
 ASKED = [{"role": "system", "content": "1 2"}, {"role": "user", "content": "4 + 5 ="}]
 BARE = [{"role": "user", "content": "7 + 7 ="}]

@@ -7,12 +7,12 @@ from random import Random
 from typing import cast
 
 import pytest
-from malformed_texts import malformed, rollout
 
 from models.method.problem import Problem
 from models.method.world import World
 from models.parts.rewards.rules.choice import Choice
 from models.task_sets.theorems import VARIANTS, VERDICTS, TheoremsSettings, variant
+from tests.support.malformed_texts import malformed, rollout
 
 SETTINGS = TheoremsSettings(problems={"train": 1}, largest=12, agreed=0.4, misjudged=0.4)
 REWARD = Choice(labels=VERDICTS)

@@ -5,7 +5,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tiny_models import PROMPTS, SEQUENCES, contents, tiny_policy, word_tokenizer
 
 from models.base.errors import UserError
 from models.base.seeds import completion_seed
@@ -17,6 +16,7 @@ from models.engines.hosted import HostedEngine, Order
 from models.engines.transformers_engine import TransformersEngine
 from models.policies.folder import save_model_folder
 from models.policies.weights import merged_weights
+from tests.support.tiny_models import PROMPTS, SEQUENCES, contents, tiny_policy, word_tokenizer
 
 ASKS = [
     Ask(prompt, completion_seed(5, place, number), room, (7,) * number)

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny_models import NO_VLLM, word_tokenizer
 
 from models.base.errors import UserError
 from models.engines.attention_heads import CPU_SIZES, head_size
@@ -13,6 +12,7 @@ from models.engines.engine import EngineSettings, Sampling
 from models.engines.open_engine import open_engine, opening
 from models.policies.build import SizeSettings, new_policy
 from models.policies.folder import save_model_folder
+from tests.support.tiny_models import NO_VLLM, word_tokenizer
 
 
 def policy_with_heads_of(size: int, folder: Path) -> Path:

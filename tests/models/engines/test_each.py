@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tiny_models import NO_VLLM, PROMPTS, contents, tiny_policy, word_tokenizer
 
 from models.base.errors import UserError
 from models.base.seeds import completion_seed
@@ -16,6 +15,7 @@ from models.engines.random_points import TOKENS, WRITERS, points_of
 from models.engines.transformers_engine import TransformersEngine
 from models.engines.vllm_engine import VllmEngine
 from models.policies.folder import save_model_folder
+from tests.support.tiny_models import NO_VLLM, PROMPTS, contents, tiny_policy, word_tokenizer
 
 pytestmark = pytest.mark.rotating(of=5)
 

@@ -5,8 +5,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from special_tokens import llama_like
-from tiny_models import GREEDY, NO_VLLM, PROMPTS, tiny_policy, word_tokenizer
 
 from models.engines.engine import EngineSettings, Sampling
 from models.engines.open_engine import open_engine
@@ -15,6 +13,8 @@ from models.policies.folder import save_model_folder
 from models.text.encoding import Codec
 from models.text.end_ids import ends_of_folder, name_ends
 from models.text.tokenizer import load_tokenizer
+from tests.support.special_tokens import llama_like
+from tests.support.tiny_models import GREEDY, NO_VLLM, PROMPTS, tiny_policy, word_tokenizer
 
 TEXTS = ["4 + 5 =", "7", "8 = ; 3", "16 + 2 + 3 ="]
 

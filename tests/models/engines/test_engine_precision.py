@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_models import NO_VLLM, SEQUENCES, tiny_policy, word_tokenizer
 
 from models.base.device import has_gpu
 from models.engines.canary import TOLERANCE, canary_gap
 from models.engines.engine import Engine, EngineSettings, engine_dtype
 from models.engines.open_engine import open_engine
 from models.policies.folder import save_model_folder
+from tests.support.tiny_models import NO_VLLM, SEQUENCES, tiny_policy, word_tokenizer
 
 END = 1
 

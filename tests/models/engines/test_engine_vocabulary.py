@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_models import NO_VLLM, SEQUENCES, tiny_policy, word_tokenizer
 
 from models.base.errors import UserError
 from models.engines.engine import Engine, EngineSettings, Sampling, check_ids
 from models.engines.open_engine import open_engine
 from models.policies.folder import save_model_folder
+from tests.support.tiny_models import NO_VLLM, SEQUENCES, tiny_policy, word_tokenizer
 
 END = 1
 OWN_CONFIG = """

@@ -12,8 +12,6 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_loops import SCHEDULE, new_learner, run, same_weights, save_start
-from tiny_models import NO_VLLM, PROMPTS, SEQUENCES, contents, tiny_policy, word_tokenizer
 from torch import Tensor, nn
 
 from models.base.errors import UserError
@@ -26,6 +24,8 @@ from models.engines.vllm_engine import VllmEngine
 from models.policies.build import LoraSettings, with_adapter
 from models.policies.folder import save_model_folder
 from models.policies.weights import merged_weights
+from tests.support.tiny_loops import SCHEDULE, new_learner, run, same_weights, save_start
+from tests.support.tiny_models import NO_VLLM, PROMPTS, SEQUENCES, contents, tiny_policy, word_tokenizer
 
 pytestmark = pytest.mark.rotating(of=6)
 

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_models import PROMPTS, contents, plain_log_probs, tiny_policy, word_tokenizer
 
 from models.base.errors import UserError
 from models.engines.engine import Engine, EngineSettings, Sampling
@@ -22,6 +21,7 @@ from models.policies.folder import save_model_folder
 from models.policies.use import read_use
 from models.policies.weights import plain_model
 from models.text.encoding import Codec
+from tests.support.tiny_models import PROMPTS, contents, plain_log_probs, tiny_policy, word_tokenizer
 
 SETTINGS = EngineSettings(name="transformers", precision="float32")
 SAMPLING = Sampling(max_tokens=8, samples=4)

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_models import NO_VLLM, PROMPTS, SEQUENCES, contents, tiny_policy, word_tokenizer
 from torch import nn
 
 from models.base.errors import UserError
@@ -18,6 +17,7 @@ from models.engines.engine import EngineSettings, Sampling, asks_of
 from models.engines.open_engine import open_engine
 from models.engines.restart import RESTARTS, Restarting
 from models.policies.folder import save_model_folder
+from tests.support.tiny_models import NO_VLLM, PROMPTS, SEQUENCES, contents, tiny_policy, word_tokenizer
 
 pytestmark = pytest.mark.rotating(of=6)
 

@@ -6,8 +6,6 @@ from typing import Any
 
 import pytest
 import torch
-from device_here import DEVICE
-from tiny_models import NO_VLLM, PROMPTS, VOCABULARY, contents, tiny_policy, word_tokenizer
 from torch import Tensor
 
 from models.engines.engine import EngineSettings, Generated, Sampling
@@ -18,6 +16,8 @@ from models.learner.distribution import Distribution
 from models.learner.log_probs import completion_log_probs
 from models.learner.packing import Sequences
 from models.policies.folder import save_model_folder
+from tests.support.device_here import DEVICE
+from tests.support.tiny_models import NO_VLLM, PROMPTS, VOCABULARY, contents, tiny_policy, word_tokenizer
 
 SHAPES: list[dict[str, Any]] = [
     {"temperature": 1.0},

@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from device_here import placed
-from tiny_models import NO_VLLM, PROMPTS, tiny_policy, word_tokenizer
 from torch import Tensor
 from transformers import DynamicCache
 
@@ -17,6 +15,8 @@ from models.engines.engine import Ask, Drawing, Engine, EngineSettings, Generate
 from models.engines.transformers_engine import TransformersEngine
 from models.engines.vllm_engine import CACHE_BLOCK, VllmEngine
 from models.policies.folder import save_model_folder
+from tests.support.device_here import placed
+from tests.support.tiny_models import NO_VLLM, PROMPTS, tiny_policy, word_tokenizer
 
 pytestmark = pytest.mark.rotating(of=5)
 

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 import torch
-from architectures import built
-from device_here import DEVICE
-from tiny_models import word_tokenizer
 from torch import Tensor, nn
 
 from models.engines.engine import EngineSettings, Sampling
 from models.engines.transformers_engine import TransformersEngine
 from models.policies.folder import save_model_folder
+from tests.support.architectures import built
+from tests.support.device_here import DEVICE
+from tests.support.tiny_models import word_tokenizer
 
 PROMPTS = [[5, 6, 7], [9, 10, 11, 12, 13, 14, 15, 16, 17, 18], [20]]
 NO_END = 60

@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from device_here import DEVICE
-from tiny_models import GREEDY, PROMPTS, SEQUENCES, contents, plain_log_probs, tiny_policy, word_tokenizer
 from torch import Tensor, nn
 
 from models.base.errors import UserError
@@ -17,6 +15,8 @@ from models.engines.open_engine import open_engine
 from models.engines.restart import Restarting
 from models.engines.transformers_engine import TransformersEngine
 from models.policies.folder import save_model_folder
+from tests.support.device_here import DEVICE
+from tests.support.tiny_models import GREEDY, PROMPTS, SEQUENCES, contents, plain_log_probs, tiny_policy, word_tokenizer
 
 END = 1
 

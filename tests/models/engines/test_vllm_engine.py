@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_models import GREEDY, NO_VLLM, PROMPTS, SEQUENCES, contents, plain_log_probs, tiny_policy, word_tokenizer
 
 from models.engines import vllm_engine
 from models.engines.canary import canary_gap
@@ -19,6 +18,16 @@ from models.engines.vllm_engine import VllmEngine
 from models.policies.build import LoraSettings, with_adapter
 from models.policies.folder import save_model_folder
 from models.policies.weights import merged_weights
+from tests.support.tiny_models import (
+    GREEDY,
+    NO_VLLM,
+    PROMPTS,
+    SEQUENCES,
+    contents,
+    plain_log_probs,
+    tiny_policy,
+    word_tokenizer,
+)
 
 pytestmark = [pytest.mark.slow, NO_VLLM, pytest.mark.rotating(of=5)]
 END = 1

@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-from tiny_strategies import Scripted, ask_of, turns_of
 
 from models.agents.strategies.cross_play import CrossPlayed
 from models.base.errors import UserError
 from models.evaluation.cross_play import cross_play, payoff
 from models.evaluation.records import Completion
+from tests.support.tiny_strategies import Scripted, ask_of, turns_of
 
 CHANCES = {"left": 0.9, "right": 0.2, "mixed": 0.5}
 """How often each member of a population goes left."""

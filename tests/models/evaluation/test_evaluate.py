@@ -5,7 +5,6 @@ from collections.abc import Iterator
 
 import pytest
 import torch
-from tiny_models import tiny_policy, word_tokenizer
 from torch import Tensor
 
 from models.engines.engine import EngineSettings, Sampling
@@ -17,6 +16,7 @@ from models.learner.packing import Sequences
 from models.method.problem import Problem
 from models.policies.folder import save_model_folder
 from models.text.encoding import Codec
+from tests.support.tiny_models import tiny_policy, word_tokenizer
 
 TEXTS = ["7 + 5", "3", "1 + 1 + 1 ="]
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny_models import tiny_policy, word_tokenizer
 from torch import Tensor
 
 from models.answers.exact import is_right
@@ -20,6 +19,7 @@ from models.learner.packing import Sequences
 from models.method.problem import Problem
 from models.policies.folder import save_model_folder
 from models.text.encoding import Codec
+from tests.support.tiny_models import tiny_policy, word_tokenizer
 
 RECORDS = [
     PromptRecord(

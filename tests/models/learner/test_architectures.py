@@ -6,8 +6,6 @@ from typing import Any
 
 import pytest
 import torch
-from architectures import MODELS, ROUGH, SIZE, built, largest_gap, loss_and_gradients, plain
-from device_here import placed
 from torch import nn
 from transformers import (
     BloomConfig,
@@ -26,6 +24,8 @@ from models.learner.distribution import Distribution
 from models.learner.log_probs import completion_log_probs, use_packed_attention
 from models.learner.packing import Sequences
 from models.policies.build import LoraSettings, with_adapter
+from tests.support.architectures import MODELS, ROUGH, SIZE, built, largest_gap, loss_and_gradients, plain
+from tests.support.device_here import placed
 
 IN_CHUNKS: dict[str, Any] = {**SIZE, "attention_chunk_size": 8}
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_models import SEQUENCES, gradients, tiny_policy
 from torch import Tensor, nn
 
 from models.base.errors import UserError
@@ -21,9 +20,11 @@ from models.learner.fused_log_probs import Head, fused_log_probs
 from models.learner.log_probs import completion_log_probs
 from models.learner.recompute import layers_of, recomputing
 from models.policies.build import LoraSettings, with_adapter
+from tests.support.tiny_models import SEQUENCES, gradients, tiny_policy
 
 pytestmark = pytest.mark.skipif(
-    "__import__('device_here').DEVICE.type not in ('cpu', 'cuda')", reason="torch's compiler does not know the stand-in"
+    "__import__('tests.support.device_here', fromlist=['DEVICE']).DEVICE.type not in ('cpu', 'cuda')",
+    reason="torch's compiler does not know the stand-in",
 )
 
 

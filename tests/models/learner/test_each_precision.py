@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 import torch
-from architectures import built, loss_and_gradients, plain
-from device_here import DEVICE
 from torch import Tensor
 
 from models.learner.log_probs import completion_log_probs
 from models.learner.packing import Sequences
 from models.policies.build import LoraSettings, with_adapter
+from tests.support.architectures import built, loss_and_gradients, plain
+from tests.support.device_here import DEVICE
 
 FAMILIES = ("llama", "qwen3", "gemma", "gemma2, window 6")
 

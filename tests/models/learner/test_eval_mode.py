@@ -5,7 +5,6 @@ from typing import Any, cast
 
 import pytest
 import torch
-from tiny_models import SEQUENCES, tiny_policy
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
@@ -15,6 +14,7 @@ from models.learner.all_completions import all_log_probs
 from models.learner.eval_mode import in_eval_mode
 from models.learner.log_probs import use_packed_attention
 from models.learner.precision import measured
+from tests.support.tiny_models import SEQUENCES, tiny_policy
 
 
 def modes(*models: nn.Module) -> list[bool]:

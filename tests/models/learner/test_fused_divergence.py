@@ -6,11 +6,11 @@ from typing import cast
 
 import pytest
 import torch
-from device_here import DEVICE, placed
 from torch import Tensor
 
 from models.learner.fused_divergence import Logits, absolute_gap, fused_divergence
 from models.learner.fused_log_probs import Head
+from tests.support.device_here import DEVICE, placed
 
 ONE = Head(torch.eye(3, dtype=torch.float64, device=DEVICE))
 BETAS = (0.0, 0.1, 0.5, 0.9, 1.0)

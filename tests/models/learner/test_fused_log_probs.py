@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 import torch
-from device_here import DEVICE, OF_A_PROCESSOR, placed
 from torch import Tensor
 
 from models.learner import fused_log_probs as fused_log_probs_module
 from models.learner.distribution import Distribution
 from models.learner.fused_log_probs import Head, fused_log_probs
 from models.learner.logit_blocks import Blocks
+from tests.support.device_here import DEVICE, OF_A_PROCESSOR, placed
 
 EXACT: dict[str, Any] = {"rtol": 1e-10, "atol": 1e-10}
 ONE = Head(torch.eye(3, dtype=torch.float64, device=DEVICE))

@@ -7,9 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from architectures import MODELS, ROUGH, built, largest_gap, loss_and_gradients, plain
-from device_here import DEVICE, placed
-from tiny_models import gradients, tiny_policy
 from torch import Tensor
 
 from models.base.errors import UserError
@@ -22,6 +19,9 @@ from models.learner.packing import Sequences, longest_unit, pack, pack_shares, p
 from models.reward_models.critic.losses import loss_of
 from models.reward_models.critic.model import Critic
 from models.reward_models.critic.settings import CriticSettings
+from tests.support.architectures import MODELS, ROUGH, built, largest_gap, loss_and_gradients, plain
+from tests.support.device_here import DEVICE, placed
+from tests.support.tiny_models import gradients, tiny_policy
 
 
 def forest(seed: int, roots: int = 2, depth: int = 6, vocabulary: int = 58) -> Sequences:

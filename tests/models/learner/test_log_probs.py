@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_models import SEQUENCES, plain_log_probs, tiny_policy
 
 from models.learner.distribution import Distribution
 from models.learner.log_probs import completion_log_probs
 from models.learner.packing import Sequences
+from tests.support.tiny_models import SEQUENCES, plain_log_probs, tiny_policy
 
 EXACT: dict[str, Any] = {"rtol": 1e-10, "atol": 1e-10}
 

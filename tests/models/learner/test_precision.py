@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from device_here import DEVICE, OF_A_PROCESSOR
-from tiny_models import tiny_policy
 
 from models.base import processor as processors
 from models.learner import precision as precisions
@@ -21,6 +19,8 @@ from models.learner.precision import (
     measured,
     shape_of,
 )
+from tests.support.device_here import DEVICE, OF_A_PROCESSOR
+from tests.support.tiny_models import tiny_policy
 
 FLAGS = {
     "AMX": ("flags\t\t: fpu avx512f avx512_bf16 amx_bf16 amx_tile", True),

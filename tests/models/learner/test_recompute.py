@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_models import SEQUENCES, tiny_policy
 from torch import Tensor, nn
 
 from models.base.errors import UserError
 from models.learner.log_probs import completion_log_probs, plain_inner, use_packed_attention
 from models.learner.recompute import can_recompute, recomputing
 from models.policies.build import LoraSettings, with_adapter
+from tests.support.tiny_models import SEQUENCES, tiny_policy
 
 
 def gradients(model: nn.Module, on: bool, autocast: torch.dtype | None = None) -> dict[str, Tensor]:

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny_models import SEQUENCES, plain_log_probs, tiny_policy
 
 from models.learner.distribution import Distribution
 from models.learner.packing import Sequences
 from models.learner.reference_cache import cached_reference_log_probs, tokens_hash
+from tests.support.tiny_models import SEQUENCES, plain_log_probs, tiny_policy
 
 
 def test_they_are_those_of_the_reference_and_read_back_bit_for_bit(tmp_path: Path) -> None:

@@ -10,10 +10,6 @@ from typing import Any
 
 import pytest
 import torch
-from device_here import OF_A_PROCESSOR
-from rank_group import on_ranks
-from tiny_models import SEQUENCES, each_token, scored, tiny_policy
-from tiny_worlds import make_world
 from torch import Tensor, nn
 
 from models.base.errors import UserError
@@ -38,6 +34,10 @@ from models.reward_models.critic.fit import fit_critic
 from models.reward_models.critic.model import Critic, new_critic, read_values
 from models.reward_models.critic.settings import CriticSettings
 from models.reward_models.fit import Pair, RewardModelSettings
+from tests.support.device_here import OF_A_PROCESSOR
+from tests.support.rank_group import on_ranks
+from tests.support.tiny_models import SEQUENCES, each_token, scored, tiny_policy
+from tests.support.tiny_worlds import make_world
 
 pytestmark = [OF_A_PROCESSOR, pytest.mark.rotating(of=5)]
 

@@ -4,8 +4,6 @@ from itertools import islice
 
 import pytest
 import torch
-from device_here import placed
-from tiny_models import SEQUENCES, gradients, leave_room_for, plain_log_probs, tiny_policy
 from torch import Tensor
 from torch.nn import functional
 
@@ -19,6 +17,8 @@ from models.learner.supervised import (
     negative_log_likelihood,
     shuffled_batches,
 )
+from tests.support.device_here import placed
+from tests.support.tiny_models import SEQUENCES, gradients, leave_room_for, plain_log_probs, tiny_policy
 
 FAST = OptimiserSettings(learning_rate=3e-3, warmup_steps=2)
 

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 import pytest
 import torch
-from device_here import DEVICE
 from torch import Tensor
 
 from models.learner.packing import Sequences, packed_row
 from models.learner.upload import all_to_device, to_device
+from tests.support.device_here import DEVICE
 
 ON_CUDA = pytest.mark.skipif(DEVICE.type != "cuda", reason="only CUDA counts its waits")
 DRAWN = torch.randn(7, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))

@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny_loops import END, PROBLEMS, SCHEDULE, Brief, Diary, Sevens, new_learner, same_weights, save_start
-from tiny_worlds import make_world
 from torch import Tensor
 
 from models.engines.engine import EngineSettings
@@ -28,6 +26,18 @@ from models.parts.select.everything import Everything
 from models.policies.checkpoint import newest_checkpoint
 from models.recipes.load import load_recipe
 from models.training.loop import run_loop
+from tests.support.tiny_loops import (
+    END,
+    PROBLEMS,
+    SCHEDULE,
+    Brief,
+    Diary,
+    Sevens,
+    new_learner,
+    same_weights,
+    save_start,
+)
+from tests.support.tiny_worlds import make_world
 
 pytestmark = pytest.mark.rotating(of=6)
 

@@ -6,13 +6,13 @@ from typing import Any, cast
 
 import pytest
 import torch
-from tiny_models import COMPLETIONS, SEQUENCES, each_token, scored
 from torch import Tensor
 
 from models.method.policy_outputs import PolicyOutputs
 from models.method.rollout import Rollout, trained_places
 from models.method.scored import Scored
 from models.method.token_batch import TokenBatch, token_batch
+from tests.support.tiny_models import COMPLETIONS, SEQUENCES, each_token, scored
 
 ADVANTAGE = torch.tensor([1.0, -1.0, 0.5, -0.25, 2.0], dtype=torch.float64)
 

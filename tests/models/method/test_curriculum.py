@@ -8,9 +8,6 @@ from typing import Any, Literal, cast
 
 import pytest
 import torch
-from tiny_loops import SCHEDULE, SLOTS, run, same_weights, save_start
-from tiny_models import scored
-from tiny_worlds import make_world
 from torch import Tensor
 
 from models.base.errors import UserError
@@ -25,6 +22,9 @@ from models.parts.rollouts.sample import Sample
 from models.recipes.load import load_recipe
 from models.training.score import Scoring
 from models.training.tries import Tries
+from tests.support.tiny_loops import SCHEDULE, SLOTS, run, same_weights, save_start
+from tests.support.tiny_models import scored
+from tests.support.tiny_worlds import make_world
 
 pytestmark = pytest.mark.rotating(of=6)
 

@@ -5,20 +5,16 @@ The optimiser is plain gradient descent with step size one, so the weights' diff
 
 import copy
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
 import torch
-from device_here import DEVICE, placed
-from tiny_models import COMPLETIONS, PROMPTS, SEQUENCES, each_token, plain_log_probs, scored, tiny_policy
 from torch import Tensor, nn
 
 from models.base.errors import UserError
-from models.learner.distribution import AS_IT_IS, Distribution
+from models.learner.distribution import AS_IT_IS
 from models.learner.log_probs import use_packed_attention
-from models.learner.optimiser import OptimiserSettings
 from models.learner.packing import Sequences
 from models.learner.reduce import Normalisation, token_weights
 from models.method.fit import fit_round, minibatches
@@ -30,25 +26,9 @@ from models.method.scored import Scored
 from models.method.token_batch import TokenBatch
 from models.parts.objective.grpo import Grpo
 from models.policies.build import LoraSettings, with_adapter
-
-STEP = OptimiserSettings(learning_rate=1.0, warmup_steps=0, clip_norm=1e9)
-ADVANTAGE = torch.tensor([1.0, -1.0, 0.5, -0.25, -0.25], dtype=torch.float64)
-SIZES = [2, 3]
-LONGEST = 8
-
-
-def round_of(sequences: Sequences = SEQUENCES, sizes: Sequence[int] = SIZES) -> Scored:
-    """Completions with the log-probs of an engine that is a little off."""
-    chosen = scored([0.0] * len(sequences), sizes, sequences=sequences)
-    exact = plain_log_probs(tiny_policy(), sequences)
-    shifted = [
-        replace(rollout, behaviour_log_probs=row.detach() + 0.05 * (-1) ** number)
-        for number, (rollout, row) in enumerate(zip(chosen.rollouts, exact, strict=True))
-    ]
-    return replace(chosen, rollouts=shifted)
-
-
-TOKENS = each_token(ADVANTAGE, scored([0.0] * len(SEQUENCES), SIZES, sequences=SEQUENCES))
+from tests.support.device_here import DEVICE, placed
+from tests.support.fit_rounds import ADVANTAGE, LONGEST, STEP, TOKENS, learner_of, round_of, step
+from tests.support.tiny_models import COMPLETIONS, PROMPTS, SEQUENCES, plain_log_probs, scored, tiny_policy
 
 
 def heard(chosen: Scored, number: int) -> Tensor:
@@ -56,30 +36,6 @@ def heard(chosen: Scored, number: int) -> Tensor:
     said = chosen.rollouts[number].behaviour_log_probs
     assert said is not None
     return said.double()
-
-
-def learner_of(dtype: torch.dtype = torch.float64, temperature: float = 1.0) -> Learner:
-    policy, reference = tiny_policy(dtype), tiny_policy(dtype, seed=1, spread=2.0).requires_grad_(False)
-    return Learner(
-        policy, torch.optim.SGD(policy.parameters()), reference, None, None, Distribution(temperature=temperature)
-    )
-
-
-def step(
-    chosen: Scored | None = None,
-    advantage: Tensor = ADVANTAGE,
-    dtype: torch.dtype = torch.float64,
-    objective: Objective | None = None,
-    **settings: Any,
-) -> tuple[dict[str, Tensor], dict[str, float]]:
-    """The gradient and the metrics of one update."""
-    learner = learner_of(dtype)
-    before = copy.deepcopy(dict(learner.policy.named_parameters()))
-    schedule = ScheduleSettings(optimiser=STEP, rounds=1, **settings)
-    chosen = chosen or round_of()
-    metrics = fit_round(learner, objective or Grpo(kl=0.1), chosen, each_token(advantage, chosen), schedule, LONGEST)
-    after = dict(learner.policy.named_parameters())
-    return {name: (before[name] - after[name]).detach() for name in after}, metrics
 
 
 @pytest.mark.parametrize("normalisation", ["token", "completion", "constant"])

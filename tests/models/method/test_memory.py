@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny_loops import PROBLEMS, SCHEDULE, SLOTS, run, same_weights, save_start
-from tiny_models import contents
 
 from models.method.memory import read, written
 from models.method.problem import Problem
 from models.method.rollout import Rollout, RolloutSource
 from models.method.world import World
 from models.parts.rollouts.sample import Sample
+from tests.support.tiny_loops import PROBLEMS, SCHEDULE, SLOTS, run, same_weights, save_start
+from tests.support.tiny_models import contents
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 import torch
-from tiny_models import plain_log_probs, tiny_policy
 from torch import Tensor, nn
 
 from models.learner.distribution import AS_IT_IS
@@ -12,6 +11,7 @@ from models.method.learner import Learner
 from models.method.problem import Problem
 from models.method.readings import Readings
 from models.method.rollout import Rollout
+from tests.support.tiny_models import plain_log_probs, tiny_policy
 
 PROMPT = (3, 5, 7)
 ROLLOUTS = [

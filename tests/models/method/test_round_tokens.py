@@ -5,9 +5,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from device_here import DEVICE
-from test_fit_round import ADVANTAGE, learner_of, round_of, step
-from tiny_models import SEQUENCES, each_token, plain_log_probs, tiny_policy
 from torch import Tensor
 
 from models.method.objective import RoundTokens, highest
@@ -17,6 +14,9 @@ from models.method.scored import Scored
 from models.parts.objective.entropy_covariance import ClipCov, KlCov
 from models.parts.objective.top_entropy import TopEntropy
 from models.parts.shared.importance import ImportanceSettings
+from tests.support.device_here import DEVICE
+from tests.support.fit_rounds import ADVANTAGE, learner_of, round_of, step
+from tests.support.tiny_models import SEQUENCES, each_token, plain_log_probs, tiny_policy
 
 MARKING = [
     TopEntropy(share=0.3),

@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 
 import torch
-from tiny_models import COMPLETIONS, SEQUENCES, scored
-from tiny_worlds import make_world
 from torch import Tensor
 
 from models.method.advantage import Advantage, Signal
@@ -14,6 +12,8 @@ from models.method.rollout import Rollout
 from models.method.world import World
 from models.parts.advantage.group_relative import GroupRelative
 from models.training.score import score
+from tests.support.tiny_models import COMPLETIONS, SEQUENCES, scored
+from tests.support.tiny_worlds import make_world
 
 LENGTHS = [len(ids) for ids in COMPLETIONS]
 VALUES = torch.tensor([1 / 3, -2.0, 0.0, 5.0, 1e-9], dtype=torch.float64)

@@ -7,10 +7,6 @@ from typing import Any, Literal, cast
 
 import pytest
 import torch
-from device_here import DEVICE
-from tiny_loops import PROBLEMS, SCHEDULE, SLOTS, TOKENIZER, Diary, new_learner
-from tiny_models import SEQUENCES, scored, tiny_policy
-from tiny_worlds import CODEC, make_world
 from torch import Tensor
 
 from models.engines.engine import Generated, Sampling
@@ -40,6 +36,10 @@ from models.recipes.load import load_recipe
 from models.training.loop import run_loop
 from models.training.round import learn_from
 from models.training.round_metrics import rollout_metrics
+from tests.support.device_here import DEVICE
+from tests.support.tiny_loops import PROBLEMS, SCHEDULE, SLOTS, TOKENIZER, Diary, new_learner
+from tests.support.tiny_models import SEQUENCES, scored, tiny_policy
+from tests.support.tiny_worlds import CODEC, make_world
 
 MASKED = TruncationSettings(rule="masked")
 ASKED = Problem("p", "40 + 2 =", "4", tokens=tuple(CODEC.prompts(["4 + 2 ="])[0]))

@@ -13,8 +13,6 @@ from typing import Any
 
 import pytest
 import torch
-from test_fit_round import LONGEST, STEP, TOKENS, learner_of, round_of
-from tiny_models import leave_room_for, tiny_policy
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -25,6 +23,8 @@ from models.method.fit import fit_round
 from models.method.learner import Learner
 from models.method.schedule import ScheduleSettings
 from models.parts.objective.grpo import Grpo
+from tests.support.fit_rounds import LONGEST, STEP, TOKENS, learner_of, round_of
+from tests.support.tiny_models import leave_room_for, tiny_policy
 
 POISONED = [*TOKENS[:3], torch.full_like(TOKENS[3], torch.nan), TOKENS[4]]
 """The second group's loss is not finite, the first one's is."""
@@ -167,7 +167,7 @@ LIMITED = """
 import json, resource, sys, warnings
 import torch
 torch.set_num_threads(1)
-from test_update import large_round, large_fit
+from tests.support.fit_rounds import large_fit, large_round
 limit = json.loads(sys.argv[1])
 chosen = large_round()
 if limit:
@@ -181,30 +181,9 @@ print(json.dumps({"told": [str(w.message) for w in told if "memory" in str(w.mes
 """
 
 
-def large_round() -> Any:
-    from tiny_models import scored
-
-    from models.learner.packing import Sequences
-
-    generator = torch.Generator().manual_seed(0)
-    prompts = [torch.randint(2, 20, (16,), generator=generator).tolist() for _ in range(32)]
-    answers = [torch.randint(2, 20, (48,), generator=generator).tolist() for _ in range(32)]
-    return scored([float(i % 2) for i in range(32)], [2] * 16, sequences=Sequences(prompts, answers))
-
-
-def large_fit(chosen: Any) -> Learner:
-    learner = learner_of(torch.float64)
-    schedule = ScheduleSettings(optimiser=OptimiserSettings(learning_rate=0.01), rounds=1, token_budget=2048)
-    advantage = [torch.full((len(r.completion),), 1.0 - 2.0 * (i % 2)) for i, r in enumerate(chosen.rollouts)]
-    fit_round(learner, Grpo(kl=0.0), chosen, advantage, schedule, 48)
-    return learner
-
-
 @pytest.fixture
 def paths() -> Iterator[dict[str, str]]:
-    here = Path(__file__)
-    roots = [here.parent, here.parents[2], here.parents[3], here.parents[1]]
-    yield {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, roots)), "OMP_NUM_THREADS": "1"}
+    yield {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3]), "OMP_NUM_THREADS": "1"}
 
 
 @pytest.mark.thorough

@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from tiny_loops import SCHEDULE, SLOTS, run, save_start
-from tiny_worlds import CODEC
 
 from models.method.problem import Problem
 from models.method.rollout import Rollout
 from models.method.world import World
 from models.parts.rollouts.sample import Sample
 from models.parts.select.everything import Everything
+from tests.support.tiny_loops import SCHEDULE, SLOTS, run, save_start
+from tests.support.tiny_worlds import CODEC
 
 
 def test_a_world_is_complete_or_is_not_made() -> None:

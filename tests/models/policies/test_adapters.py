@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_models import SEQUENCES, plain_log_probs, scored, tiny_policy, word_tokenizer
 from torch import Tensor, nn
 
 from models.engines.engine import EngineSettings
@@ -18,6 +17,7 @@ from models.method.readings import Readings
 from models.policies.build import LoraSettings, open_policy, with_adapter
 from models.policies.folder import save_model_folder
 from models.policies.weights import merged_weights, plain_model
+from tests.support.tiny_models import SEQUENCES, plain_log_probs, scored, tiny_policy, word_tokenizer
 
 
 def adapted_policy(dtype: torch.dtype = torch.float32, moved: bool = True) -> Any:

@@ -13,10 +13,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from architectures import MODELS, built
 from huggingface_hub import constants
 from safetensors.torch import load_file, save_file
-from tiny_models import tiny_policy, word_tokenizer
 
 from models.base.errors import UserError
 from models.policies.base_folder import NEW_POLICY_MODULES, check_base_folder, check_targets
@@ -25,6 +23,8 @@ from models.policies.folder import check_model_folder, save_model_folder
 from models.policies.hub import check_hub_id
 from models.recipes.files import require_files
 from models.recipes.load import load_recipe
+from tests.support.architectures import MODELS, built
+from tests.support.tiny_models import tiny_policy, word_tokenizer
 
 
 @pytest.fixture(scope="module")

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 import torch
-from device_here import OF_A_PROCESSOR
-from rank_group import on_ranks
-from tiny_loops import SCHEDULE, new_learner
 from torch import Tensor
 
 from models.base.ranks import ALONE, Ranks, whole
 from models.learner.sharding import shard
 from models.method.learner import Learner
 from models.policies.checkpoint import load_checkpoint, newest_checkpoint, state_of, write_checkpoint
+from tests.support.device_here import OF_A_PROCESSOR
+from tests.support.rank_group import on_ranks
+from tests.support.tiny_loops import SCHEDULE, new_learner
 
 Whole = dict[str, Tensor]
 COUNTS = (1, 2, 3)

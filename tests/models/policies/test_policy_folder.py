@@ -12,9 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from device_here import DEVICE
 from safetensors.torch import load_file, save_file
-from tiny_models import tiny_policy, word_tokenizer
 from torch import nn
 from transformers import PreTrainedModel
 
@@ -26,6 +24,8 @@ from models.policies.build import SizeSettings, new_policy, open_policy
 from models.policies.checkpoint import load_checkpoint, newest_checkpoint, state_of, write_checkpoint
 from models.policies.folder import check_model_folder, hash_folder, save_model_folder
 from models.text.tokenizer import load_tokenizer
+from tests.support.device_here import DEVICE
+from tests.support.tiny_models import tiny_policy, word_tokenizer
 
 
 @pytest.fixture(scope="module")

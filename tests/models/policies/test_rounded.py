@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 import torch
-from architectures import MODELS, built
-from tiny_models import SEQUENCES, tiny_policy
 
 from models.learner.all_completions import all_log_probs, all_states
 from models.policies.rounded import round_once, rounded_layers
+from tests.support.architectures import MODELS, built
+from tests.support.tiny_models import SEQUENCES, tiny_policy
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -17,10 +17,6 @@ from typing import Any
 
 import pytest
 import torch
-from loopback_server import answering
-from tiny_loops import TOKENIZER
-from tiny_models import NO_VLLM, plain_log_probs, tiny_policy
-from tiny_worlds import CODEC
 
 from models.base import http_client as client
 from models.base.errors import UserError
@@ -28,6 +24,10 @@ from models.learner.packing import Sequences
 from models.policies import served_teacher
 from models.policies.folder import save_model_folder
 from models.policies.served_teacher import ServedTeacher, open_served
+from tests.support.loopback_server import answering
+from tests.support.tiny_loops import TOKENIZER
+from tests.support.tiny_models import NO_VLLM, plain_log_probs, tiny_policy
+from tests.support.tiny_worlds import CODEC
 
 SEQUENCES = Sequences([(3, 5, 7), (3, 5, 7), (6, 4)], [(6, 7, 1), (8, 1), (9, 10, 11, 1)])
 

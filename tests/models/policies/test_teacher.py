@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_loops import TOKENIZER, save_start
-from tiny_models import tiny_policy
 
 from models.base.errors import UserError
 from models.policies.folder import save_model_folder
 from models.policies.teacher import TeacherSettings, check_vocabulary, open_frozen
 from models.recipes.load import load_recipe
 from models.text.tokenizer import TokenizerSettings, train_tokenizer
+from tests.support.tiny_loops import TOKENIZER, save_start
+from tests.support.tiny_models import tiny_policy
 
 DISTIL = "extends: arithmetic\nobjective: {name: distillation}\n"
 SERVED = "extends: arithmetic\nadvantage: judge_log_ratio\nselect: all\nteacher: {address: 'http://127.0.0.1:1/v1'}\n"

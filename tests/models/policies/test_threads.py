@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from device_here import OF_A_PROCESSOR
-from tiny_models import word_tokenizer
 
 from models.policies.build import PolicySettings, SizeSettings, new_policy
 from models.policies.threads import CHOSEN_BY_USER, SMALL_POLICY, set_threads, weights_of
 from models.text.tokenizer import TokenizerSettings
+from tests.support.device_here import OF_A_PROCESSOR
+from tests.support.tiny_models import word_tokenizer
 
 SMALL = PolicySettings(size=SizeSettings(layers=3), tokenizer=TokenizerSettings(kind="words", vocabulary=512))
 

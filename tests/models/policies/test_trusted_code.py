@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_models import SEQUENCES, tiny_policy, word_tokenizer
 
 from models.base.errors import UserError
 from models.engines.engine import EngineSettings, Sampling
@@ -19,6 +18,7 @@ from models.recipes.load import load_recipe
 from models.reward_models.model import load_reward_model, reward_model_from_policy
 from models.reward_models.scoring import score_all
 from models.text.tokenizer import load_tokenizer
+from tests.support.tiny_models import SEQUENCES, tiny_policy, word_tokenizer
 
 CONFIG = """
 from transformers import Qwen3Config

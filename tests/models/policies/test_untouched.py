@@ -6,16 +6,16 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from tiny_models import tiny_policy, word_tokenizer
 
 from models.policies.base_models.source import RECORD
 from models.policies.build import open_policy
 from models.policies.folder import given_folder, save_model_folder
 from models.policies.untouched import holds_weights_of, save_with_weights_of
 from models.policies.update_sparsity import changed_share_of_files
+from tests.support.tiny_models import tiny_policy, word_tokenizer
 
 pytest.importorskip("gguf", reason="gguf is not installed, which writes the tests' GGUF files")
-from tiny_gguf import tiny_model, write_gguf
+from tests.support.tiny_gguf import tiny_model, write_gguf
 
 
 @pytest.mark.parametrize("tied", [True, False])

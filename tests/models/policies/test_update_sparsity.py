@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import save_file
-from tiny_models import SEQUENCES, each_token, plain_log_probs, scored, tiny_policy, word_tokenizer
 from torch import Tensor, nn
 
 from models.base.errors import UserError
@@ -27,6 +26,7 @@ from models.policies.update_sparsity import (
     masks_of,
     update_of,
 )
+from tests.support.tiny_models import SEQUENCES, each_token, plain_log_probs, scored, tiny_policy, word_tokenizer
 
 
 def matrix(*rows: Sequence[float]) -> Tensor:

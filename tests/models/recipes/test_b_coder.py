@@ -3,11 +3,11 @@
 from dataclasses import replace
 
 import torch
-from tiny_batches import make_batch, numbers
 
 from models.parts.advantage.gae import Gae, generalised_advantages
 from models.parts.objective.advantage_regression import AdvantageRegression
 from models.recipes.load import load_recipe
+from tests.support.tiny_batches import make_batch, numbers
 
 VALUES = numbers(0.2, 0.5, 0.1)
 """What the critic expects before each of three tokens."""

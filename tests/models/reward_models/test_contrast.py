@@ -5,8 +5,6 @@ import math
 
 import pytest
 import torch
-from device_here import DEVICE
-from tiny_reward_models import FAST, tiny_reward_model, toy_pairs
 from torch import Tensor
 
 from models.reward_models.contrast import (
@@ -19,6 +17,8 @@ from models.reward_models.contrast import (
 from models.reward_models.fit import RewardModelSettings, accumulate, both_answers, fit_reward_model
 from models.reward_models.goal import goal_of, nearness, states_of
 from models.reward_models.model import score, score_and_states
+from tests.support.device_here import DEVICE
+from tests.support.tiny_reward_models import FAST, tiny_reward_model, toy_pairs
 
 
 def sigmoid(value: float) -> float:

@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny_models import tiny_policy
-from tiny_worlds import CODEC
 
 from models.base.errors import UserError
 from models.learner.packing import Sequences
@@ -25,6 +23,8 @@ from models.reward_models.ensemble import (
 from models.reward_models.model import reward_model_from_policy
 from models.reward_models.scorer import open_scorer
 from models.reward_models.scoring import score_all
+from tests.support.tiny_models import tiny_policy
+from tests.support.tiny_worlds import CODEC
 
 SCORES = torch.tensor([[1.0, -2.0, 0.5], [3.0, 0.0, 0.5], [2.0, -4.0, 0.5]], dtype=torch.float64)
 

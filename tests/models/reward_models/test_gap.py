@@ -6,10 +6,6 @@ from typing import Any
 
 import pytest
 import torch
-from scripted_engine import Scripted
-from tiny_loops import PROBLEMS
-from tiny_reward_models import tiny_reward_model, toy_pairs
-from tiny_worlds import CODEC, make_world
 
 from models.base.errors import UserError
 from models.learner.optimiser import OptimiserSettings
@@ -19,6 +15,10 @@ from models.recipes.load import load_recipe
 from models.reward_models.fit import Pair, RewardModelSettings, accumulate, fit_reward_model, score_pairs
 from models.reward_models.gap import GapPair, GapRows
 from models.text.token_rows import rows_in_memory
+from tests.support.scripted_engine import Scripted
+from tests.support.tiny_loops import PROBLEMS
+from tests.support.tiny_reward_models import tiny_reward_model, toy_pairs
+from tests.support.tiny_worlds import CODEC, make_world
 
 CONTEXT = "{prompt} {shown} ; {prompt}"
 

@@ -6,8 +6,6 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_models import tiny_policy
-from tiny_worlds import CODEC, make_world
 from torch import Tensor
 
 from models.base.errors import UserError
@@ -20,6 +18,8 @@ from models.recipes.load import load_recipe
 from models.reward_models.goal import FILE, goal_of, nearness, read_goal, states_of, write_goal
 from models.reward_models.model import reward_model_from_policy
 from models.reward_models.scorer import GoalScorer, open_scorer
+from tests.support.tiny_models import tiny_policy
+from tests.support.tiny_worlds import CODEC, make_world
 
 
 def test_nearness_is_the_cosine_with_the_goal_at_every_token() -> None:

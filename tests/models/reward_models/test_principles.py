@@ -4,9 +4,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny_judges import rollouts
-from tiny_models import tiny_policy
-from tiny_worlds import CODEC, make_world
 
 from models.base.errors import UserError
 from models.learner.packing import Sequences
@@ -24,6 +21,9 @@ from models.reward_models.principles import (
 )
 from models.reward_models.scorer import open_scorer
 from models.text.tokenizer import TokenizerSettings, train_tokenizer
+from tests.support.tiny_judges import rollouts
+from tests.support.tiny_models import tiny_policy
+from tests.support.tiny_worlds import CODEC, make_world
 
 PAIRS = [Pair((1,), (2, 3, 4), (5,), 0.5), Pair((6,), (7,), (8, 9)), Pair((1,), (2,), (3,))]
 

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny_reward_models import tiny_reward_model
 
 from models.base.errors import UserError
 from models.learner.optimiser import OptimiserSettings
@@ -18,6 +17,7 @@ from models.reward_models.process import ProcessReading, read_reading, step_valu
 from models.reward_models.scoring import score_all
 from models.reward_models.solutions import Solution
 from models.reward_models.step_accuracy import FirstErrors, first_errors, right_of_values, step_accuracy
+from tests.support.tiny_reward_models import tiny_reward_model
 
 NAN = math.nan
 

@@ -7,9 +7,6 @@ from pathlib import Path
 import pytest
 import torch
 from pydantic import ValidationError
-from tiny_models import tiny_policy
-from tiny_reward_models import tiny_reward_model, toy_pairs
-from tiny_worlds import CODEC
 
 from models.base.errors import UserError
 from models.learner.optimiser import OptimiserSettings
@@ -21,6 +18,9 @@ from models.reward_models.fit import Pair, RewardModelSettings, accumulate, fit_
 from models.reward_models.model import reward_model_from_policy
 from models.reward_models.reactions import ReactionSettings, reaction_loss
 from models.reward_models.scorer import open_scorer
+from tests.support.tiny_models import tiny_policy
+from tests.support.tiny_reward_models import tiny_reward_model, toy_pairs
+from tests.support.tiny_worlds import CODEC
 
 FASTER = OptimiserSettings(learning_rate=5e-3, warmup_steps=5)
 

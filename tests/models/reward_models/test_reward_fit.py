@@ -5,8 +5,6 @@ import math
 
 import pytest
 import torch
-from tiny_models import leave_room_for
-from tiny_reward_models import FAST, tiny_reward_model, toy_pairs
 from torch import Tensor
 
 from models.base.errors import UserError
@@ -18,6 +16,8 @@ from models.reward_models.fit import (
     fit_reward_model,
     score_pairs,
 )
+from tests.support.tiny_models import leave_room_for
+from tests.support.tiny_reward_models import FAST, tiny_reward_model, toy_pairs
 
 
 def test_loss_and_gradient_are_those_of_a_hand_computation() -> None:

@@ -8,8 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tiny_models import tiny_policy
-from tiny_worlds import CODEC
 
 from models.policies.folder import save_model_folder
 from models.reward_models.fit import (
@@ -22,6 +20,8 @@ from models.reward_models.fit import (
 )
 from models.reward_models.model import reward_model_from_policy
 from models.reward_models.strength import JudgedPairs, StrengthSettings, judged_pairs, strength_of
+from tests.support.tiny_models import tiny_policy
+from tests.support.tiny_worlds import CODEC
 
 PAIRS = [Pair([1], [10 + n, 0], [20 + n, 0]) for n in range(5)]
 STRENGTH = np.array([0.7, -0.2, -1.5, 0.0, -0.4])

@@ -6,7 +6,6 @@ import math
 
 import pytest
 import torch
-from tiny_worlds import CODEC
 from torch import Tensor
 
 from models.base.errors import UserError
@@ -15,6 +14,7 @@ from models.learner.packing import Sequences
 from models.reward_models.probes import answer_alone, moved, probes, repeated
 from models.reward_models.suffixes import search_suffix, words_without_answers
 from models.reward_models.trust import ReportSettings, length_bias, misgivings, policy_report
+from tests.support.tiny_worlds import CODEC
 
 RIGHT, WRONG = "1 + 2 = 3 #### 3", "1 + 2 = 4 #### 4"
 

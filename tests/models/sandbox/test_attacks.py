@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
-from sandbox_attacks import CALLS, HARM, HONEST, LIES, OUTSIDE, PROCESSES, TESTS
 
 from models.sandbox.fork_servers import NotStarted, start
 from models.sandbox.sandbox import Program, ProgramVerdict, Sandbox
 from models.sandbox.settings import SandboxSettings
+from tests.support.sandbox_attacks import CALLS, HARM, HONEST, LIES, OUTSIDE, PROCESSES, TESTS
 
 Held = Literal["namespaces", "inner layers alone"]
 LIMITS = SandboxSettings(seconds=0.5, seconds_together=1, memory_mb=256, file_mb=8, scratch_mb=32, workers=1)

@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from compiler_sandbox import compiler_sandbox
-from sandbox_attacks import CALLS, HARM, OUTSIDE, PROCESSES
 
 from models.sandbox.sandbox import Sandbox
 from models.sandbox.settings import SandboxSettings
+from tests.support.compiler_sandbox import compiler_sandbox
+from tests.support.sandbox_attacks import CALLS, HARM, OUTSIDE, PROCESSES
 
 PYTHON = os.path.realpath(sys._base_executable)  # type: ignore[attr-defined]
 PERMITTED = {"fork", "spawn", "subprocess", "execute", "shell"}

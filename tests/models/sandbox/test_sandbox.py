@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from compiler_sandbox import compiler_sandbox
 
 from models.base.errors import UserError
 from models.sandbox import fork_servers
@@ -25,6 +24,7 @@ from models.sandbox.inside.seccomp import UnknownMachine, filter_for
 from models.sandbox.inside.system_calls import ALLOWED, NUMBERS
 from models.sandbox.sandbox import Program, Sandbox
 from models.sandbox.settings import SandboxSettings
+from tests.support.compiler_sandbox import compiler_sandbox
 
 CHECK = """
 def check(candidate):

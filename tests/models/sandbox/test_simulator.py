@@ -6,8 +6,6 @@ from random import Random
 from typing import cast
 
 import pytest
-from malformed_texts import malformed, rollout
-from simulator_here import REASON, simulator_here
 
 from models.base.errors import UserError
 from models.method.attempt import Attempt
@@ -19,6 +17,8 @@ from models.sandbox.settings import SandboxSettings
 from models.sandbox.simulator import is_closed, require_simulator, verdict_of
 from models.sandbox.written import written_circuit
 from models.task_sets.circuits import BENCH, HEAD, CircuitsSettings, read, value, written
+from tests.support.malformed_texts import malformed, rollout
+from tests.support.simulator_here import REASON, simulator_here
 
 SANDBOX = SandboxSettings(seconds=20, workers=2)
 REWARD = UnitTests(reads="verilog", sandbox=SANDBOX)

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 from jinja2 import TemplateError
-from special_tokens import CHAT, llama_like
-from tiny_models import word_tokenizer
 
 from models.text.chat_template import TEMPLATE, chat_ids, plain_template, write_plain_template
 from models.text.encoding import Codec
 from models.text.tokenizer import TokenizerSettings, load_tokenizer, train_tokenizer
+from tests.support.special_tokens import CHAT, llama_like
+from tests.support.tiny_models import word_tokenizer
 
 TEXTS = ["4 + 5 =", "7", "", "  4 +\n5 =\n\n", "{{ 4 }} {% if 7 %}", "<bos> <end> <pad> <turn>", 'say "16" \\ ü']
 

@@ -4,8 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from special_tokens import CHAT, llama_like
-from tiny_models import word_tokenizer
 
 from models.agents.gateway.conversation import prompt_of
 from models.answers.unknown import unknown_shares
@@ -22,6 +20,8 @@ from models.training.read_problems import LengthSections, read_problems
 from tasks.compute.run_tokens import RunTokens
 from tasks.data.data_sources import source_files
 from tasks.steps.validate_data import token_counters
+from tests.support.special_tokens import CHAT, llama_like
+from tests.support.tiny_models import word_tokenizer
 
 ROOT = Path(__file__).resolve().parents[3]
 RECIPE = ROOT / "recipes" / "arithmetic.yaml"

@@ -4,8 +4,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from special_tokens import CHAT, llama_like
-from tiny_models import tiny_policy
 
 from models.agents.gateway.conversation import BadRequest, prompt_of
 from models.base.errors import UserError
@@ -16,6 +14,8 @@ from models.text.bridge import bridge_of
 from models.text.chat_template import chat_ids
 from models.text.encoding import Codec
 from models.text.rendering import ChatTemplate
+from tests.support.special_tokens import CHAT, llama_like
+from tests.support.tiny_models import tiny_policy
 
 PARTS = CHAT.replace("{{ m['content'] }}", "{% for part in m['content'] %}{{ part['text'] }}{% endfor %}")
 TYPED = CHAT.replace(

@@ -5,8 +5,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from special_tokens import llama_like
-from tiny_models import tiny_policy, word_tokenizer
 from transformers import PreTrainedTokenizerBase
 
 from models.base.errors import UserError
@@ -15,6 +13,8 @@ from models.text.encoding import Codec
 from models.text.end_ids import ends_of_folder, ends_of_model, name_ends
 from models.text.token_cache import CachedCodec
 from models.text.tokenizer import count_tokens, load_tokenizer
+from tests.support.special_tokens import llama_like
+from tests.support.tiny_models import tiny_policy, word_tokenizer
 
 TEXTS = ["4 + 5 =", "7"]
 WITHOUT = "{% for m in messages %}{{ m['content'] }} <turn>{% endfor %}"

@@ -4,8 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from special_tokens import CHAT, llama_like
-from tiny_models import word_tokenizer
 
 from models.answers.exact import is_right
 from models.method.attempt import Attempt
@@ -14,6 +12,8 @@ from models.text.encoding import Codec
 from models.text.token_places import token_places
 from models.text.tokenizer import TokenizerSettings, load_tokenizer, train_tokenizer
 from models.text.unwritten import write_tags
+from tests.support.special_tokens import CHAT, llama_like
+from tests.support.tiny_models import word_tokenizer
 
 TAGS = ("<think>", "</think>", "<answer>", "</answer>", "[STEP]", "<tool_call>", "</tool_call>", "◁sep▷")
 CHATML = (

@@ -13,8 +13,6 @@ from typing import Any, ClassVar
 
 import pytest
 import torch
-from tiny_loops import END, SCHEDULE, new_learner, run, same_weights, save_start
-from tiny_models import each_token, scored
 from torch import Tensor
 
 from models.engines.engine import EngineSettings, Generated, Sampling
@@ -24,6 +22,8 @@ from models.method.fit import fit_round
 from models.parts.objective.grpo import Grpo
 from models.policies.build import LoraSettings, with_adapter
 from models.training.ahead import Ahead
+from tests.support.tiny_loops import END, SCHEDULE, new_learner, run, same_weights, save_start
+from tests.support.tiny_models import each_token, scored
 
 pytestmark = pytest.mark.rotating(of=6)
 

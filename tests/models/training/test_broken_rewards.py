@@ -9,9 +9,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny_loops import SCHEDULE, SLOTS, run, same_weights, save_start
-from tiny_models import scored
-from tiny_worlds import make_world
 from torch import Tensor
 
 from models.base.errors import UserError
@@ -20,6 +17,9 @@ from models.method.rollout import Rollout
 from models.method.slots import Slots
 from models.method.world import World
 from models.training.score import Scoring, failures_of, score
+from tests.support.tiny_loops import SCHEDULE, SLOTS, run, same_weights, save_start
+from tests.support.tiny_models import scored
+from tests.support.tiny_worlds import make_world
 
 ROLLOUTS = scored([0.0] * 4, [2, 2]).rollouts
 GOOD = (1.0, 2.0, 3.0, 4.0)

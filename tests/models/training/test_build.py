@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_models import tiny_policy
 
 from models.learner.precision import autocast_rule
 from models.method.learner import Learner
@@ -15,6 +14,7 @@ from models.policies.weights import merged_weights
 from models.recipes.load import load_recipe
 from models.recipes.schema import Recipe
 from models.training.build import build_learner
+from tests.support.tiny_models import tiny_policy
 
 RECIPES = Path(__file__).resolve().parents[3] / "recipes"
 COMMON = ["policy.precision=float32", "policy.lora={rank: 2}"]

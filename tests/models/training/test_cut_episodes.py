@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_models import tiny_policy
-from tiny_worlds import make_world
 from torch import Tensor
 
 from models.base.errors import UserError
@@ -44,6 +42,8 @@ from models.parts.objective.reinforce import Reinforce
 from models.reward_models.critic.fit import critic_of
 from models.reward_models.critic.model import new_critic
 from models.reward_models.critic.settings import CriticSettings
+from tests.support.tiny_models import tiny_policy
+from tests.support.tiny_worlds import make_world
 
 STEP = OptimiserSettings(learning_rate=1.0, warmup_steps=0, clip_norm=1e9)
 IDS = [(4, 5, 6, 7, 8, 9, 3, 4), (5, 6, 7, 8, 9), (9, 3, 3, 5, 4, 4, 8), (6, 6, 5)]

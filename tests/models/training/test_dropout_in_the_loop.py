@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from tiny_models import SEQUENCES, each_token, scored, tiny_policy
 
 from models.learner.distribution import AS_IT_IS
 from models.learner.optimiser import OptimiserSettings
@@ -11,6 +10,7 @@ from models.method.learner import Learner
 from models.method.schedule import ScheduleSettings
 from models.parts.objective.grpo import Grpo
 from models.policies.build import LoraSettings, with_adapter
+from tests.support.tiny_models import SEQUENCES, each_token, scored, tiny_policy
 
 ADVANTAGE = torch.tensor([1.0, -1.0, 0.5, -0.25, -0.25], dtype=torch.float64)
 

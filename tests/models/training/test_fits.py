@@ -8,9 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from rank_group import on_ranks
 from safetensors.torch import load_file
-from tiny_loops import Diary, save_start
 from torch import Tensor
 
 from models.base.ranks import ALONE, Ranks
@@ -22,6 +20,8 @@ from models.policies.build import LoraSettings
 from models.reward_models.contrast import ContrastSettings
 from models.reward_models.fit import Pair, RewardModelSettings
 from models.training.fits import Fitted, RewardFit, SupervisedFit, fit_demonstrations, fit_preferences
+from tests.support.rank_group import on_ranks
+from tests.support.tiny_loops import Diary, save_start
 
 SMALL_STEPS = OptimiserSettings(learning_rate=1e-4)
 PROMPTS = [[3, 4], [5], [6, 7, 8], [4, 9], [10, 3, 5, 6], [7], [9, 8]]

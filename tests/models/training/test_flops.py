@@ -2,14 +2,14 @@
 
 import pytest
 import torch
-from device_here import DEVICE
-from tiny_models import scored, tiny_policy
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import MistralConfig, MistralForCausalLM
 
 from models.learner.packing import Sequences
 from models.policies.build import LoraSettings, with_adapter
 from models.training.flops import Group, forward_flops, groups_of, keys_seen, shapes_of, update_flops
+from tests.support.device_here import DEVICE
+from tests.support.tiny_models import scored, tiny_policy
 
 GROUPS = [Group(3, (2, 1)), Group(1, (4,))]
 """11 tokens, 7 of them of completions. Keys seen: 6 + (4 + 5) + 4 and 1 + (2 + 3 + 4 + 5), 34 together."""

@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_loops import PROBLEMS, SCHEDULE, SLOTS, run, same_weights, save_start
-from tiny_models import NO_VLLM
 
 from models.base.errors import UserError
 from models.engines.engine import Ask, Drawing, Engine, EngineSettings, Generated
@@ -25,6 +23,8 @@ from models.method.schedule import ScheduleSettings
 from models.parts.rollouts.sample import Sample
 from models.recipes.load import load_recipe
 from models.training.in_flight import InFlight, ages_of
+from tests.support.tiny_loops import PROBLEMS, SCHEDULE, SLOTS, run, same_weights, save_start
+from tests.support.tiny_models import NO_VLLM
 
 pytestmark = pytest.mark.rotating(of=6)
 

@@ -8,9 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from device_here import DEVICE
-from tiny_loops import END, SCHEDULE, new_learner, run, same_weights, save_start
-from tiny_models import GREEDY, PROMPTS, tiny_policy
 from torch import Tensor, nn
 
 from models.base.errors import UserError
@@ -23,6 +20,9 @@ from models.recipes.plan.configs import policy_config
 from models.recipes.plan.footprint import Device, Footprint, footprint
 from models.recipes.plan.rows import loop_row
 from models.training.build import build_learner
+from tests.support.device_here import DEVICE
+from tests.support.tiny_loops import END, SCHEDULE, new_learner, run, same_weights, save_start
+from tests.support.tiny_models import GREEDY, PROMPTS, tiny_policy
 
 ASLEEP = EngineSettings(sleep=True, precision="float32")
 

@@ -10,11 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from device_here import OF_A_PROCESSOR
-from rank_group import on_ranks
 from safetensors.torch import load_file
-from tiny_loops import END, PROBLEMS, SCHEDULE, SLOTS, Diary, new_learner, save_start
-from tiny_worlds import make_world
 from torch import Tensor
 
 from models.base.ranks import ALONE, Ranks
@@ -33,6 +29,10 @@ from models.training.loop import run_loop
 from models.training.train import Training, TrainingFolders
 from models.training.train import train as train_to_its_end
 from models.training.watchers import Watchers
+from tests.support.device_here import OF_A_PROCESSOR
+from tests.support.rank_group import on_ranks
+from tests.support.tiny_loops import END, PROBLEMS, SCHEDULE, SLOTS, Diary, new_learner, save_start
+from tests.support.tiny_worlds import make_world
 
 pytestmark = [OF_A_PROCESSOR, pytest.mark.rotating(of=5)]
 

@@ -10,21 +10,6 @@ from typing import Any, cast
 
 import pytest
 import torch
-from tiny_loops import (
-    END,
-    PROBLEMS,
-    SCHEDULE,
-    SLOTS,
-    TEXTS,
-    TOKENIZER,
-    Brief,
-    Sevens,
-    new_learner,
-    run,
-    same_weights,
-    save_start,
-)
-from tiny_models import tiny_policy
 from torch import Tensor
 
 from models.base.errors import UserError
@@ -38,6 +23,21 @@ from models.parts.rollouts.sample import Sample
 from models.policies.build import LoraSettings, load_causal_model, with_adapter
 from models.policies.folder import save_model_folder
 from models.policies.weights import merged_weights
+from tests.support.tiny_loops import (
+    END,
+    PROBLEMS,
+    SCHEDULE,
+    SLOTS,
+    TEXTS,
+    TOKENIZER,
+    Brief,
+    Sevens,
+    new_learner,
+    run,
+    same_weights,
+    save_start,
+)
+from tests.support.tiny_models import tiny_policy
 
 pytestmark = pytest.mark.rotating(of=6)
 

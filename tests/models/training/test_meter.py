@@ -7,14 +7,14 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from tiny_loops import SCHEDULE, new_learner, run, save_start
-from tiny_models import SEQUENCES, scored
 
 from models.training import clock
 from models.training.clock import STAGES, Clock
 from models.training.flops import Group, forward_flops, shapes_of, update_flops
 from models.training.meter import Meter, round_flops
 from models.training.peak import matmul_peak, peak_memory
+from tests.support.tiny_loops import SCHEDULE, new_learner, run, save_start
+from tests.support.tiny_models import SEQUENCES, scored
 
 CPU = torch.device("cpu")
 

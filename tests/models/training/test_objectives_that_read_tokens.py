@@ -4,8 +4,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from device_here import DEVICE
-from tiny_models import COMPLETIONS, each_token, plain_log_probs, scored, tiny_policy
 
 from models.learner.distribution import AS_IT_IS
 from models.learner.optimiser import OptimiserSettings
@@ -14,6 +12,8 @@ from models.method.fit import fit_round
 from models.method.learner import Learner
 from models.method.schedule import ScheduleSettings
 from models.parts.objective.ld_dpo import LengthDesensitisedDpo
+from tests.support.device_here import DEVICE
+from tests.support.tiny_models import COMPLETIONS, each_token, plain_log_probs, scored, tiny_policy
 
 PAIRS = Sequences([[3, 4, 5]] * 2 + [[6]] * 2, COMPLETIONS[:4])
 """Answers of 2 and 4 tokens, and of 1 and 6."""

@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tiny_worlds import CODEC
 
 from models.datasets.schema import arrow_schema, file_name, write_rows
 from models.learner.supervised import SupervisedSettings
@@ -15,6 +14,7 @@ from models.sandbox.settings import SandboxSettings
 from models.text.encoding import Codec
 from models.text.tokenizer import TokenizerSettings, train_tokenizer
 from models.training.read_demonstrations import demonstrations
+from tests.support.tiny_worlds import CODEC
 
 PROMPT = 'def f(x):\n    """One more than x."""\n'
 RIGHT, WRONG = "1 + 2 = 3 ; #### 3", "1 + 2 = 4 ; #### 4"

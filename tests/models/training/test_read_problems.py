@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_models import contents, tiny_policy, word_tokenizer
 
 from models.base.errors import UserError
 from models.datasets.schema import Kind, arrow_schema, file_name, write_rows
@@ -26,6 +25,7 @@ from models.training.read_problems import (
     read_problems,
     read_prompts,
 )
+from tests.support.tiny_models import contents, tiny_policy, word_tokenizer
 
 ROOT = Path(__file__).resolve().parents[3]
 CODEC = Codec(word_tokenizer())

@@ -7,8 +7,6 @@ from typing import Any, Literal
 
 import pytest
 import torch
-from tiny_loops import PROBLEMS, SCHEDULE, SLOTS, run, same_weights, save_start
-from tiny_worlds import make_world
 from torch import Tensor
 
 from models.base.errors import UserError
@@ -25,6 +23,8 @@ from models.recipes.comparison import contenders
 from models.recipes.load import load_recipe
 from models.training.gather import RoundCompletions, gather
 from models.training.score import Scoring
+from tests.support.tiny_loops import PROBLEMS, SCHEDULE, SLOTS, run, same_weights, save_start
+from tests.support.tiny_worlds import make_world
 
 
 @pytest.fixture(scope="module")

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 import torch
-from tiny_models import scored
 
 from models.method.problem import Origin
 from models.method.scored import Scored
 from models.training.round_metrics import rollout_metrics
+from tests.support.tiny_models import scored
 
 
 def round_of(*origins: Origin, untrained: tuple[int, ...] = ()) -> Scored:

@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tiny_loops import SCHEDULE, SLOTS, run, save_start
 
 from models.learner.optimiser import OptimiserSettings
 from models.method.objective import Objective
 from models.parts.objective.dppo import Dppo
 from models.parts.objective.grpo import Grpo
+from tests.support.tiny_loops import SCHEDULE, SLOTS, run, save_start
 
 EAGER = OptimiserSettings(learning_rate=1e-2, warmup_steps=1)
 AHEAD = replace(SCHEDULE, staleness=1, epochs=1, minibatches=1, checkpoint_every=3, optimiser=EAGER)

@@ -3,8 +3,6 @@
 from dataclasses import replace
 
 import pytest
-from tiny_loops import PROBLEMS
-from tiny_worlds import CODEC, make_world
 
 from models.base.errors import UserError
 from models.method.objective import Objective
@@ -24,6 +22,8 @@ from models.parts.rollouts.prefix import PrefixSampling
 from models.parts.rollouts.sample import Sample
 from models.parts.rollouts.sample_and_greedy import SampleAndGreedy
 from models.training.row_lengths import require_room
+from tests.support.tiny_loops import PROBLEMS
+from tests.support.tiny_worlds import CODEC, make_world
 
 LONG = Problem("a", "", tokens=(3,) * 30)
 

@@ -6,9 +6,6 @@ from typing import Any
 
 import pytest
 import torch
-from device_here import placed
-from tiny_models import COMPLETIONS, SEQUENCES, plain_log_probs, scored, tiny_policy
-from tiny_worlds import make_world
 from torch import Tensor, nn
 
 from models.learner import fused_log_probs as fused
@@ -27,6 +24,9 @@ from models.method.rollout import Rollout, RolloutEpisode, written_places
 from models.method.schedule import ScheduleSettings
 from models.method.scored import Scored
 from models.parts.objective.grpo import Grpo
+from tests.support.device_here import placed
+from tests.support.tiny_models import COMPLETIONS, SEQUENCES, plain_log_probs, scored, tiny_policy
+from tests.support.tiny_worlds import make_world
 
 STEP = OptimiserSettings(learning_rate=1.0, warmup_steps=0, clip_norm=1e9)
 FLAGS = [

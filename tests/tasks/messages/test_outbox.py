@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from message_listener import TOKEN, Listener
 
 from models.base.errors import UserError
 from tasks.messages.event import Event, identity
 from tasks.messages.outbox import KEEP, Outbox
 from tasks.messages.receivers import URLS, receivers
+from tests.support.message_listener import TOKEN, Listener
 
 ROOT = Path(__file__).resolve().parents[3]
 

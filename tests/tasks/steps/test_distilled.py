@@ -6,8 +6,6 @@ from contextlib import nullcontext
 import pytest
 import torch
 from small_steps import context, warm_started
-from tiny_loops import TOKENIZER
-from tiny_models import tiny_policy
 
 from models.base.errors import UserError
 from models.policies.folder import save_model_folder
@@ -18,6 +16,8 @@ from tasks.registered.policy import given_policy
 from tasks.runner.step import content_key
 from tasks.steps import fine_tune as step
 from tasks.tracking import store, tags
+from tests.support.tiny_loops import TOKENIZER
+from tests.support.tiny_models import tiny_policy
 
 RECIPE = """
 reward_model: null

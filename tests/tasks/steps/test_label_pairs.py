@@ -5,7 +5,6 @@ from contextlib import nullcontext
 
 import pytest
 from small_steps import context, warm_started
-from tiny_judges import save_judge
 
 from models.base.errors import UserError
 from models.datasets.schema import read_rows
@@ -18,6 +17,7 @@ from tasks.registered.policy import given_policy
 from tasks.runner.step import earlier_result
 from tasks.steps import fit_reward_model
 from tasks.steps import label_pairs as step
+from tests.support.tiny_judges import save_judge
 
 RECIPE = """
 reward_model:

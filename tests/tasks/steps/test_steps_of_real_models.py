@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from real_models import RECIPES, data_of, save_tiny_qwen
 from small_steps import context
 
 from models.base.sections import Sections
@@ -20,6 +19,7 @@ from tasks.registered.reward_model import made_reward_model
 from tasks.runner.step import StepResult
 from tasks.steps import evaluate, fine_tune, fit_reward_model, warm_start
 from tasks.tracking import runs
+from tests.support.real_models import RECIPES, data_of, save_tiny_qwen
 
 pytestmark = [pytest.mark.slow, pytest.mark.rotating(of=8)]
 

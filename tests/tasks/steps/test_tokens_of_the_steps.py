@@ -4,8 +4,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from special_tokens import llama_like
-from tiny_models import tiny_policy
 
 from models.datasets.schema import arrow_schema, file_name, write_rows
 from models.learner.packing import Sequences
@@ -19,6 +17,8 @@ from models.training.read_demonstrations import demonstrations
 from models.training.read_problems import PromptSections, read_problems, read_prompts
 from tasks.compute.open_engine import ScorerSections, reward_scorer
 from tasks.registered.reward_model import RewardModelFiles
+from tests.support.special_tokens import llama_like
+from tests.support.tiny_models import tiny_policy
 
 ROOT = Path(__file__).resolve().parents[3]
 PROMPT = "1 + 2 ="

@@ -2,12 +2,12 @@
 
 import pytest
 import torch
-from tiny_models import tiny_policy, word_tokenizer
 
 from models.datasets.schema import arrow_schema, file_name, write_rows
 from models.policies.build import LoraSettings, PolicySettings, SizeSettings, with_adapter
 from models.policies.folder import save_model_folder
 from tasks.steps.warm_start import adapter_of, begin
+from tests.support.tiny_models import tiny_policy, word_tokenizer
 
 SIZE = SizeSettings(hidden=16, layers=1, heads=2, key_value_heads=1, feed_forward=16, positions=32)
 

@@ -8,7 +8,6 @@ import pytest
 from prefect.logging import disable_run_logger
 from test_gate_promotion import NAME, RECIPE, answers, looks, step
 from test_registered_by_hand import scaled
-from verdict_examples import store_verdict
 
 from flows.runtime.judging_by_hand import judge_by_hand, measure
 from models.policies.folder import hash_folder
@@ -21,6 +20,7 @@ from tasks.tracking import aliases, by_hand, registry, runs, store, tags
 from tasks.tracking.by_hand import PendingChampion
 from tasks.tracking.verdict_record import HandJudgement, VerdictRecord, hand_judgement_of
 from tasks.tracking.verdict_text import hand_text
+from tests.support.verdict_examples import store_verdict
 
 pytestmark = pytest.mark.rotating(of=6)
 

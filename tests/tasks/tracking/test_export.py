@@ -9,8 +9,6 @@ from types import SimpleNamespace
 
 import pytest
 import yaml
-from tiny_gguf import tiny_model, write_gguf
-from verdict_examples import check, verdict
 
 from models.base.errors import UserError
 from models.evaluation.bootstrap import bootstrap_mean
@@ -32,6 +30,8 @@ from tasks.state import prune
 from tasks.tracking import aliases, recorded, records, registry, runs, tags
 from tasks.tracking.lineage import lineage, render
 from tasks.tracking.verdict_record import Ruling
+from tests.support.tiny_gguf import tiny_model, write_gguf
+from tests.support.verdict_examples import check, verdict
 
 ANSWERS = [
     PromptRecord(f"p{number}", 1, (Completion("a", 2, number % 3 == 0, True),), Completion("a", 2, True, True))

@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 import torch
 from small_steps import context
-from tiny_models import SEQUENCES, tiny_policy
 
 from flows.command_line import ending
 from models.base.disk import LEAST_FREE, is_full, no_space, out_of_space, require_space
@@ -27,6 +26,7 @@ from models.text.tokenizer import TokenizerSettings, train_tokenizer
 from tasks.runner.step import StepOutput, run_step, step_folder
 from tasks.tracking import journal, records, runs, store
 from tasks.tracking.metrics import MetricLog
+from tests.support.tiny_models import SEQUENCES, tiny_policy
 
 ROOT = Path(__file__).resolve().parents[3]
 

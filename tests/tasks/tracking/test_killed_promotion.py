@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fault_table import PROPERTY
 from nights import nights
 from test_gate_promotion import NAME
 
 from tasks.steps.promote import Promotion
+from tests.support.fault_table import PROPERTY
 
 pytestmark = [pytest.mark.thorough, pytest.mark.slow, pytest.mark.faults]
 

@@ -7,13 +7,13 @@ import signal
 from pathlib import Path
 
 import pytest
-from fault_table import PROPERTY
 from promoting import promote_at_once, started
-from verdict_examples import store_verdict
 
 from models.base.errors import UserError
 from tasks.tracking import aliases, lock, process, registry, runs, store, tags
 from tasks.tracking.verdict_record import VerdictRecord
+from tests.support.fault_table import PROPERTY
+from tests.support.verdict_examples import store_verdict
 
 pytestmark = pytest.mark.rotating(of=6)
 

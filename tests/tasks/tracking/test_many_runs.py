@@ -5,8 +5,9 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from fault_table import PROPERTY
 from promoting import started
+
+from tests.support.fault_table import PROPERTY
 
 pytestmark = [pytest.mark.thorough, pytest.mark.slow, pytest.mark.faults]
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 from promoting import promote_at_once
-from verdict_examples import check, verdict
 
 from models.base.errors import UserError
 from tasks.tracking import aliases, lineage, records, registry, runs, tags
+from tests.support.verdict_examples import check, verdict
 
 
 def made(folder: Path, count: int, name: str = "policy", **version_tags: str) -> list[int]:

@@ -4,11 +4,11 @@ import math
 from typing import Any, get_args
 
 import pytest
-from verdict_examples import LOOK, check, verdict
 
 from models.evaluation.bootstrap import Interval
 from tasks.tracking.verdict_record import Decision, HandJudgement, Ruling, VerdictRecord
 from tasks.tracking.verdict_text import OUTCOMES, hand_text, improvement_text, notes, reason_text, verdict_text
+from tests.support.verdict_examples import LOOK, check, verdict
 
 ANN = Ruling(approved=True, by="Ann", why="samples read", at="2026-11-24 10:00 UTC")
 BETTER = "better than champion, version 3: +0.039 [+0.036, +0.042], and every guard holds"

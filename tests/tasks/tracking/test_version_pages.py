@@ -5,10 +5,10 @@ from pathlib import Path
 
 import mlflow
 import pytest
-from verdict_examples import verdict
 
 from tasks.tracking import aliases, model_files, records, registry, runs, store, tags
 from tasks.tracking.verdict_record import verdict_of
+from tests.support.verdict_examples import verdict
 
 FACTS = {
     tags.RECIPE: "arithmetic",

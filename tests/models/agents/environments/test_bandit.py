@@ -5,7 +5,6 @@ from random import Random
 
 import pytest
 import torch
-from tiny_worlds import make_world
 
 from models.agents.environments.bandit import Bandit
 from models.agents.play.arms import arm_of, gaps, means_of
@@ -18,6 +17,7 @@ from models.parts.rewards.episodes.regret import Regret
 from models.parts.shared.regret import growth, regret
 from models.task_sets.bandit import BanditSettings, pulled, ucb
 from models.task_sets.drawing import make_rows
+from tests.support.tiny_worlds import make_world
 
 ARMS = Problem("p", "bandit 1", "0.2 0.9 0.4")
 

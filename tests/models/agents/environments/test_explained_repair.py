@@ -4,9 +4,6 @@ from dataclasses import replace
 from random import Random
 
 import pytest
-from malformed_texts import TEXTS
-from tiny_models import scored
-from tiny_worlds import make_world
 
 from models.agents.environments.explained_repair import ExplainedRepair
 from models.base.errors import UserError
@@ -17,6 +14,9 @@ from models.method.reward import TokenReward
 from models.recipes.load import load_recipe
 from models.sandbox.settings import SandboxSettings
 from models.task_sets.repairs import SAYS, RepairsSettings
+from tests.support.malformed_texts import TEXTS
+from tests.support.tiny_models import scored
+from tests.support.tiny_worlds import make_world
 
 ENVIRONMENT = ExplainedRepair(sandbox=SandboxSettings(seconds=20, workers=2))
 PROBLEM = Problem(

@@ -5,7 +5,6 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from tiny_engines import Saying
 
 from models.agents.environments.partner import Partner
 from models.agents.play.clinic import CONDITIONS, FINDINGS, condition, drawn, shares
@@ -23,6 +22,7 @@ from models.policies.folder import save_model_folder
 from models.task_sets.clinic import ClinicSettings
 from models.text.encoding import Codec
 from models.text.tokenizer import TokenizerSettings, train_tokenizer
+from tests.support.tiny_engines import Saying
 
 SIZE = SizeSettings(hidden=32, layers=1, heads=2, key_value_heads=1, feed_forward=32, positions=64)
 SHOWN = ClinicSettings(problems={"train": 8})

@@ -4,9 +4,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from tiny_batches import gradient_of, make_batch, numbers
-from tiny_loops import SCHEDULE, new_learner
-from tiny_worlds import make_world
 
 from models.agents.environments.second_try import SecondTry
 from models.datasets.schema import TURNS
@@ -18,6 +15,9 @@ from models.parts.rewards.episodes.attempts import Attempts
 from models.parts.shared.kl_term import k3
 from models.task_sets.drawing import make_rows
 from models.task_sets.second_try import SAYS, SecondTrySettings
+from tests.support.tiny_batches import gradient_of, make_batch, numbers
+from tests.support.tiny_loops import SCHEDULE, new_learner
+from tests.support.tiny_worlds import make_world
 
 SUM = Problem("p", "47 + 85 = ?", "132")
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_engines import Saying
 
 from models.agents.environments.table import Table, fixed_strategy
 from models.agents.play.games.kuhn_poker import KuhnPoker
@@ -25,6 +24,7 @@ from models.method.rollout import Rollout
 from models.parts.rollouts.episodes import as_rollout
 from models.text.encoding import Codec
 from models.text.tokenizer import TokenizerSettings, train_tokenizer
+from tests.support.tiny_engines import Saying
 
 CARDS = "jack queen king".split()
 ACTIONS = "check bet fold call".split()

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pytest
-from tiny_episodes import ENDING, Listening
-from tiny_loops import save_start
 
 from models.engines.engine import EngineSettings
+from tests.support.tiny_episodes import ENDING, Listening
+from tests.support.tiny_loops import save_start
 
 
 @pytest.fixture(scope="module")

@@ -10,10 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from programs import assert_all_calls_are_trained_on_once, draw, program
-from tiny_episodes import ENDING, Listening, gap
-from tiny_loops import PROBLEMS, SCHEDULE, SLOTS, run, same_weights
-from tiny_worlds import make_world
 
 from models.agents.gateway.agents import AgentPrograms
 from models.agents.gateway.server import Gateway, completion, streamed
@@ -23,6 +19,10 @@ from models.engines.engine import Sampling
 from models.method.rollout import sequences_of
 from models.parts.rewards.episodes.turn_rewards import TurnRewards
 from models.parts.rollouts.program import ProgramRollouts
+from tests.support.agent_programs import assert_all_calls_are_trained_on_once, draw, program
+from tests.support.tiny_episodes import ENDING, Listening, gap
+from tests.support.tiny_loops import PROBLEMS, SCHEDULE, SLOTS, run, same_weights
+from tests.support.tiny_worlds import make_world
 
 
 @pytest.mark.parametrize("mode", ["talk", "branch", "text"])

@@ -4,13 +4,13 @@ import sys
 from typing import Any
 
 import pytest
-from tiny_episodes import ENDING, Listening
-from tiny_loops import PROBLEMS
 
 from models.agents.gateway.agents import AgentPrograms
 from models.agents.gateway.runners import ProgramFailed, ProgramReport, outcome_of
 from models.engines.engine import Sampling
 from models.method.episode import EpisodeLimits
+from tests.support.tiny_episodes import ENDING, Listening
+from tests.support.tiny_loops import PROBLEMS
 
 LONG = 10**5000
 """Python writes no number of so many digits."""

@@ -7,8 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from programs import assert_all_calls_are_trained_on_once, draw, program
-from tiny_episodes import Listening, gap
+
+from tests.support.agent_programs import assert_all_calls_are_trained_on_once, draw, program
+from tests.support.tiny_episodes import Listening, gap
 
 PAGE = (Path(__file__).resolve().parents[4] / "docs" / "episodes.md").read_text()
 GUIDE = PAGE.split("### verifiers")[1].split("\n## ")[0]

@@ -4,8 +4,6 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_models import tiny_policy
-from tiny_worlds import CODEC
 
 from models.agents.play.demonstrations import in_turns
 from models.datasets.schema import TURNS
@@ -15,6 +13,8 @@ from models.learner.supervised import TokenCounts, accumulate, negative_log_like
 from models.text.bridge import bridge_of
 from models.text.encoding import Codec
 from models.text.tokenizer import TokenizerSettings, train_tokenizer
+from tests.support.tiny_models import tiny_policy
+from tests.support.tiny_worlds import CODEC
 
 ROWS = [
     ("1 + 2 =", ("3 +", "4 5", "6 ;", "7", "8 = 9")),

@@ -13,9 +13,6 @@ from typing import Any, ClassVar
 import pytest
 import torch
 from safetensors.torch import load_file
-from tiny_episodes import ENDING, Chatter, episodes
-from tiny_loops import PROBLEMS, SCHEDULE, SLOTS, run, save_start
-from tiny_worlds import make_world
 
 from models.engines.engine import Ask, Drawing, EngineSettings, Generated
 from models.engines.transformers_engine import TransformersEngine
@@ -29,8 +26,11 @@ from models.parts.rewards.episodes.solved import Solved
 from models.parts.rewards.models.learned import LearnedReward
 from models.parts.rewards.rules.exact_answer import ExactAnswer
 from models.parts.rewards.rules.python_file import PythonReward
+from tests.support.tiny_episodes import ENDING, Chatter, episodes
+from tests.support.tiny_loops import PROBLEMS, SCHEDULE, SLOTS, run, save_start
+from tests.support.tiny_worlds import make_world
 
-HERE = Path(__file__).resolve()
+ROOT = Path(__file__).resolve().parents[4]
 RULES = ("kept", "wrong", "masked")
 
 
@@ -40,11 +40,10 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def in_a_process(start: Path, checkpoints: Path, steps: int) -> int:
-    tests = HERE.parents[3]
-    paths = os.pathsep.join([str(tests.parent), str(tests), str(HERE.parent)])
     done = subprocess.run(
-        [sys.executable, str(HERE.with_name("killed.py")), str(start), str(checkpoints), str(steps)],
-        env={**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"},
+        [sys.executable, "-m", "tests.support.killed_search", str(start), str(checkpoints), str(steps)],
+        cwd=ROOT,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         timeout=600,
         check=False,
@@ -139,7 +138,7 @@ def test_an_answer_that_a_tool_gives_away_earns_nothing_through_any_reward_that_
 
 def test_no_reward_makes_text_of_a_whole_completion() -> None:
     """Of what an episode holds only `text`, `said` and its turns are the policy's words."""
-    files = sorted((HERE.parents[4] / "models" / "parts" / "rewards").rglob("*.py"))
+    files = sorted((ROOT / "models" / "parts" / "rewards").rglob("*.py"))
     assert len(files) > 10 and not [file.name for file in files if "codec.text(" in file.read_text()]
 
 

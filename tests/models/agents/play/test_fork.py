@@ -5,9 +5,6 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_episodes import ENDING, Chatter
-from tiny_loops import PROBLEMS, save_start
-from tiny_worlds import make_world
 
 from models.base.errors import UserError
 from models.engines.engine import EngineSettings
@@ -15,6 +12,9 @@ from models.engines.transformers_engine import TransformersEngine
 from models.method.problem import Problem
 from models.method.rollout import Rollout
 from models.parts.rollouts.forked import Forked
+from tests.support.tiny_episodes import ENDING, Chatter
+from tests.support.tiny_loops import PROBLEMS, save_start
+from tests.support.tiny_worlds import make_world
 
 
 @pytest.fixture(scope="module")

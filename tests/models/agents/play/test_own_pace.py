@@ -11,10 +11,6 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_episodes import ENDING, Chatter, episodes, hang
-from tiny_loops import PROBLEMS, save_start
-from tiny_models import NO_VLLM
-from tiny_worlds import make_world
 
 from models.agents.play.answers import in_time
 from models.base.errors import UserError
@@ -23,6 +19,10 @@ from models.engines.fleet import Fleet
 from models.engines.transformers_engine import TransformersEngine
 from models.method.rollout import Rollout
 from models.parts.rollouts.episodes import Episodes
+from tests.support.tiny_episodes import ENDING, Chatter, episodes, hang
+from tests.support.tiny_loops import PROBLEMS, save_start
+from tests.support.tiny_models import NO_VLLM
+from tests.support.tiny_worlds import make_world
 
 SMALL = EngineSettings(max_sequences=5, precision="float32")
 

@@ -8,10 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tiny_episodes import ENDING, Chatter, Listening, episodes, gap, hang
-from tiny_loops import PROBLEMS, SCHEDULE, SLOTS, run, same_weights, save_start
-from tiny_models import NO_VLLM
-from tiny_worlds import make_world
 
 from models.agents.play.play import play
 from models.base.errors import UserError
@@ -22,6 +18,10 @@ from models.method.rollout import Rollout
 from models.parts.rewards.rules.exact_answer import ExactAnswer
 from models.parts.rollouts.episodes import Episodes
 from models.parts.rollouts.sample import Sample
+from tests.support.tiny_episodes import ENDING, Chatter, Listening, episodes, gap, hang
+from tests.support.tiny_loops import PROBLEMS, SCHEDULE, SLOTS, run, same_weights, save_start
+from tests.support.tiny_models import NO_VLLM
+from tests.support.tiny_worlds import make_world
 
 
 @pytest.fixture(scope="module")

@@ -8,13 +8,13 @@ from dataclasses import replace
 
 import pytest
 import torch
-from tiny_worlds import CODEC
 from torch import Tensor
 
 from models.agents.play.step_search import Estimate, StepSearch
 from models.agents.play.tree import Backup, Growth, Node, SearchTree, Valuing
 from models.engines.engine import Ask, Drawing, Engine, Generated, Sampling
 from models.method.problem import Problem
+from tests.support.tiny_worlds import CODEC
 
 MARK = CODEC.inside([";"])[0][0]
 WORDS = {word: CODEC.inside([word])[0][0] for word in ("1", "2", "3", "7", "8")}

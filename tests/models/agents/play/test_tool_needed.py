@@ -5,7 +5,6 @@ from dataclasses import replace
 from random import Random
 
 import torch
-from tiny_worlds import make_world
 from torch import Tensor
 
 from models.agents.environments.tools import Tools
@@ -19,6 +18,7 @@ from models.recipes.load import load_recipe
 from models.task_sets.calculator import CalculatorSettings
 from models.text.encoding import Codec
 from models.text.tokenizer import TokenizerSettings, train_tokenizer
+from tests.support.tiny_worlds import make_world
 
 SETTINGS = CalculatorSettings(problems={}, factor=(12, 99), summand=(10, 999), guessed=0.0, miscopied=0.0)
 CODEC = Codec(train_tokenizer(["0123456789"], TokenizerSettings(kind="bytes", vocabulary=259)))

@@ -5,8 +5,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tiny_trees import ACTIONS, BEST, DEPTH, Alike, Lottery, share_of_best, worth_of
-from tiny_worlds import CODEC
 
 from models.agents.play.critique import VerdictCritique, by_likelihood
 from models.agents.play.search import Search
@@ -16,6 +14,8 @@ from models.engines.engine import Sampling
 from models.method.environment import EpisodeSettings
 from models.method.episode import EpisodeLimits
 from models.method.problem import Problem
+from tests.support.tiny_trees import ACTIONS, BEST, DEPTH, Alike, Lottery, share_of_best, worth_of
+from tests.support.tiny_worlds import CODEC
 
 PROBLEM = Problem("p", "1 +", "", tokens=tuple(CODEC.prompts(["1 +"])[0]))
 GROWTH = Growth(order="uct", candidates=3, nodes=200, goals=0, exploration=1.0, valuing=Valuing())

@@ -3,8 +3,6 @@
 from dataclasses import replace
 from pathlib import Path
 
-from tiny_strategies import BYTES, Scripted
-
 from models.agents.environments.table import Table
 from models.agents.environments.tools import Tools
 from models.agents.play.play import play
@@ -15,6 +13,7 @@ from models.engines.engine import Sampling
 from models.method.environment import EpisodeSettings
 from models.method.episode import EpisodeLimits
 from models.method.problem import Problem
+from tests.support.tiny_strategies import BYTES, Scripted
 
 LIMITS = EpisodeLimits(turns=4, turn_tokens=None, seconds=10.0, at_last_turn="kept", when_stuck="masked")
 ACTIONS = {"check", "bet", "call", "fold"}

@@ -5,10 +5,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from device_here import placed
-from tiny_episodes import ENDING, Listening
-from tiny_loops import PROBLEMS, TOKENIZER, save_start
-from tiny_models import plain_log_probs, tiny_policy
 
 from models.agents.strategies.best_of_steps import BestOfSteps
 from models.agents.strategy import Strategic
@@ -17,6 +13,10 @@ from models.engines.engine import Drawing, EngineSettings, Sampling, asks_of
 from models.learner.packing import Sequences
 from models.policies.build import load_causal_model
 from models.policies.folder import save_model_folder
+from tests.support.device_here import placed
+from tests.support.tiny_episodes import ENDING, Listening
+from tests.support.tiny_loops import PROBLEMS, TOKENIZER, save_start
+from tests.support.tiny_models import plain_log_probs, tiny_policy
 
 ENDS = sorted(ENDING.ends)
 """The turns of a single token that end: all that can be done."""

@@ -1,8 +1,7 @@
 """A policy that counts its drafts: what it is asked, and which draft becomes the turn."""
 
-from tiny_strategies import GREEDY, Scripted, ask_of, turns_of
-
 from models.agents.strategies.criticise_improve import CriticiseImprove
+from tests.support.tiny_strategies import GREEDY, Scripted, ask_of, turns_of
 
 STRATEGY = CriticiseImprove(rounds=2, critique="wrong?", improve="better")
 

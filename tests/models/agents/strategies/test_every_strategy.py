@@ -6,8 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tiny_episodes import ENDING, Chatter, episodes
-from tiny_loops import PROBLEMS, save_start
 
 from models.agents.strategies.plain import Plain
 from models.agents.strategy import Consulted, Strategic, Strategy
@@ -17,6 +15,8 @@ from models.evaluation.evaluate import evaluate
 from models.method.registry import parts
 from models.recipes.methods import strategies
 from models.recipes.strategy import read_strategy
+from tests.support.tiny_episodes import ENDING, Chatter, episodes
+from tests.support.tiny_loops import PROBLEMS, save_start
 
 ROOM = 64
 SETTINGS: dict[str, list[str]] = {

@@ -5,11 +5,11 @@ from itertools import combinations
 
 import pytest
 import torch
-from tiny_strategies import DRAWN, GREEDY, Scripted, ask_of, turns_of
 
 from models.agents.strategies.masked_actions import MaskedActions, ReasoningMode, chosen_action
 from models.base.errors import UserError
 from models.engines.engine import Drawing
+from tests.support.tiny_strategies import DRAWN, GREEDY, Scripted, ask_of, turns_of
 
 CHANCES = {"north": 0.05, "east": 0.2, "south": 0.45, "west": 0.1, "wait": 0.15, "anything else": 0.05}
 LISTED = [action for action in CHANCES if action != "anything else"]

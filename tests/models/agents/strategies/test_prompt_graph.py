@@ -3,11 +3,11 @@
 from itertools import permutations, product
 
 import pytest
-from tiny_strategies import Scripted, ask_of, turns_of
 
 from models.agents.strategies.prompt_graph import PromptGraph, Question, order_of
 from models.base.errors import UserError
 from models.recipes.strategy import read_strategy
+from tests.support.tiny_strategies import Scripted, ask_of, turns_of
 
 NAMES = "abc"
 ARCS = [(first, second) for first in NAMES for second in NAMES]

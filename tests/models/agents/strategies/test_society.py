@@ -1,9 +1,9 @@
 """Societies of three whose members say what they are told to."""
 
 import pytest
-from tiny_strategies import Scripted, ask_of, turns_of
 
 from models.agents.strategies.society import Society
+from tests.support.tiny_strategies import Scripted, ask_of, turns_of
 
 MEMBERS = ("say 1", "say 2", "say 3")
 

@@ -1,11 +1,11 @@
 """Votes over drafts, by hand."""
 
 import pytest
-from tiny_strategies import DRAWN, Scripted, ask_of, turns_of
 
 from models.agents.strategies.vote import Vote
 from models.answers.ballot import winner
 from models.base.seeds import call_seed
+from tests.support.tiny_strategies import DRAWN, Scripted, ask_of, turns_of
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tiny_episodes import ENDING, Chatter, episodes
-from tiny_loops import PROBLEMS, save_start
-from tiny_worlds import make_world
 
 from models.agents.environments.tools import Tools
 from models.agents.play.mcp_sessions import Described, ServerAddress, close_all, session_with
@@ -23,8 +20,11 @@ from models.engines.engine import EngineSettings
 from models.engines.transformers_engine import TransformersEngine
 from models.method.problem import Problem
 from models.method.tool import ToolError
+from tests.support.tiny_episodes import ENDING, Chatter, episodes
+from tests.support.tiny_loops import PROBLEMS, save_start
+from tests.support.tiny_worlds import make_world
 
-SERVER = Path(__file__).with_name("fact_server.py")
+SERVER = Path(__file__).parents[3] / "support" / "fact_server.py"
 COMMAND = (sys.executable, str(SERVER))
 
 

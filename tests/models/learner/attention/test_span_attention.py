@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from device_here import DEVICE
 from torch import Tensor
 
 from models.learner.attention import span_tables as tables_module
@@ -17,6 +16,7 @@ from models.learner.attention.span_tables import (
 )
 from models.learner.layout import Layout, allowed
 from models.learner.packing import Sequences, packed_row
+from tests.support.device_here import DEVICE
 
 ROWS = Sequences([[1, 2, 3], [1, 2, 3], [4], [9] * 9], [[5, 6], [7, 8, 9, 10], [11, 12], [3] * 5])
 LONG = Sequences([[1] * 11, [1] * 11, [1] * 11, [4] * 3, [7] * 4, [7] * 4], [[5] * 9, [7] * 4, [6], [2] * 17, [3], [8]])
@@ -65,7 +65,10 @@ def test_rectangles_give_what_the_layout_written_out_gives(
     assert_same_values_and_gradients(layout, RowTables(layout, span_tables(layout), rectangle_tables(layout)), None)
 
 
-@pytest.mark.skipif("__import__('device_here').DEVICE.type != 'cuda'", reason="the kernels are those of a CUDA device")
+@pytest.mark.skipif(
+    "__import__('tests.support.device_here', fromlist=['DEVICE']).DEVICE.type != 'cuda'",
+    reason="the kernels are those of a CUDA device",
+)
 @pytest.mark.parametrize("route", ["spans", "rectangles"])
 @pytest.mark.parametrize("groups", [[(700, [1500, 900])], [(5, [1300])], [(1024, [600, 1200, 800]), (300, [40])]])
 def test_kernels_of_the_device_are_as_near_to_float32_as_bfloat16_is(

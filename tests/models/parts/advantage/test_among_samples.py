@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
-from tiny_models import scored
-from tiny_worlds import make_world
 
 from models.method.problem import Origin
 from models.method.scored import Scored
 from models.parts.advantage.among_samples import AmongSamples
 from models.parts.advantage.group_relative import GroupRelative
+from tests.support.tiny_models import scored
+from tests.support.tiny_worlds import make_world
 
 
 def beside(rewards: Sequence[float], sizes: Sequence[int], demonstrations: set[int]) -> Scored:

@@ -7,9 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_batches import make_batch
-from tiny_models import scored
-from tiny_worlds import make_world
 from torch import Tensor
 
 from models.base.errors import UserError
@@ -23,6 +20,9 @@ from models.parts.objective.weighted_likelihood import WeightedLikelihood
 from models.parts.select.best_of_n import BestOfN
 from models.recipes.load import load_recipe
 from models.training.score import score
+from tests.support.tiny_batches import make_batch
+from tests.support.tiny_models import scored
+from tests.support.tiny_worlds import make_world
 
 RIGHT = torch.tensor([1.0, 0.0, 0.0, 1.0], dtype=torch.float64)
 LOGITS = torch.tensor([0.3, -0.2, 0.9, 0.0], dtype=torch.float64)

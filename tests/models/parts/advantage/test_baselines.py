@@ -5,9 +5,6 @@ from itertools import product
 
 import pytest
 import torch
-from tiny_batches import make_batch
-from tiny_models import scored
-from tiny_worlds import make_world
 from torch import Tensor
 
 from models.learner.reduce import Normalisation, token_weights
@@ -19,6 +16,9 @@ from models.parts.objective.grpo import Grpo
 from models.parts.objective.reinforce import Reinforce
 from models.parts.shared.group_statistics import group_mean
 from models.parts.shared.importance import ImportanceSettings
+from tests.support.tiny_batches import make_batch
+from tests.support.tiny_models import scored
+from tests.support.tiny_worlds import make_world
 
 
 def numbers(*values: float) -> Tensor:

@@ -6,9 +6,6 @@ from typing import Any, Literal, cast
 
 import pytest
 import torch
-from published_losses import LENGTHS, SIZES, assert_same, clipped_loss, loss_of_parts, mask, padded, random_round
-from tiny_models import scored
-from tiny_worlds import make_world
 from torch import Tensor
 
 from models.base.errors import UserError
@@ -17,6 +14,18 @@ from models.method.scored import Scored
 from models.parts.advantage.batch_normalised import BatchNormalised
 from models.parts.advantage.group_relative import GroupRelative
 from models.parts.objective.grpo import Grpo
+from tests.support.published_losses import (
+    LENGTHS,
+    SIZES,
+    assert_same,
+    clipped_loss,
+    loss_of_parts,
+    mask,
+    padded,
+    random_round,
+)
+from tests.support.tiny_models import scored
+from tests.support.tiny_worlds import make_world
 
 
 def of_lengths(rewards: Sequence[float], sizes: Sequence[int], lengths: Sequence[int]) -> Scored:

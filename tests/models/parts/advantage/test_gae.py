@@ -5,9 +5,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny_loops import END, PROBLEMS, SCHEDULE, SLOTS, Sevens, new_learner, same_weights, save_start
-from tiny_models import SEQUENCES, scored, tiny_policy
-from tiny_worlds import make_world
 from torch import Tensor
 
 from models.base.errors import UserError
@@ -29,6 +26,9 @@ from models.reward_models.critic.model import Critic, read_values
 from models.reward_models.critic.settings import CriticSettings
 from models.training.loop import run_loop
 from models.training.watchers import Watchers
+from tests.support.tiny_loops import END, PROBLEMS, SCHEDULE, SLOTS, Sevens, new_learner, same_weights, save_start
+from tests.support.tiny_models import SEQUENCES, scored, tiny_policy
+from tests.support.tiny_worlds import make_world
 
 RISING = OptimiserSettings(learning_rate=1e-3, warmup_steps=1)
 

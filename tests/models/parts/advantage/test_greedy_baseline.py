@@ -8,10 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_batches import make_batch
-from tiny_loops import SCHEDULE, SLOTS, run, save_start
-from tiny_models import scored
-from tiny_worlds import make_world
 from torch import Tensor
 
 from models.base.errors import UserError
@@ -27,6 +23,10 @@ from models.parts.advantage.reward import FixedBaseline
 from models.parts.objective.reinforce import Reinforce
 from models.parts.rollouts.sample_and_greedy import SampleAndGreedy
 from models.parts.select.drop_flat import DropFlat
+from tests.support.tiny_batches import make_batch
+from tests.support.tiny_loops import SCHEDULE, SLOTS, run, save_start
+from tests.support.tiny_models import scored
+from tests.support.tiny_worlds import make_world
 
 
 def numbers(*values: float) -> Tensor:

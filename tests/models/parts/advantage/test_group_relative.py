@@ -4,9 +4,6 @@ from typing import Literal
 
 import pytest
 import torch
-from published_losses import SIZES, assert_same, clipped_loss, loss_of_parts, random_round
-from tiny_models import scored
-from tiny_worlds import make_world
 from torch import Tensor
 
 from models.base.errors import UserError
@@ -14,6 +11,9 @@ from models.parts.advantage.group_relative import GroupRelative
 from models.parts.objective.grpo import Grpo
 from models.parts.shared.group_statistics import group_mean
 from models.recipes.load import load_recipe
+from tests.support.published_losses import SIZES, assert_same, clipped_loss, loss_of_parts, random_round
+from tests.support.tiny_models import scored
+from tests.support.tiny_worlds import make_world
 
 
 def numbers(*values: float) -> Tensor:

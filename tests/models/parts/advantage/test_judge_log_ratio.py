@@ -4,8 +4,6 @@ from collections.abc import Callable, Mapping
 
 import pytest
 import torch
-from tiny_models import plain_log_probs, scored, tiny_policy
-from tiny_worlds import make_world
 from torch import Tensor, nn
 
 from models.base.errors import UserError
@@ -15,6 +13,8 @@ from models.method.learner import Learner, Role
 from models.method.world import World
 from models.parts.advantage.judge_log_ratio import JudgeLogRatio
 from models.parts.shared.token_advantages import discounted_to_go
+from tests.support.tiny_models import plain_log_probs, scored, tiny_policy
+from tests.support.tiny_worlds import make_world
 
 SEQUENCES = Sequences([(3, 5), (3, 5)], [(6, 7, 1), (8, 1)])
 CHOSEN = scored([0.0, 0.0], [2], sequences=SEQUENCES)

@@ -9,8 +9,6 @@ from typing import Any, Literal
 
 import pytest
 import torch
-from tiny_models import scored
-from tiny_worlds import make_world
 from torch import Tensor
 
 from models.base.errors import UserError
@@ -27,6 +25,8 @@ from models.parts.advantage.process_leave_one_out import ProcessLeaveOneOut
 from models.parts.advantage.reward import FixedBaseline
 from models.parts.shared.kl_in_reward import ESTIMATORS
 from models.recipes.load import load_recipe
+from tests.support.tiny_models import scored
+from tests.support.tiny_worlds import make_world
 
 KL = 0.3
 REWARDS = torch.tensor([1.0, 0.0, 0.5, 2.0, 2.0], dtype=torch.float64)

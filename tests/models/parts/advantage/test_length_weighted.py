@@ -5,14 +5,14 @@ from dataclasses import replace
 
 import pytest
 import torch
-from published_losses import LENGTHS, SIZES, assert_same, clipped_loss, loss_of_parts, random_round
-from tiny_models import scored
-from tiny_worlds import make_world
 
 from models.method.scored import Scored
 from models.parts.advantage.group_relative import GroupRelative
 from models.parts.advantage.length_weighted import LengthWeighted
 from models.parts.objective.grpo import Grpo
+from tests.support.published_losses import LENGTHS, SIZES, assert_same, clipped_loss, loss_of_parts, random_round
+from tests.support.tiny_models import scored
+from tests.support.tiny_worlds import make_world
 
 
 def of_lengths(rewards: Sequence[float], sizes: Sequence[int], lengths: Sequence[int]) -> Scored:

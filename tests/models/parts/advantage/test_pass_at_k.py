@@ -7,9 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from published_losses import LENGTHS, SIZES, assert_same, clipped_loss, loss_of_parts, random_round
-from tiny_models import scored
-from tiny_worlds import make_world
 from torch import Tensor
 
 from models.base.errors import UserError
@@ -21,6 +18,9 @@ from models.parts.advantage.pass_at_k import PassAtK
 from models.parts.objective.grpo import Grpo
 from models.recipes.load import load_recipe
 from models.recipes.smoke import made_small
+from tests.support.published_losses import LENGTHS, SIZES, assert_same, clipped_loss, loss_of_parts, random_round
+from tests.support.tiny_models import scored
+from tests.support.tiny_worlds import make_world
 
 VERDICTS = torch.tensor([1, 0, 0, 0, 1, 1, 0, 0, 0, 0, 1, 0], dtype=torch.float64)
 

@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_models import scored
-from tiny_worlds import make_world
 
 from models.base.errors import UserError
 from models.learner.packing import Sequences
@@ -16,6 +14,8 @@ from models.method.scored import Scored
 from models.parts.advantage.leave_one_out import LeaveOneOut
 from models.parts.advantage.process_leave_one_out import ProcessLeaveOneOut
 from models.parts.shared.token_advantages import discounted_to_go
+from tests.support.tiny_models import scored
+from tests.support.tiny_worlds import make_world
 
 
 def round_of(outcome: Sequence[float], process: Sequence[Sequence[float]], sizes: Sequence[int]) -> Scored:

@@ -7,13 +7,13 @@ from itertools import permutations
 
 import pytest
 import torch
-from tiny_models import scored
-from tiny_worlds import make_world
 from torch import Tensor
 
 from models.method.scored import Scored
 from models.parts.advantage.ranking import Ranking, ranking_advantages
 from models.parts.shared.plackett_luce import discounted_gain, draw_rankings, score_gradient
+from tests.support.tiny_models import scored
+from tests.support.tiny_worlds import make_world
 
 SCORES = torch.tensor([0.3, -1.2, 0.9, 0.1], dtype=torch.float64)
 GAINS = torch.tensor([1.0, 0.0, 3.0, 1.0], dtype=torch.float64)

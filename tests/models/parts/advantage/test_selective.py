@@ -9,10 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-from device_here import DEVICE
-from tiny_loops import PROBLEMS, SCHEDULE, SLOTS, Diary, new_learner, same_weights
-from tiny_models import COMPLETIONS, PROMPTS, scored, tiny_policy
-from tiny_worlds import make_world
 from torch import Tensor
 
 from models.base.errors import UserError
@@ -30,6 +26,10 @@ from models.parts.rollouts.mixture import Mixture
 from models.parts.shared.kl_in_reward import KlInReward
 from models.recipes.load import load_recipe
 from models.training.loop import run_loop
+from tests.support.device_here import DEVICE
+from tests.support.tiny_loops import PROBLEMS, SCHEDULE, SLOTS, Diary, new_learner, same_weights
+from tests.support.tiny_models import COMPLETIONS, PROMPTS, scored, tiny_policy
+from tests.support.tiny_worlds import make_world
 
 GROUPED = Sequences([PROMPTS[0]] * 3 + [PROMPTS[2]] * 2, COMPLETIONS)
 CHOICES = [(True, False), (False,) * 4, (True,), (True, True, False, True, False, True), (False, True, True)]

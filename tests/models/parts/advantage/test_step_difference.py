@@ -3,8 +3,6 @@
 from dataclasses import replace
 
 import torch
-from tiny_models import scored, tiny_policy
-from tiny_worlds import CODEC, make_world
 from torch import Tensor
 
 from models.learner.distribution import AS_IT_IS
@@ -15,6 +13,8 @@ from models.method.world import World
 from models.parts.advantage.step_difference import StepDifference, step_advantages
 from models.reward_models.critic.model import Critic, read_values
 from models.reward_models.critic.settings import CriticSettings
+from tests.support.tiny_models import scored, tiny_policy
+from tests.support.tiny_worlds import CODEC, make_world
 
 RISING = OptimiserSettings(learning_rate=3e-3, warmup_steps=1)
 SEVEN, OTHER, MARK = (CODEC.completions([word])[0][0] for word in ("7", "2", ";"))

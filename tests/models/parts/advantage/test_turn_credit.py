@@ -12,8 +12,6 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_loops import SCHEDULE, new_learner
-from tiny_worlds import make_world
 from torch import Tensor
 
 from models.method.advantage import Advantage, Signal
@@ -28,6 +26,8 @@ from models.parts.advantage.turn_returns import TurnReturns, over_their_mean
 from models.parts.rewards.episodes.turn_rewards import TurnRewards
 from models.parts.shared.of_turns import earned_by_turn, turns_of
 from models.reward_models.critic.settings import CriticSettings
+from tests.support.tiny_loops import SCHEDULE, new_learner
+from tests.support.tiny_worlds import make_world
 
 Gradient = dict[tuple[int, int], float]
 LOGITS = {0: (-0.1, 0.2), 1: (0.2, 0.2)}

@@ -4,8 +4,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from tiny_loops import PROBLEMS, SCHEDULE, new_learner
-from tiny_worlds import make_world
 
 from models.learner.optimiser import OptimiserSettings
 from models.method import memory
@@ -15,6 +13,8 @@ from models.method.scored import Scored
 from models.parts.advantage.turn_critic import TurnCritic
 from models.recipes.load import load_recipe
 from models.reward_models.critic.settings import CriticSettings
+from tests.support.tiny_loops import PROBLEMS, SCHEDULE, new_learner
+from tests.support.tiny_worlds import make_world
 
 FAST = CriticSettings(epochs=4, optimiser=OptimiserSettings(learning_rate=3e-3, warmup_steps=0))
 EARNED = (0.0, 0.5, 1.0)

@@ -2,8 +2,6 @@
 
 import pytest
 import torch
-from malformed_texts import malformed, rollout
-from tiny_worlds import CODEC, make_world
 
 from models.method.attempt import Attempt
 from models.method.feedback import Feedback, Remark, RemarkSpan
@@ -14,6 +12,8 @@ from models.parts.feedback.working import WorkingFeedback, read_problem
 from models.parts.rewards.judges.followed_feedback import FollowedFeedback, taken_in
 from models.parts.rewards.judges.span_feedback import SpanFeedback, signs
 from models.text.token_places import token_places
+from tests.support.malformed_texts import malformed, rollout
+from tests.support.tiny_worlds import CODEC, make_world
 
 PROMPT = "Start with 7 . Add 5 . Take away 3 . Double it ."
 PROBLEM = Problem("p", PROMPT, "18")

@@ -4,9 +4,6 @@ import math
 from dataclasses import replace
 
 import pytest
-from tiny_engines import Saying
-from tiny_judges import Scripted
-from tiny_worlds import CODEC
 
 from models.answers.exact import by_answer
 from models.base.errors import UserError
@@ -17,6 +14,9 @@ from models.parts.labels.monte_carlo import MonteCarlo, progress
 from models.recipes.load import load_recipe
 from models.reward_models.judges.steps import said_of_steps
 from models.reward_models.solutions import Bench, Solution
+from tests.support.tiny_engines import Saying
+from tests.support.tiny_judges import Scripted
+from tests.support.tiny_worlds import CODEC
 
 MARKS = ("\n", ";")
 PROBLEM = Problem("p", "3 + 4", "7", tokens=tuple(CODEC.prompts(["3 + 4"])[0]))

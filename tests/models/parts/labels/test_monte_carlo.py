@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny_engines import Saying
-from tiny_worlds import CODEC
 
 from models.answers.exact import by_answer
 from models.engines.engine import Sampling
@@ -15,6 +13,8 @@ from models.method.problem import Problem
 from models.parts.labels.monte_carlo import MonteCarlo, success_rates
 from models.reward_models.solution_rows import read_solutions, write_solutions
 from models.reward_models.solutions import Bench, Solution, known_labels
+from tests.support.tiny_engines import Saying
+from tests.support.tiny_worlds import CODEC
 
 Say = Callable[[list[str], int], str]
 PROBLEM = Problem("p", "3 + 4", "7", tokens=tuple(CODEC.prompts(["3 + 4"])[0]))

@@ -4,8 +4,6 @@ import math
 
 import pytest
 import torch
-from tiny_engines import Saying
-from tiny_worlds import CODEC
 
 from models.answers.exact import by_answer
 from models.engines.engine import Sampling
@@ -14,6 +12,8 @@ from models.parts.labels.consensus import Consensus, first_wrong
 from models.parts.labels.monte_carlo import MonteCarlo
 from models.parts.labels.reference import ReferenceAgreement, aligned, held_against
 from models.reward_models.solutions import Bench, Solution
+from tests.support.tiny_engines import Saying
+from tests.support.tiny_worlds import CODEC
 
 PROBLEM = Problem("p", "3 + 4", "9", tokens=tuple(CODEC.prompts(["3 + 4"])[0]))
 RIGHT = "3 + 4 = 7 ; 7 + 2 = 9 ; #### 9"

@@ -4,10 +4,10 @@ import math
 from collections.abc import Sequence
 
 import torch
-from tiny_batches import gradient_of, make_batch, numbers
 
 from models.method.token_batch import TokenBatch
 from models.parts.objective.a_lol import ALol
+from tests.support.tiny_batches import gradient_of, make_batch, numbers
 
 
 def batch_of(advantage: Sequence[float], reference: Sequence[float]) -> TokenBatch:

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 
 import torch
-from tiny_batches import make_batch, numbers
 from torch import Tensor
 
 from models.method.token_batch import TokenBatch
 from models.parts.objective.advantage_regression import AdvantageRegression, stretches
+from tests.support.tiny_batches import make_batch, numbers
 
 
 def batch(advantage: Tensor, reference: Tensor, completion: Sequence[int]) -> TokenBatch:

@@ -5,10 +5,10 @@ from typing import Literal
 
 import pytest
 import torch
-from enumerable_pairs import batch_of_pairs
-from tiny_batches import numbers
 
 from models.parts.objective.apo import Apo
+from tests.support.enumerable_pairs import batch_of_pairs
+from tests.support.tiny_batches import numbers
 
 PAIR = torch.tensor([[0, 1]])
 

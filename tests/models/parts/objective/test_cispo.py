@@ -5,14 +5,14 @@ from dataclasses import replace
 
 import pytest
 import torch
-from random_rounds import assert_same, mask, padded, random_round
-from tiny_batches import gradient_of, make_batch, numbers
 from torch import Tensor
 
 from models.method.token_batch import TokenBatch
 from models.parts.objective.cispo import Cispo
 from models.parts.objective.grpo import Grpo
 from models.parts.objective.reinforce import Reinforce
+from tests.support.random_rounds import assert_same, mask, padded, random_round
+from tests.support.tiny_batches import gradient_of, make_batch, numbers
 
 
 def published(high: float, ceiling: float, beta: float) -> Callable[[Tensor, TokenBatch], Tensor]:

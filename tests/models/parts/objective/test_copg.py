@@ -5,11 +5,11 @@ from itertools import product
 
 import pytest
 import torch
-from tiny_batches import gradient_of, make_batch, numbers
 from torch import Tensor
 
 from models.method.token_batch import TokenBatch
 from models.parts.objective.copg import Copg
+from tests.support.tiny_batches import gradient_of, make_batch, numbers
 
 
 def batch(rewards: Tensor, reference: Tensor, group: tuple[int, ...] = (0, 0)) -> TokenBatch:

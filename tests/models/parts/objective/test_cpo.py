@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 import torch
-from enumerable_pairs import PAIRS, batch_of_pairs, losses
-from tiny_batches import numbers
 
 from models.parts.objective.cpo import Cpo
 from models.parts.objective.dpo import Dpo
+from tests.support.enumerable_pairs import PAIRS, batch_of_pairs, losses
+from tests.support.tiny_batches import numbers
 
 LOGITS = numbers(1.5, -0.3, 0.4, -2.0)
 

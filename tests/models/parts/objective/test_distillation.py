@@ -11,9 +11,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from device_here import DEVICE
-from tiny_batches import make_batch, numbers
-from tiny_models import COMPLETIONS, PROMPTS, tiny_policy
 from torch import Tensor, nn
 
 from models.base.errors import UserError
@@ -29,6 +26,9 @@ from models.method.schedule import ScheduleSettings
 from models.method.scored import Scored
 from models.parts.objective.align_distil import AlignDistil
 from models.parts.objective.distillation import Distillation
+from tests.support.device_here import DEVICE
+from tests.support.tiny_batches import make_batch, numbers
+from tests.support.tiny_models import COMPLETIONS, PROMPTS, tiny_policy
 
 GAP = 1e-12
 TOLD = [(14, 15, *PROMPTS[0]), (2, 2), tuple(PROMPTS[2]), (9,), (13, 3, 4, 4)]

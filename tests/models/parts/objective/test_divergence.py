@@ -6,12 +6,12 @@ from typing import get_args
 
 import pytest
 import torch
-from tiny_batches import make_batch
 from torch import Tensor
 
 from models.method.token_batch import TokenBatch
 from models.parts.objective.divergence import Divergence, DivergenceToPosterior, share_of_divergence, slope
 from models.recipes.load import load_recipe
+from tests.support.tiny_batches import make_batch
 
 KINDS = get_args(Divergence)
 BETA = 0.5

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 
 import pytest
 import torch
-from tiny_batches import make_batch
 
 from models.method.token_batch import TokenBatch
 from models.parts.objective.dpo import Dpo
+from tests.support.tiny_batches import make_batch
 
 
 def batch_of(reference: Sequence[float]) -> TokenBatch:

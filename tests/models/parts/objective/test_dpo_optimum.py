@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from enumerable_pairs import CHANCE, PAIRS, REFERENCE, losses, mean_gradient, optimum
 from torch import Tensor
 
 from models.parts.objective.dpo import Dpo
+from tests.support.enumerable_pairs import CHANCE, PAIRS, REFERENCE, losses, mean_gradient, optimum
 
 NOTHING = torch.zeros(4, dtype=torch.float64)
 

@@ -6,13 +6,13 @@ from typing import Literal
 
 import pytest
 import torch
-from random_rounds import TOKENS, assert_same, mask, padded, random_round
-from tiny_batches import gradient_of, make_batch, numbers
 from torch import Tensor
 
 from models.method.token_batch import TokenBatch
 from models.parts.objective.cispo import Cispo
 from models.parts.objective.dppo import Dppo, binary_kl
+from tests.support.random_rounds import TOKENS, assert_same, mask, padded, random_round
+from tests.support.tiny_batches import gradient_of, make_batch, numbers
 
 
 def prime_rl(low: float, high: float, drift: float) -> Callable[[Tensor, TokenBatch], Tensor]:

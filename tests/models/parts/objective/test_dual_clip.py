@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 import torch
-from random_rounds import TOKENS, assert_same, mask, padded, random_round
-from tiny_batches import gradient_of, make_batch, numbers
 from torch import Tensor
 
 from models.base.errors import UserError
 from models.method.token_batch import TokenBatch
 from models.parts.objective.grpo import Grpo
 from models.recipes.load import load_recipe
+from tests.support.random_rounds import TOKENS, assert_same, mask, padded, random_round
+from tests.support.tiny_batches import gradient_of, make_batch, numbers
 
 
 def by_verl(low: float, high: float, second: float, ceiling: float) -> Callable[[Tensor, TokenBatch], Tensor]:

@@ -3,12 +3,12 @@
 from dataclasses import replace
 
 import torch
-from tiny_batches import make_batch, numbers
 from torch import Tensor
 
 from models.learner.reduce import entropy_term
 from models.method.token_batch import TokenBatch
 from models.parts.objective.grpo import Grpo
+from tests.support.tiny_batches import make_batch, numbers
 
 
 def policy() -> tuple[Tensor, Tensor, TokenBatch]:

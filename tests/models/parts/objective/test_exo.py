@@ -4,12 +4,12 @@ import math
 
 import pytest
 import torch
-from enumerable_pairs import batch_of_pairs
-from tiny_batches import numbers
 
 from models.parts.objective.dpo import Dpo
 from models.parts.objective.exo import Exo
 from models.parts.shared.pair_loss import PairLoss
+from tests.support.enumerable_pairs import batch_of_pairs
+from tests.support.tiny_batches import numbers
 
 PAIR = torch.tensor([[0, 1]])
 

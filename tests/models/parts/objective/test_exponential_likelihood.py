@@ -5,14 +5,14 @@ from dataclasses import replace
 
 import pytest
 import torch
-from tiny_batches import make_batch, numbers
-from tiny_models import scored
-from tiny_worlds import make_world
 from torch import Tensor
 
 from models.method.token_batch import TokenBatch
 from models.parts.objective.exponential_likelihood import ExponentialLikelihood
 from models.parts.rewards.shaping.of_origin import OfOrigin
+from tests.support.tiny_batches import make_batch, numbers
+from tests.support.tiny_models import scored
+from tests.support.tiny_worlds import make_world
 
 
 def batch_of(advantage: Tensor) -> TokenBatch:

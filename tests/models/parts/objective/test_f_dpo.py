@@ -5,12 +5,12 @@ from typing import Any, Literal
 
 import pytest
 import torch
-from enumerable_pairs import PAIRS, REFERENCE, REWARDS, batch_of_pairs, losses, mean_gradient
-from tiny_batches import numbers
 from torch import Tensor
 
 from models.parts.objective.dpo import Dpo
 from models.parts.objective.f_dpo import FDpo
+from tests.support.enumerable_pairs import PAIRS, REFERENCE, REWARDS, batch_of_pairs, losses, mean_gradient
+from tests.support.tiny_batches import numbers
 
 LOGITS = numbers(1.5, -0.3, 0.4, -2.0)
 BETA = 0.5

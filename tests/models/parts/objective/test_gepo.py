@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import pytest
 import torch
-from enumerable_pairs import PAIRS, REFERENCE, batch_of_lists, batch_of_pairs, losses
 from torch import Tensor
 
 from models.base.errors import UserError
 from models.method.token_batch import TokenBatch
 from models.parts.objective.dpo import Dpo
 from models.parts.objective.gepo import Gepo
+from tests.support.enumerable_pairs import PAIRS, REFERENCE, batch_of_lists, batch_of_pairs, losses
 
 RIGHT = [1.0, 1.0, 0.0, 0.0]
 """Of the four answers of the enumerable policy two are right."""

@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import pytest
 import torch
-from random_rounds import assert_same, completion_weights, mask, padded, random_round
-from tiny_batches import gradient_of, make_batch, numbers
 from torch import Tensor
 
 from models.method.token_batch import TokenBatch
 from models.parts.objective.gmpo import Gmpo
 from models.parts.objective.gspo import GspoToken
+from tests.support.random_rounds import assert_same, completion_weights, mask, padded, random_round
+from tests.support.tiny_batches import gradient_of, make_batch, numbers
 
 
 def published(low: float, high: float) -> Callable[[Tensor, TokenBatch], Tensor]:

@@ -2,13 +2,13 @@
 
 import pytest
 import torch
-from tiny_batches import make_batch
 from torch import Tensor
 
 from models.method.problem import Origin
 from models.method.token_batch import TokenBatch
 from models.parts.objective.group_alignment import GroupAlignment
 from models.parts.objective.reinforce import Reinforce
+from tests.support.tiny_batches import make_batch
 
 LENGTHS = torch.tensor([2, 1, 3, 2, 1])
 COMPLETION = torch.repeat_interleave(torch.arange(5), LENGTHS)

@@ -5,10 +5,6 @@ from itertools import product
 
 import pytest
 import torch
-from tiny_batches import gradient_of, numbers
-from tiny_batches import sampled_batch as batch
-from tiny_models import scored
-from tiny_worlds import make_world
 from torch import Tensor
 
 from models.parts.advantage.group_relative import GroupRelative
@@ -17,6 +13,10 @@ from models.parts.objective.reinforce import Reinforce
 from models.parts.objective.weighted_likelihood import WeightedLikelihood
 from models.parts.shared.importance import truncated_importance
 from models.parts.shared.kl_term import KlSettings, k3
+from tests.support.tiny_batches import gradient_of, numbers
+from tests.support.tiny_batches import sampled_batch as batch
+from tests.support.tiny_models import scored
+from tests.support.tiny_worlds import make_world
 
 
 def test_on_the_first_update_it_is_reinforce() -> None:

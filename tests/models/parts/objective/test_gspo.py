@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 import torch
-from random_rounds import assert_same, completion_weights, mask, padded, random_round
-from tiny_batches import gradient_of, make_batch, numbers
 from torch import Tensor
 
 from models.method.token_batch import TokenBatch
 from models.parts.objective.gspo import Gspo, GspoToken
+from tests.support.random_rounds import assert_same, completion_weights, mask, padded, random_round
+from tests.support.tiny_batches import gradient_of, make_batch, numbers
 
 WIDE: dict[str, Any] = {"clip_low": 0.2, "clip_high": 0.15}
 

@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from enumerable_pairs import batch_of_pairs
-from tiny_batches import numbers
 
 from models.parts.objective.hinge import Hinge
+from tests.support.enumerable_pairs import batch_of_pairs
+from tests.support.tiny_batches import numbers
 
 PAIR = torch.tensor([[0, 1]])
 REFERENCE = numbers(-2.0, -1.0)

@@ -2,7 +2,11 @@
 
 import pytest
 import torch
-from enumerable_games import (
+from torch import Tensor
+
+from models.parts.objective.inpo import Inpo
+from models.parts.objective.ipo import Ipo
+from tests.support.enumerable_games import (
     ORDERED,
     PREFERENCE,
     REFERENCE,
@@ -11,11 +15,7 @@ from enumerable_games import (
     mean_gradient_of_pairs,
     mixed,
 )
-from tiny_batches import make_batch
-from torch import Tensor
-
-from models.parts.objective.inpo import Inpo
-from models.parts.objective.ipo import Ipo
+from tests.support.tiny_batches import make_batch
 
 ETA, SHARE = 0.5, 0.4
 TAU = ETA * SHARE

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import pytest
 import torch
-from enumerable_games import PREFERENCE, REFERENCE, held_equilibrium, mean_gradient_of_pairs, mixed
-from tiny_batches import make_batch
 from torch import Tensor
 
 from models.parts.objective.ipo import Ipo
+from tests.support.enumerable_games import PREFERENCE, REFERENCE, held_equilibrium, mean_gradient_of_pairs, mixed
+from tests.support.tiny_batches import make_batch
 
 STRENGTH = 0.2
 

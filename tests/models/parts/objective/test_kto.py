@@ -10,8 +10,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from ragged_pairs import Pairs, random_pairs
-from tiny_batches import make_batch, numbers
 from torch import Tensor
 
 from models.base.errors import UserError
@@ -19,6 +17,8 @@ from models.method.token_batch import TokenBatch
 from models.parts.objective.bco import Bco
 from models.parts.objective.kto import Kto
 from models.recipes.load import load_recipe
+from tests.support.ragged_pairs import Pairs, random_pairs
+from tests.support.tiny_batches import make_batch, numbers
 
 BASELINE = "log_ratio_baseline"
 

@@ -4,12 +4,12 @@ import math
 
 import pytest
 import torch
-from ragged_pairs import as_it_is, random_pairs
-from tiny_batches import gradient_of, make_batch, numbers
 from torch import Tensor
 
 from models.parts.objective.dpo import Dpo
 from models.parts.objective.ld_dpo import LengthDesensitisedDpo
+from tests.support.ragged_pairs import as_it_is, random_pairs
+from tests.support.tiny_batches import gradient_of, make_batch, numbers
 
 
 def test_a_pair_by_hand() -> None:

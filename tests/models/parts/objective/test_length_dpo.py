@@ -4,13 +4,13 @@ import math
 
 import pytest
 import torch
-from enumerable_pairs import CHANCE, PAIRS, REFERENCE, REWARDS
-from ragged_pairs import as_it_is, random_pairs
-from tiny_batches import make_batch, numbers
 from torch import Tensor
 
 from models.parts.objective.dpo import Dpo
 from models.parts.objective.length_dpo import LengthDpo
+from tests.support.enumerable_pairs import CHANCE, PAIRS, REFERENCE, REWARDS
+from tests.support.ragged_pairs import as_it_is, random_pairs
+from tests.support.tiny_batches import make_batch, numbers
 
 OF = torch.tensor([0, 0, 0, 0, 1, 1])
 """Four tokens of the better answer, two of the worse."""

@@ -1,11 +1,20 @@
 """What must be true of the length-unbiased sequence loss, each test named as the theorem it checks."""
 
 import torch
-from published_losses import LENGTHS, LONGEST, SIZES, assert_same, loss_of_parts, mask, padded, random_round
 
 from models.parts.advantage.group_relative import GroupRelative
 from models.parts.objective.gspo import GspoToken
 from models.recipes.load import load_recipe
+from tests.support.published_losses import (
+    LENGTHS,
+    LONGEST,
+    SIZES,
+    assert_same,
+    loss_of_parts,
+    mask,
+    padded,
+    random_round,
+)
 
 LOW, HIGH = 0.03, 0.04
 

@@ -7,8 +7,6 @@ from typing import Any, cast
 
 import pytest
 import torch
-from random_rounds import TOKENS, assert_same, mask, padded, random_round
-from tiny_batches import gradient_of, make_batch, numbers
 from torch import Tensor
 
 from models.method.token_batch import TokenBatch
@@ -16,6 +14,8 @@ from models.parts.objective.entropy_covariance import ClipCov, KlCov, covariance
 from models.parts.objective.grpo import Grpo
 from models.parts.objective.top_entropy import TopEntropy
 from models.parts.shared.importance import ImportanceSettings
+from tests.support.random_rounds import TOKENS, assert_same, mask, padded, random_round
+from tests.support.tiny_batches import gradient_of, make_batch, numbers
 
 SHARES = torch.full((TOKENS,), 1 / TOKENS, dtype=torch.float64)
 

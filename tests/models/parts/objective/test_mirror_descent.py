@@ -2,11 +2,11 @@
 
 import pytest
 import torch
-from tiny_batches import gradient_of, make_batch, numbers
 from torch import Tensor
 
 from models.method.token_batch import TokenBatch
 from models.parts.objective.mirror_descent import MirrorDescent
+from tests.support.tiny_batches import gradient_of, make_batch, numbers
 
 
 def batch(advantage: Tensor, old: Tensor) -> TokenBatch:

@@ -2,13 +2,13 @@
 
 import pytest
 import torch
-from tiny_batches import make_batch
 from torch import Tensor
 
 from models.method.problem import Origin
 from models.method.token_batch import TokenBatch
 from models.parts.objective.grpo import Grpo
 from models.parts.objective.multiple_importance import MultipleImportance, multiple_importance
+from tests.support.tiny_batches import make_batch
 
 LOG_PROB = torch.tensor([-1.0, -0.2, -2.0, -0.7, -3.0], dtype=torch.float64)
 ADVANTAGE = torch.tensor([-1.0, -1.0, -1.0, 2.0, 2.0], dtype=torch.float64)

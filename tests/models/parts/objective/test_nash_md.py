@@ -5,9 +5,6 @@ from typing import Any
 
 import pytest
 import torch
-from enumerable_games import PREFERENCE, REFERENCE, held_equilibrium, mixed
-from tiny_batches import make_batch
-from tiny_worlds import make_world
 from torch import Tensor
 
 from models.method.scored import Scored
@@ -15,6 +12,9 @@ from models.method.token_batch import TokenBatch
 from models.parts.advantage.reward import FixedBaseline
 from models.parts.objective.nash_md import NashMd
 from models.parts.rewards.shaping.win_rate import win_rates
+from tests.support.enumerable_games import PREFERENCE, REFERENCE, held_equilibrium, mixed
+from tests.support.tiny_batches import make_batch
+from tests.support.tiny_worlds import make_world
 
 STRENGTH = 0.2
 PLAYS = torch.tensor(list(product(range(3), repeat=2)))

@@ -4,10 +4,10 @@ import math
 
 import pytest
 import torch
-from enumerable_pairs import batch_of_pairs
-from tiny_batches import numbers
 
 from models.parts.objective.nca import Nca
+from tests.support.enumerable_pairs import batch_of_pairs
+from tests.support.tiny_batches import numbers
 
 PAIR = torch.tensor([[0, 1]])
 

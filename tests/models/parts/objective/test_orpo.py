@@ -4,11 +4,11 @@ import math
 
 import pytest
 import torch
-from enumerable_pairs import batch_of_pairs
-from tiny_batches import numbers
 from torch import Tensor
 
 from models.parts.objective.orpo import Orpo
+from tests.support.enumerable_pairs import batch_of_pairs
+from tests.support.tiny_batches import numbers
 
 PAIR = torch.tensor([[0, 1]])
 

@@ -5,11 +5,11 @@ from itertools import combinations
 
 import pytest
 import torch
-from enumerable_pairs import PAIRS, REFERENCE, REWARDS, batch_of_lists, batch_of_pairs, losses, optimum
 
 from models.parts.objective.dpo import Dpo
 from models.parts.objective.osp import Osp
 from models.parts.objective.soft_dpo import SoftDpo
+from tests.support.enumerable_pairs import PAIRS, REFERENCE, REWARDS, batch_of_lists, batch_of_pairs, losses, optimum
 
 LOGITS = torch.tensor([1.5, -0.3, 0.4, -2.0], dtype=torch.float64)
 

@@ -4,14 +4,14 @@ import math
 
 import pytest
 import torch
-from tiny_batches import make_batch
-from tiny_models import scored
-from tiny_worlds import make_world
 from torch import Tensor
 
 from models.method.token_batch import TokenBatch
 from models.parts.advantage.leave_one_out import LeaveOneOut
 from models.parts.objective.outcome_cross_entropy import OutcomeCrossEntropy
+from tests.support.tiny_batches import make_batch
+from tests.support.tiny_models import scored
+from tests.support.tiny_worlds import make_world
 
 REFERENCE = torch.tensor([-1.0, -0.5, -2.0, -1.5, -0.7], dtype=torch.float64)
 RIGHT = torch.tensor([1.0, 0.0, 0.0, 1.0, 0.0], dtype=torch.float64)

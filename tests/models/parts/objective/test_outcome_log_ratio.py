@@ -5,13 +5,13 @@ from collections.abc import Mapping
 
 import pytest
 import torch
-from tiny_batches import make_batch, numbers
 from torch import Tensor
 
 from models.base.errors import UserError
 from models.method.token_batch import TokenBatch
 from models.parts.objective.outcome_log_ratio import OutcomeLogRatio, verdict_loss
 from models.parts.shared.implied_rewards import implied_of_completions, implied_of_tokens
+from tests.support.tiny_batches import make_batch, numbers
 
 
 def batch_of(

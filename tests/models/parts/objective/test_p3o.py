@@ -7,15 +7,15 @@ from itertools import product
 
 import pytest
 import torch
-from tiny_batches import gradient_of, make_batch, numbers
-from tiny_models import scored
-from tiny_worlds import make_world
 from torch import Tensor
 
 from models.method.token_batch import TokenBatch
 from models.parts.advantage.leave_one_out import LeaveOneOut
 from models.parts.objective.p3o import P3o
 from models.parts.shared.within_groups import mean_over_pairs, pairs_within
+from tests.support.tiny_batches import gradient_of, make_batch, numbers
+from tests.support.tiny_models import scored
+from tests.support.tiny_worlds import make_world
 
 
 def batch(rewards: Tensor, sampled: Tensor, group: Sequence[int], reference: Tensor | None = None) -> TokenBatch:

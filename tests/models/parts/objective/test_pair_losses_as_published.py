@@ -9,7 +9,6 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from ragged_pairs import gap, random_pairs
 from torch import Tensor
 
 from models.parts.objective.apo import Apo
@@ -25,6 +24,7 @@ from models.parts.objective.nca import Nca
 from models.parts.objective.orpo import Orpo
 from models.parts.objective.rdpo import RobustDpo
 from models.parts.objective.simpo import SimPo
+from tests.support.ragged_pairs import gap, random_pairs
 
 BETA = 0.4
 

@@ -6,13 +6,13 @@ comes to behind a step, as Monte-Carlo continuations estimate it, and A = Q - V 
 
 import pytest
 import torch
-from enumerable_pairs import batch_of_pairs
-from tiny_batches import make_batch
 from torch import Tensor
 
 from models.method.objective import Objective
 from models.parts.objective.dpo import Dpo
 from models.parts.objective.exponential_likelihood import ExponentialLikelihood
+from tests.support.enumerable_pairs import batch_of_pairs
+from tests.support.tiny_batches import make_batch
 
 RIGHT = torch.tensor([[1.0, 1.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 0.0]], dtype=torch.float64)
 """Whether the first step [rows] with the second one [columns] is right."""

@@ -4,12 +4,12 @@ import math
 
 import pytest
 import torch
-from tiny_batches import make_batch
 from torch import Tensor
 
 from models.method.token_batch import TokenBatch
 from models.parts.objective.dpo import Dpo
 from models.parts.objective.posterior_distillation import PosteriorDistillation, log_posterior_weights
+from tests.support.tiny_batches import make_batch
 
 BETA = 0.5
 REWARDS = torch.tensor([1.0, 0.0, 0.3, 0.9, 0.2], dtype=torch.float64)

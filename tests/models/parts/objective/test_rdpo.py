@@ -4,11 +4,11 @@ import math
 
 import pytest
 import torch
-from enumerable_pairs import CHANCE, PAIRS, batch_of_pairs, losses, mean_gradient, optimum
 from pydantic import TypeAdapter, ValidationError
 
 from models.parts.objective.dpo import Dpo
 from models.parts.objective.rdpo import RobustDpo
+from tests.support.enumerable_pairs import CHANCE, PAIRS, batch_of_pairs, losses, mean_gradient, optimum
 
 LOGITS = torch.tensor([1.5, -0.3, 0.4, -2.0], dtype=torch.float64)
 FLIPPED = PAIRS.flip(-1)

@@ -3,10 +3,10 @@
 import itertools
 
 import torch
-from tiny_batches import make_batch
 from torch import Tensor
 
 from models.parts.objective.refuel import Refuel
+from tests.support.tiny_batches import make_batch
 
 ETA = 1.7
 OLD = torch.tensor([[0.3, 0.7], [0.6, 0.4], [0.2, 0.8]], dtype=torch.float64)

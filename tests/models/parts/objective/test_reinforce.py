@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import pytest
 import torch
-from tiny_batches import gradient_of, numbers
-from tiny_batches import sampled_batch as batch
 
 from models.method.token_batch import TokenBatch
 from models.parts.objective.grpo import Grpo
 from models.parts.objective.reinforce import Reinforce
+from tests.support.tiny_batches import gradient_of, numbers
+from tests.support.tiny_batches import sampled_batch as batch
 
 
 def random_batch() -> TokenBatch:

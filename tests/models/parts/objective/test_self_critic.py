@@ -1,11 +1,11 @@
 """The two stages of the self-critic's objective, each against the loss that it is."""
 
 import torch
-from tiny_batches import gradient_of, make_batch, numbers
 from torch.nn import functional
 
 from models.method.token_batch import TokenBatch
 from models.parts.objective.self_critic import SelfCritic
+from tests.support.tiny_batches import gradient_of, make_batch, numbers
 
 
 def test_the_stages_take_turns() -> None:

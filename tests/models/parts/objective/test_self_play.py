@@ -6,8 +6,6 @@ from typing import Any
 
 import pytest
 import torch
-from enumerable_pairs import mean_gradient
-from tiny_worlds import make_world
 from torch import Tensor, nn
 
 from models.method.policy_outputs import PolicyOutputs
@@ -20,6 +18,8 @@ from models.parts.rewards.shaping.win_rate import win_rates
 from models.recipes.load import load_recipe
 from models.recipes.schema import Recipe
 from models.training.score import score
+from tests.support.enumerable_pairs import mean_gradient
+from tests.support.tiny_worlds import make_world
 
 DATA = torch.tensor([0.1, 0.4, 0.2, 0.3], dtype=torch.float64)
 OPPONENT = torch.tensor([0.4, 0.1, 0.3, 0.2], dtype=torch.float64)

@@ -4,10 +4,10 @@ import math
 
 import pytest
 import torch
-from tiny_batches import make_batch, numbers
 from torch import Tensor
 
 from models.parts.objective.simpo import SimPo
+from tests.support.tiny_batches import make_batch, numbers
 
 OF = torch.tensor([0, 0, 0, 0, 1, 1])
 """Four tokens of the better answer, two of the worse."""

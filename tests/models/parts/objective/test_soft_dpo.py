@@ -6,13 +6,13 @@ from typing import Literal
 
 import pytest
 import torch
-from enumerable_pairs import PAIRS, REFERENCE, REWARDS, batch_of_pairs, losses, mean_gradient, optimum
 from torch import Tensor
 
 from models.base.errors import UserError
 from models.parts.objective.dpo import Dpo
 from models.parts.objective.soft_dpo import SoftDpo
 from models.parts.shared.soft_label import uncertainty
+from tests.support.enumerable_pairs import PAIRS, REFERENCE, REWARDS, batch_of_pairs, losses, mean_gradient, optimum
 
 LOGITS = torch.tensor([1.5, -0.3, 0.4, -2.0], dtype=torch.float64)
 TRUE_REWARDS = REWARDS[PAIRS.flatten()]

@@ -1,11 +1,11 @@
 """What must be true of the tapered objective, each test named as the theorem it checks."""
 
 import torch
-from tiny_batches import make_batch, numbers
 from torch import Tensor
 
 from models.method.token_batch import TokenBatch
 from models.parts.objective.tapered import Tapered
+from tests.support.tiny_batches import make_batch, numbers
 
 
 def batch(advantage: Tensor, behaviour: Tensor) -> TokenBatch:

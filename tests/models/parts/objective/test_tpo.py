@@ -5,11 +5,11 @@ from collections.abc import Sequence
 
 import pytest
 import torch
-from enumerable_pairs import PAIRS, batch_of_lists, batch_of_pairs, losses
 
 from models.parts.objective.dpo import Dpo
 from models.parts.objective.tpo import Tpo, ranks
 from models.parts.shared.within_groups import same_group
+from tests.support.enumerable_pairs import PAIRS, batch_of_lists, batch_of_pairs, losses
 
 TWO_PLACES = 1 - 1 / math.log2(3)
 """Difference of the discounts of the first and the second place."""

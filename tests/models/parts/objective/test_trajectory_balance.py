@@ -5,12 +5,12 @@ from itertools import product
 
 import pytest
 import torch
-from tiny_batches import make_batch
 from torch import Tensor
 
 from models.method.token_batch import TokenBatch
 from models.parts.objective.divergence import DivergenceToPosterior
 from models.parts.objective.trajectory_balance import TrajectoryBalance
+from tests.support.tiny_batches import make_batch
 
 BETA = 0.5
 REWARDS = torch.tensor([1.0, 0.0, 0.5, 0.8], dtype=torch.float64)

@@ -5,9 +5,6 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from tiny_batches import make_batch
-from tiny_models import scored
-from tiny_worlds import make_world
 from torch import Tensor
 
 from models.method.advantage import CompletionAdvantage
@@ -18,6 +15,9 @@ from models.parts.objective.grpo import Grpo
 from models.parts.objective.weighted_likelihood import WeightedLikelihood
 from models.parts.select.best_of_n import BestOfN
 from models.recipes.load import load_recipe
+from tests.support.tiny_batches import make_batch
+from tests.support.tiny_models import scored
+from tests.support.tiny_worlds import make_world
 
 LOG_PROB = torch.tensor([-1.0, -2.0, -0.3], dtype=torch.float64)
 

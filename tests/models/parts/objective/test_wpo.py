@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 import torch
-from ragged_pairs import PAIRS, as_it_is, random_pairs
-from tiny_batches import numbers
 from torch import Tensor
 
 from models.base.errors import UserError
 from models.parts.objective.dpo import Dpo
 from models.parts.objective.wpo import Wpo
 from models.recipes.load import load_recipe
+from tests.support.ragged_pairs import PAIRS, as_it_is, random_pairs
+from tests.support.tiny_batches import numbers
 
 
 def weighted(objective: Wpo, typicality: Tensor, seed: int = 0) -> tuple[Tensor, Tensor]:

@@ -4,11 +4,11 @@ from itertools import product
 
 import pytest
 import torch
-from enumerable_pairs import PAIRS, REFERENCE, batch_of_pairs, losses, mean_gradient
 from torch import Tensor
 
 from models.parts.objective.dpo import Dpo
 from models.parts.objective.xpo import Xpo, explored_share
+from tests.support.enumerable_pairs import PAIRS, REFERENCE, batch_of_pairs, losses, mean_gradient
 
 LOGITS = torch.tensor([1.5, -0.3, 0.4, -2.0], dtype=torch.float64)
 POLICY = LOGITS.softmax(0)

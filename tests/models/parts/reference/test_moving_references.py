@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_loops import SCHEDULE, SLOTS, Diary, run, same_weights, save_start
-from tiny_models import SEQUENCES, plain_log_probs, tiny_policy
 from torch import Tensor, nn
 
 from models.method.learner import Learner
@@ -19,6 +17,8 @@ from models.parts.reference.moving_average import MovingAverage
 from models.parts.reference.reset import HardReset, PreviousRound
 from models.policies.build import LoraSettings, with_adapter
 from models.policies.weights import merged_weights
+from tests.support.tiny_loops import SCHEDULE, SLOTS, Diary, run, same_weights, save_start
+from tests.support.tiny_models import SEQUENCES, plain_log_probs, tiny_policy
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,6 @@ import subprocess
 import sys
 
 import pytest
-from answer_forms import DOCS, FORMS, Form, shown, table
 
 from models.answers.answers import answer_key, before_answer, extract_answer, same_answer
 from models.answers.exact import is_right
@@ -16,6 +15,7 @@ from models.parts.rewards.rules.choice import Choice
 from models.parts.rewards.rules.math_verify import MathVerify
 from models.sandbox.written import written_program
 from models.text.sentences import is_sentence
+from tests.support.answer_forms import DOCS, FORMS, Form, shown, table
 
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: form.completion[:30])
@@ -29,7 +29,7 @@ def test_every_form_of_the_table_is_read_as_it_says(form: Form) -> None:
 def test_the_docs_show_the_table_of_the_tests_and_one_command_writes_it() -> None:
     assert shown() == table()
     before = DOCS.read_bytes()
-    subprocess.run([sys.executable, str(DOCS.parents[1] / "tests/answer_forms.py")], check=True)
+    subprocess.run([sys.executable, "-m", "tests.support.answer_forms"], cwd=DOCS.parents[1], check=True)
     assert DOCS.read_bytes() == before
 
 

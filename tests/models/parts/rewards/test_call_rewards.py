@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 import pytest
 import torch
-from tiny_worlds import make_world
 
 from models.agents.play.named_calls import Expected
 from models.method.episode import Turn
@@ -13,6 +12,7 @@ from models.method.rollout import Rollout, RolloutEpisode
 from models.parts.rewards.rules.call_errors import CallErrors, ErrorTable
 from models.parts.rewards.rules.call_match import CallMatch, CallWeights
 from models.task_sets.calls import TOOLS
+from tests.support.tiny_worlds import make_world
 
 EXPECTED = Expected(tools=TOOLS, name="buy", arguments={"item": "tea", "count": "3"})
 PROBLEM = Problem("p", "get 3 tea", EXPECTED.model_dump_json())

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from tiny_judges import MALFORMED, Scripted, rollouts, world_of
 
 from models.base.errors import UserError
 from models.parts.rewards.judges.judge_pairs import JudgePairs, rivals_of
@@ -14,6 +13,7 @@ from models.training.gather import _joined
 from models.training.reward_call import call_reward
 from models.training.round_metrics import sample_rows
 from models.training.score import score
+from tests.support.tiny_judges import MALFORMED, Scripted, rollouts, world_of
 
 
 def test_a_score_is_the_mean_of_the_votes_that_can_be_read_by_hand() -> None:

@@ -13,11 +13,6 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_episodes import ENDING
-from tiny_judges import Scripted
-from tiny_loops import SCHEDULE, new_learner
-from tiny_models import tiny_policy
-from tiny_worlds import make_world
 
 from models.learner.packing import Sequences
 from models.method.episode import Turn
@@ -33,6 +28,11 @@ from models.parts.rewards.rules.python_file import PythonReward
 from models.reward_models.judges.pairs import WORDS
 from models.reward_models.process import ProcessReading
 from models.reward_models.scorer import GoalScorer, Scorer, StepScorer
+from tests.support.tiny_episodes import ENDING
+from tests.support.tiny_judges import Scripted
+from tests.support.tiny_loops import SCHEDULE, new_learner
+from tests.support.tiny_models import tiny_policy
+from tests.support.tiny_worlds import make_world
 
 CALL = '{"name": "add", "arguments": {"x": "1", "y": "2"}}'
 PROGRAM = "```python\ndef seven():\n    return 7\n```"

@@ -4,8 +4,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
-from tiny_models import scored
-from tiny_worlds import make_world
 from torch import Tensor
 
 from models.learner.packing import Sequences
@@ -15,6 +13,8 @@ from models.method.world import World
 from models.parts.rewards.models.learned import LearnedReward
 from models.parts.rewards.rules.exact_answer import ExactAnswer
 from models.training.score import score
+from tests.support.tiny_models import scored
+from tests.support.tiny_worlds import make_world
 
 ROLLOUTS = scored([0.0] * 4, [2, 2]).rollouts
 

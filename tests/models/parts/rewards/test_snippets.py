@@ -5,7 +5,6 @@ from random import Random
 from typing import cast
 
 import pytest
-from malformed_texts import malformed, rollout
 
 from models.method.attempt import Attempt
 from models.method.problem import Problem
@@ -14,6 +13,7 @@ from models.parts.rewards.code.unit_tests import UnitTests
 from models.sandbox.settings import SandboxSettings
 from models.sandbox.written import written_value
 from models.task_sets.snippets import SnippetsSettings, snippet, worked
+from tests.support.malformed_texts import malformed, rollout
 
 WORLD = cast(World, None)
 REWARD = UnitTests(reads="value", wrong=0.0, failed=0.0, sandbox=SandboxSettings(seconds=20, workers=2))

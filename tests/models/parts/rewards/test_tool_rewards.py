@@ -3,8 +3,6 @@
 from dataclasses import replace
 
 import pytest
-from tiny_models import scored
-from tiny_worlds import CODEC, make_world
 
 from models.answers.likeness import likeness
 from models.method.episode import Turn
@@ -12,6 +10,8 @@ from models.method.rollout import Rollout
 from models.parts.rewards.episodes.cost import EpisodeCost
 from models.parts.rewards.episodes.hierarchical import Hierarchical
 from models.parts.rewards.rules.similarity import Similarity
+from tests.support.tiny_models import scored
+from tests.support.tiny_worlds import CODEC, make_world
 
 
 def episode(*turns: tuple[str, str], answer: str = "7", finished: bool = True) -> Rollout:

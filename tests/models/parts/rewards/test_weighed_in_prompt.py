@@ -8,7 +8,6 @@ from typing import cast
 
 import pytest
 import torch
-from malformed_texts import malformed, rollout
 
 from models.answers.constraints import Constraints, met
 from models.base.errors import UserError
@@ -19,6 +18,7 @@ from models.parts.rewards.rules.word_share import WordShare
 from models.parts.rewards.shaping.prompt_weights import PromptWeights
 from models.recipes.load import load_recipe
 from models.task_sets.ideas import CHEAP, PARTS, SIDES, STRONG, IdeasSettings
+from tests.support.malformed_texts import malformed, rollout
 
 WORLD = cast(World, None)
 ASKED = Problem("p", "known prune tune ; idea ?")

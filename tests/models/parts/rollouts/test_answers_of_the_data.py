@@ -6,8 +6,6 @@ from typing import Any, cast
 
 import pytest
 import torch
-from tiny_loops import PROBLEMS
-from tiny_worlds import make_world
 
 from models.engines.engine import Generated, Sampling
 from models.method.problem import KnownAnswer, Problem
@@ -15,6 +13,8 @@ from models.parts.rewards.shaping.of_origin import OfOrigin
 from models.parts.rollouts.beside_data import BesideData
 from models.parts.rollouts.dataset import Dataset
 from models.parts.rollouts.sample import Sample
+from tests.support.tiny_loops import PROBLEMS
+from tests.support.tiny_worlds import make_world
 
 
 class Canned:

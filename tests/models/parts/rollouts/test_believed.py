@@ -5,8 +5,6 @@ from math import log
 from random import Random
 
 import pytest
-from tiny_engines import Saying
-from tiny_worlds import make_world
 
 from models.agents.play.games.game import known_state, knows, states
 from models.agents.play.games.mole import Mole
@@ -18,6 +16,8 @@ from models.parts.rollouts.believed import Believed
 from models.recipes.load import load_recipe
 from models.text.encoding import Codec
 from models.text.tokenizer import TokenizerSettings, train_tokenizer
+from tests.support.tiny_engines import Saying
+from tests.support.tiny_worlds import make_world
 
 GAME = Mole()
 PROMPT = "ada , bob and cem look for the mole"

@@ -5,8 +5,6 @@ from typing import Any, cast
 
 import pytest
 import torch
-from tiny_models import PROMPTS, plain_log_probs, tiny_policy
-from tiny_worlds import make_world
 from torch import Tensor, nn
 
 from models.base.errors import UserError
@@ -18,6 +16,8 @@ from models.method.problem import Problem
 from models.method.rollout import Rollout
 from models.method.world import World
 from models.parts.rollouts.beside_reference import BesideReference
+from tests.support.tiny_models import PROMPTS, plain_log_probs, tiny_policy
+from tests.support.tiny_worlds import make_world
 
 PROBLEMS = [Problem(f"p{number}", "", "7", 1, tuple(prompt)) for number, prompt in enumerate(PROMPTS)]
 OWN = Generated((5, 1), torch.tensor([-0.5, -0.25]), True)

@@ -3,13 +3,13 @@
 from dataclasses import replace
 
 import torch
-from tiny_loops import PROBLEMS
-from tiny_models import contents
-from tiny_worlds import CODEC, make_world
 
 from models.method.problem import KnownAnswer, Problem
 from models.parts.rollouts.conditioned import Conditioned
 from models.parts.rollouts.dataset import Dataset
+from tests.support.tiny_loops import PROBLEMS
+from tests.support.tiny_models import contents
+from tests.support.tiny_worlds import CODEC, make_world
 
 WORLD = make_world()
 TEXTS = ["4 + 7 #### 7", "1 #### 2"]

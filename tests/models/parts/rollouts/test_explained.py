@@ -7,9 +7,6 @@ from typing import Any, cast
 
 import pytest
 import torch
-from tiny_loops import END, PROBLEMS, save_start
-from tiny_models import contents
-from tiny_worlds import CODEC, make_world
 
 from models.engines.engine import EngineSettings, Generated, Sampling
 from models.engines.transformers_engine import TransformersEngine
@@ -17,6 +14,9 @@ from models.method.problem import Problem
 from models.method.world import World
 from models.parts.rollouts.explained import Explained
 from models.parts.rollouts.sample import Sample
+from tests.support.tiny_loops import END, PROBLEMS, save_start
+from tests.support.tiny_models import contents
+from tests.support.tiny_worlds import CODEC, make_world
 
 RIGHT, WRONG = "4 + 3 #### 7", "#### 8"
 SETTINGS: dict[str, Any] = {"prompts": 6, "group_size": 3, "max_tokens": 8, "hint": "{prompt} #### {answer} ;"}

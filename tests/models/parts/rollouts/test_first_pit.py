@@ -7,9 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_engines import Saying
-from tiny_loops import PROBLEMS, SCHEDULE, Sevens, new_learner, run, same_weights, save_start
-from tiny_worlds import CODEC, make_world
 
 from models.engines.engine import EngineSettings
 from models.engines.transformers_engine import TransformersEngine
@@ -23,6 +20,9 @@ from models.parts.reference.frozen import Frozen
 from models.parts.rewards.episodes.source_value import SourceValue
 from models.parts.rollouts.first_pit import FirstPit, first_pit
 from models.parts.select.siblings import Siblings
+from tests.support.tiny_engines import Saying
+from tests.support.tiny_loops import PROBLEMS, SCHEDULE, Sevens, new_learner, run, same_weights, save_start
+from tests.support.tiny_worlds import CODEC, make_world
 
 Say = Callable[[list[str], int], str]
 PROMPT = "3 + 4 ="

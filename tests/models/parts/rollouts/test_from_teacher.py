@@ -5,9 +5,6 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_loops import END, PROBLEMS, save_start
-from tiny_models import contents, plain_log_probs, tiny_policy
-from tiny_worlds import CODEC, make_world
 
 from models.base.errors import UserError
 from models.engines.engine import EngineSettings
@@ -19,6 +16,9 @@ from models.method.problem import KnownAnswer
 from models.method.world import World
 from models.parts.rollouts.from_teacher import FromTeacher
 from models.parts.rollouts.sample import Sample
+from tests.support.tiny_loops import END, PROBLEMS, save_start
+from tests.support.tiny_models import contents, plain_log_probs, tiny_policy
+from tests.support.tiny_worlds import CODEC, make_world
 
 SETTINGS: dict[str, Any] = {"prompts": 6, "group_size": 2, "max_tokens": 5}
 TEXTS = ["#### 7", "4 + 7 #### 5"]

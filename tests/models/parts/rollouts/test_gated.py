@@ -8,9 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from device_here import DEVICE
-from tiny_models import PROMPTS, contents, plain_log_probs, tiny_policy
-from tiny_worlds import make_world
 from torch import Tensor, nn
 
 from models.base.errors import UserError
@@ -31,6 +28,9 @@ from models.parts.objective.grpo import Grpo
 from models.parts.rollouts.gated import Gated
 from models.parts.rollouts.mixture import Mixture
 from models.policies.build import LoraSettings, with_adapter
+from tests.support.device_here import DEVICE
+from tests.support.tiny_models import PROMPTS, contents, plain_log_probs, tiny_policy
+from tests.support.tiny_worlds import make_world
 
 pytestmark = pytest.mark.rotating(of=6)
 

@@ -7,9 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_loops import PROBLEMS
-from tiny_models import plain_log_probs, tiny_policy
-from tiny_worlds import CODEC, make_world
 
 from models.base.errors import UserError
 from models.learner.distribution import AS_IT_IS
@@ -22,6 +19,9 @@ from models.method.schedule import ScheduleSettings
 from models.parts.rollouts.hindsight import Hindsight
 from models.recipes.load import load_recipe
 from models.training.score import score
+from tests.support.tiny_loops import PROBLEMS
+from tests.support.tiny_models import plain_log_probs, tiny_policy
+from tests.support.tiny_worlds import CODEC, make_world
 
 WORLD = make_world()
 END = CODEC.end

@@ -4,9 +4,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
-from tiny_loops import PROBLEMS, TEXTS, TOKENIZER, save_start
-from tiny_models import tiny_policy
-from tiny_worlds import CODEC
 from torch import Tensor
 
 from models.engines.engine import EngineSettings, Sampling
@@ -17,6 +14,9 @@ from models.parts.rollouts.hindsight import Hindsight
 from models.policies.folder import save_model_folder
 from models.policies.use import PolicyUse, read_use
 from models.text.tokenizer import load_tokenizer
+from tests.support.tiny_loops import PROBLEMS, TEXTS, TOKENIZER, save_start
+from tests.support.tiny_models import tiny_policy
+from tests.support.tiny_worlds import CODEC
 
 WORDS: dict[str, Any] = {"bad": "; ;", "good": "+ ="}
 GOOD = tuple(CODEC.completions(["+ ="])[0][:-1])

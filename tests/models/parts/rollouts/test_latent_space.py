@@ -5,8 +5,6 @@ from collections.abc import Callable
 from random import Random
 
 import pytest
-from tiny_engines import Saying
-from tiny_worlds import make_world
 
 from models.agents.play.games.clusters import LatentGame, clustered
 from models.agents.play.games.game import Knows, information_sets, knows, read_action, states
@@ -23,6 +21,8 @@ from models.recipes.load import load_recipe
 from models.task_sets.kuhn_talk import WAYS
 from models.text.encoding import Codec
 from models.text.tokenizer import TokenizerSettings, train_tokenizer
+from tests.support.tiny_engines import Saying
+from tests.support.tiny_worlds import make_world
 
 GAME = KuhnPoker()
 PAIRS = ("check", "bet"), ("fold", "call")

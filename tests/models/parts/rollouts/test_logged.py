@@ -4,10 +4,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny_episodes import ENDING, Chatter
-from tiny_loops import PROBLEMS, save_start
-from tiny_models import scored
-from tiny_worlds import CODEC, make_world
 
 from models.agents.play.demonstrations import in_turns
 from models.datasets.schema import TURNS
@@ -17,6 +13,10 @@ from models.method.problem import KnownAnswer, Problem
 from models.method.scored import Scored
 from models.parts.rollouts.logged import Logged, LoggedCandidates
 from models.parts.select.best_by_value import BestByValue
+from tests.support.tiny_episodes import ENDING, Chatter
+from tests.support.tiny_loops import PROBLEMS, save_start
+from tests.support.tiny_models import scored
+from tests.support.tiny_worlds import CODEC, make_world
 
 TEXTS = [f"1 + 2{TURNS}3{TURNS}4 +{TURNS}5{TURNS}#### 7", "#### 3"]
 PROBLEM = Problem(

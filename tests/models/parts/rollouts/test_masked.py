@@ -8,11 +8,6 @@ from typing import Any, cast
 
 import pytest
 import torch
-from device_here import DEVICE
-from tiny_loops import PROBLEMS as ASKED
-from tiny_loops import SCHEDULE, SLOTS, new_learner, run, same_weights, save_start
-from tiny_models import PROMPTS, contents, plain_log_probs, tiny_policy, word_tokenizer
-from tiny_worlds import make_world
 from torch import Tensor, nn
 
 from models.base.errors import UserError
@@ -42,6 +37,11 @@ from models.policies.use import read_use
 from models.reward_models.critic.settings import CriticSettings
 from models.training.loop import run_loop
 from models.training.watchers import Watchers
+from tests.support.device_here import DEVICE
+from tests.support.tiny_loops import PROBLEMS as ASKED
+from tests.support.tiny_loops import SCHEDULE, SLOTS, new_learner, run, same_weights, save_start
+from tests.support.tiny_models import PROMPTS, contents, plain_log_probs, tiny_policy, word_tokenizer
+from tests.support.tiny_worlds import make_world
 
 pytestmark = pytest.mark.rotating(of=6)
 

@@ -7,10 +7,6 @@ from typing import Any, cast
 
 import pytest
 import torch
-from device_here import DEVICE
-from tiny_loops import SCHEDULE, SLOTS, run, same_weights, save_start
-from tiny_models import PROMPTS, contents, plain_log_probs, tiny_policy
-from tiny_worlds import make_world
 from torch import Tensor, nn
 
 from models.base.errors import UserError
@@ -26,6 +22,10 @@ from models.parts.objective.ipo import Ipo
 from models.parts.rollouts.mixture import Mixture, SampleBesideMixture
 from models.parts.select.best_worst import BestWorst
 from models.policies.build import LoraSettings, with_adapter
+from tests.support.device_here import DEVICE
+from tests.support.tiny_loops import SCHEDULE, SLOTS, run, same_weights, save_start
+from tests.support.tiny_models import PROMPTS, contents, plain_log_probs, tiny_policy
+from tests.support.tiny_worlds import make_world
 
 PROBLEMS = [Problem(f"p{number}", "", "7", 1, tuple(prompt)) for number, prompt in enumerate(PROMPTS)]
 END = 1

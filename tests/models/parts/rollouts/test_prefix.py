@@ -7,10 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from device_here import DEVICE, placed
-from tiny_loops import END, PROBLEMS, save_start
-from tiny_models import contents, each_token, plain_log_probs, tiny_policy
-from tiny_worlds import CODEC, make_world
 from torch import Tensor, nn
 
 from models.base.errors import UserError
@@ -29,6 +25,10 @@ from models.method.world import World
 from models.parts.objective.grpo import Grpo
 from models.parts.rollouts.prefix import GuidedPrefix, PrefixSampling
 from models.parts.rollouts.sample import Sample
+from tests.support.device_here import DEVICE, placed
+from tests.support.tiny_loops import END, PROBLEMS, save_start
+from tests.support.tiny_models import contents, each_token, plain_log_probs, tiny_policy
+from tests.support.tiny_worlds import CODEC, make_world
 
 BETTER, WORSE = "4 + 7 = 11 #### 11", "1 #### 2"
 SETTINGS: dict[str, Any] = {"prompts": 6, "group_size": 3, "max_tokens": 8}

@@ -4,9 +4,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tiny_loops import END, PROBLEMS, save_start
-from tiny_models import contents
-from tiny_worlds import CODEC, make_world
 
 from models.engines.engine import EngineSettings
 from models.engines.transformers_engine import TransformersEngine
@@ -15,6 +12,9 @@ from models.method.rollout import Rollout
 from models.method.world import World
 from models.parts.rollouts.privileged import Privileged, Shows
 from models.parts.rollouts.sample import Sample
+from tests.support.tiny_loops import END, PROBLEMS, save_start
+from tests.support.tiny_models import contents
+from tests.support.tiny_worlds import CODEC, make_world
 
 SETTINGS: dict[str, Any] = {"prompts": 6, "group_size": 2, "max_tokens": 5}
 CONTEXT = "{prompt} #### {shown} ;"

@@ -7,10 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from scripted_engine import Scripted
-from tiny_loops import END, PROBLEMS, save_start
-from tiny_models import contents, scored
-from tiny_worlds import CODEC, make_world
 
 from models.answers.exact import solves
 from models.engines.engine import EngineSettings
@@ -24,6 +20,10 @@ from models.parts.rollouts.refined import Refined
 from models.parts.select.best_of_n import BestOfN
 from models.recipes.load import load_recipe
 from models.text.prompt_form import in_context
+from tests.support.scripted_engine import Scripted
+from tests.support.tiny_loops import END, PROBLEMS, save_start
+from tests.support.tiny_models import contents, scored
+from tests.support.tiny_worlds import CODEC, make_world
 
 CONTEXT = "{prompt} {shown} ; {prompt}"
 SETTINGS: dict[str, Any] = {"prompts": 6, "group_size": 2, "max_tokens": 8, "context": CONTEXT}

@@ -5,15 +5,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from tiny_loops import PROBLEMS
-from tiny_models import contents
-from tiny_worlds import make_world
 
 from models.engines.engine import Generated, Sampling
 from models.method.memory import Memory, read, written
 from models.method.rollout import Rollout
 from models.method.world import World
 from models.parts.rollouts.replay import Replay
+from tests.support.tiny_loops import PROBLEMS
+from tests.support.tiny_models import contents
+from tests.support.tiny_worlds import make_world
 
 SOURCE = Replay(prompts=2, group_size=2, max_tokens=4, rounds_kept=2, replayed=3)
 

@@ -7,10 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_episodes import ENDING, Chatter
-from tiny_loops import PROBLEMS, SCHEDULE, new_learner, run, same_weights, save_start
-from tiny_models import gradients, plain_log_probs, tiny_policy
-from tiny_worlds import make_world
 
 from models.engines.engine import EngineSettings
 from models.engines.transformers_engine import TransformersEngine
@@ -28,6 +24,10 @@ from models.parts.reference.frozen import Frozen
 from models.parts.rewards.episodes.source_value import SourceValue
 from models.parts.rollouts.tree import Searched
 from models.parts.select.siblings import Siblings
+from tests.support.tiny_episodes import ENDING, Chatter
+from tests.support.tiny_loops import PROBLEMS, SCHEDULE, new_learner, run, same_weights, save_start
+from tests.support.tiny_models import gradients, plain_log_probs, tiny_policy
+from tests.support.tiny_worlds import make_world
 
 
 @pytest.fixture(scope="module")

@@ -6,9 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tiny_episodes import ENDING
-from tiny_loops import PROBLEMS, save_start
-from tiny_worlds import make_world
 
 from models.agents.environments.tools import Tools
 from models.agents.play.replaying import replay
@@ -21,6 +18,9 @@ from models.method.rollout import Rollout
 from models.parts.rewards.episodes.solved import Solved, reached_goal
 from models.parts.rollouts.relabelled import Relabelled
 from models.parts.rollouts.second_try import SecondTryEpisodes
+from tests.support.tiny_episodes import ENDING
+from tests.support.tiny_loops import PROBLEMS, save_start
+from tests.support.tiny_worlds import make_world
 
 SETTINGS: dict[str, Any] = {"prompts": 4, "group_size": 4, "max_tokens": 32, "turns": 3}
 

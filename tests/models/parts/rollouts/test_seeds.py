@@ -7,8 +7,6 @@ from typing import Any, cast
 
 import pytest
 import torch
-from tiny_loops import PROBLEMS
-from tiny_worlds import make_world
 
 from models.base.seeds import for_choices, for_second_draw, round_seed
 from models.engines.engine import Ask, Drawing, Engine, Generated, Sampling, asks_of
@@ -23,6 +21,8 @@ from models.parts.rollouts.beside_data import BesideData
 from models.parts.rollouts.prefix import GuidedPrefix, PrefixSampling
 from models.parts.rollouts.replay import Replay
 from models.parts.rollouts.sample import Sample
+from tests.support.tiny_loops import PROBLEMS
+from tests.support.tiny_worlds import make_world
 
 KNOWN = tuple(KnownAnswer("demonstration", (token, token, token, token, 1), "") for token in (5, 6, 7))
 ASKED = [replace(problem, known=KNOWN) for problem in PROBLEMS]

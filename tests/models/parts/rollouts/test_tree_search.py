@@ -7,10 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_engines import Saying
-from tiny_loops import PROBLEMS, SCHEDULE, Sevens, new_learner, run, same_weights, save_start
-from tiny_models import tiny_policy
-from tiny_worlds import CODEC, make_world
 
 from models.agents.play.tree import Growth, Node, SearchTree, Valuing
 from models.engines.engine import EngineSettings
@@ -33,6 +29,10 @@ from models.parts.rollouts.tree_search import TreeSearch, critic_estimates, qual
 from models.parts.select.everything import Everything
 from models.parts.select.siblings import Siblings
 from models.reward_models.critic.model import Critic, read_values
+from tests.support.tiny_engines import Saying
+from tests.support.tiny_loops import PROBLEMS, SCHEDULE, Sevens, new_learner, run, same_weights, save_start
+from tests.support.tiny_models import tiny_policy
+from tests.support.tiny_worlds import CODEC, make_world
 
 MARKS = ("+", "=", "7")
 

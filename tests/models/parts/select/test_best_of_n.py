@@ -3,9 +3,9 @@
 from itertools import product
 
 import torch
-from tiny_models import scored
 
 from models.parts.select.best_of_n import BestOfN
+from tests.support.tiny_models import scored
 
 REWARDS = torch.tensor([0.1, 0.9, 0.9, 0.4, 0.0, 0.0, 0.0, 0.0])
 SIZES = [4, 4]

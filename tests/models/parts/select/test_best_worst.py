@@ -1,10 +1,10 @@
 """What must be true of pairs made from rewards, each test named as the theorem it checks."""
 
 import pytest
-from tiny_batches import numbers
-from tiny_models import scored
 
 from models.parts.select.best_worst import BestWorst
+from tests.support.tiny_batches import numbers
+from tests.support.tiny_models import scored
 
 
 def test_of_each_group_the_best_stands_before_the_worst() -> None:

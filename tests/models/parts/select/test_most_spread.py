@@ -4,11 +4,11 @@ from itertools import combinations
 
 import pytest
 import torch
-from tiny_batches import numbers
-from tiny_models import scored
 
 from models.base.errors import UserError
 from models.parts.select.most_spread import MostSpread, widest
+from tests.support.tiny_batches import numbers
+from tests.support.tiny_models import scored
 
 
 def test_of_right_and_wrong_as_many_of_each_are_kept_as_far_as_there_are() -> None:

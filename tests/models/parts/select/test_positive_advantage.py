@@ -2,12 +2,12 @@
 
 import pytest
 import torch
-from tiny_models import scored
-from tiny_worlds import make_world
 
 from models.base.errors import UserError
 from models.parts.advantage.reward import FixedBaseline
 from models.parts.select.positive_advantage import PositiveAdvantage
+from tests.support.tiny_models import scored
+from tests.support.tiny_worlds import make_world
 
 
 def test_negative_advantages_are_dropped_whatever_their_group() -> None:

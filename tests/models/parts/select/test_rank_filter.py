@@ -1,11 +1,11 @@
 """What must be true of the filter by rank, each test named as the theorem it checks."""
 
 import torch
-from tiny_batches import numbers
-from tiny_models import scored
 
 from models.learner.packing import Sequences
 from models.parts.select.rank_filter import Filter, RankFilter, kept_by_rank
+from tests.support.tiny_batches import numbers
+from tests.support.tiny_models import scored
 
 
 def test_the_best_the_worst_or_both_of_each_group_stay_in_their_order() -> None:

@@ -4,11 +4,11 @@ import math
 
 import pytest
 import torch
-from tiny_models import scored
 
 from models.base.errors import UserError
 from models.parts.select.best_worst import BestWorst
 from models.parts.select.reliable import Reliable
+from tests.support.tiny_models import scored
 
 REWARDS = torch.tensor([0.0, 0.1, math.log(3), 0.0, 4.0, -4.0], dtype=torch.float64)
 ROUND = scored(REWARDS, [2, 2, 2], {"judge": REWARDS.flip(0)})

@@ -2,11 +2,11 @@
 
 import pytest
 import torch
-from tiny_models import scored
 
 from models.base.errors import UserError
 from models.parts.select.drop_flat import DropFlat
 from models.parts.select.everything import Everything
+from tests.support.tiny_models import scored
 
 
 def test_groups_that_spread_stay_whole_and_flat_ones_go() -> None:

@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 import torch
-from tiny_models import scored
 
 from models.method.scored import Scored
 from models.parts.select.siblings import Siblings
+from tests.support.tiny_models import scored
 
 
 def nodes(values: list[float], solved: list[bool | None], sizes: list[int]) -> Scored:

@@ -7,7 +7,6 @@ from typing import Any, Literal
 
 import pytest
 import torch
-from tiny_batches import gradient_of, make_batch, numbers
 from torch import Tensor
 
 from models.base.errors import UserError
@@ -19,6 +18,7 @@ from models.parts.objective.reinforce import Reinforce
 from models.parts.objective.sapo import Sapo
 from models.parts.shared.importance import ImportanceSettings, importance_weight
 from models.recipes.load import load_recipe
+from tests.support.tiny_batches import gradient_of, make_batch, numbers
 
 OLD = numbers(-1.0, -1.0, -2.0, -2.0, -2.0)
 RATIOS = numbers(3.0, 0.5, 1.2, 0.25, 1.0)

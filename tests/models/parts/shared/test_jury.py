@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable, Sequence
 
 import pytest
-from tiny_judges import MALFORMED, Scripted
 
 from models.base.errors import UserError
 from models.method.problem import Problem
@@ -15,6 +14,7 @@ from models.parts.rewards.judges.judge_score import JudgeScore
 from models.parts.shared.jury import JurySettings, Verdicts, ask_jury, decide
 from models.recipes.load import load_recipe
 from models.reward_models.solutions import Solution
+from tests.support.tiny_judges import MALFORMED, Scripted
 
 
 def solutions(*texts: str, name: str = "p", finished: bool = True) -> list[Solution]:

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_batches import gradient_of, make_batch, numbers
 from torch import Tensor
 
 from models.base.errors import UserError
@@ -19,6 +18,7 @@ from models.parts.objective.sapo import Sapo
 from models.parts.objective.weighted_likelihood import WeightedLikelihood
 from models.parts.shared.kl_term import k2, k3
 from models.recipes.load import load_recipe
+from tests.support.tiny_batches import gradient_of, make_batch, numbers
 
 REFERENCE = numbers(0.1, 0.2, 0.3, 0.4)
 

@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_models import COMPLETIONS, PROMPTS, SEQUENCES, plain_log_probs, tiny_policy
-from tiny_worlds import make_world
 from torch import Tensor, nn
 
 from models.learner.optimiser import NotFinite, OptimiserSettings
 from models.method.judge import MISSING, Answer
 from models.method.learner import Companion
 from models.parts.shared.reinforced import JudgedQuestion, reinforce
+from tests.support.tiny_models import COMPLETIONS, PROMPTS, SEQUENCES, plain_log_probs, tiny_policy
+from tests.support.tiny_worlds import make_world
 
 RATE = 0.01
 STEP = OptimiserSettings(learning_rate=RATE, warmup_steps=0, clip_norm=1e9)

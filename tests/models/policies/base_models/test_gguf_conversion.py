@@ -9,7 +9,6 @@ import torch
 from gguf import GGMLQuantizationType
 from gguf.quants import dequantize, quantize
 from safetensors.torch import load_file
-from tiny_gguf import TEMPLATE, TEXT, tiny_model, write_gguf
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from models.base.errors import UserError
@@ -21,6 +20,7 @@ from models.policies.base_models.gguf_tokenizer import _name_specials, tokenizer
 from models.policies.base_models.source import read_source
 from models.policies.build import open_policy
 from models.policies.folder import hash_folder
+from tests.support.tiny_gguf import TEMPLATE, TEXT, tiny_model, write_gguf
 
 IDS = torch.tensor([[5, 9, 200, 31, 7, 150, 4, 4, 299]])
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "rope_theta": 500_000.0, **LLAMA3_ROPE}

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tiny_gguf import tiny_model, write_gguf
 
 from models.base.atomic_write import leftovers
 from models.base.errors import UserError
@@ -23,6 +22,7 @@ from models.policies.build import open_policy
 from models.policies.folder import hash_folder
 from models.recipes.files import require_files
 from models.recipes.load import load_recipe
+from tests.support.tiny_gguf import tiny_model, write_gguf
 
 NAME = "tiny-base"
 

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 import pytest
 import torch
-from rank_group import on_ranks
 from torch import Tensor, nn
 
 from models.base.ranks import Ranks, own_part
@@ -17,6 +16,7 @@ from models.recipes.load import load_recipe
 from models.recipes.plan.configs import policy_config
 from models.recipes.plan.footprint import Device, Footprint, footprint
 from models.recipes.plan.rows import loop_row
+from tests.support.rank_group import on_ranks
 
 SIZE = (
     "policy.size={hidden: 72, layers: 3, heads: 4, key_value_heads: 2, feed_forward: 200, head: 18, positions: 512}",

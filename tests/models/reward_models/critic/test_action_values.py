@@ -5,10 +5,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from device_here import DEVICE, placed
-from tiny_loops import SCHEDULE, new_learner
-from tiny_models import tiny_policy
-from tiny_worlds import make_world
 from torch import Tensor
 
 from models.learner.optimiser import OptimiserSettings, build_optimiser
@@ -18,6 +14,10 @@ from models.method.problem import Problem
 from models.method.rollout import Rollout, RolloutEpisode, RolloutSource
 from models.parts.rewards.models.action_value import ActionValue
 from models.reward_models.critic.action_values import ActionValues, fit_action_values, following_turns
+from tests.support.device_here import DEVICE, placed
+from tests.support.tiny_loops import SCHEDULE, new_learner
+from tests.support.tiny_models import tiny_policy
+from tests.support.tiny_worlds import make_world
 
 CHAIN = {("a", "go"): ("b", 0.0), ("b", "go"): ("c", 0.0), ("c", "go"): ("", 1.0), ("a", "stop"): ("", 0.3)}
 """State and action to the next state and the reward; the log goes on, or stops at once."""

@@ -6,7 +6,6 @@ from statistics import NormalDist
 import pytest
 import torch
 from pydantic import TypeAdapter, ValidationError
-from tiny_batches import numbers
 
 from models.reward_models.critic.losses import (
     bin_edges,
@@ -18,6 +17,7 @@ from models.reward_models.critic.losses import (
     values_of,
 )
 from models.reward_models.critic.settings import CriticSettings
+from tests.support.tiny_batches import numbers
 
 EDGES = bin_edges(-1.0, 1.0, 20, numbers(0))
 WIDTH = 0.1

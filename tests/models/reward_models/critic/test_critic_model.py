@@ -4,8 +4,6 @@ import copy
 
 import pytest
 import torch
-from device_here import DEVICE
-from tiny_models import SEQUENCES, scored, tiny_policy
 from torch import Tensor
 
 from models.base.errors import UserError
@@ -17,6 +15,8 @@ from models.reward_models.critic.fit import explained_variance, fit_critic
 from models.reward_models.critic.losses import values_of
 from models.reward_models.critic.model import Critic, new_critic, read_values
 from models.reward_models.critic.settings import CriticSettings
+from tests.support.device_here import DEVICE
+from tests.support.tiny_models import SEQUENCES, scored, tiny_policy
 
 SETTINGS = CriticSettings(optimiser=OptimiserSettings(learning_rate=3e-3, warmup_steps=1))
 BINS = CriticSettings(

@@ -11,11 +11,6 @@ from typing import Any
 
 import pytest
 import torch
-from loopback_server import answering, sending
-from special_tokens import llama_like
-from tiny_judges import save_judge, served
-from tiny_models import tiny_policy
-from tiny_worlds import CODEC
 
 from models.agents.gateway.server import PendingRequest, Refused
 from models.base import http_client as client
@@ -30,6 +25,11 @@ from models.reward_models.judges.open_judge import opened_judge
 from models.reward_models.judges.served import ServedJudge, answer_of
 from models.reward_models.judges.settings import JudgeSettings
 from models.reward_models.judges.verdict import score
+from tests.support.loopback_server import answering, sending
+from tests.support.special_tokens import llama_like
+from tests.support.tiny_judges import save_judge, served
+from tests.support.tiny_models import tiny_policy
+from tests.support.tiny_worlds import CODEC
 
 SHOWN = {"1 + 2 = 3": "#### 9", "1 + 2 = 5": "5 ; #### 0", "3 + 4 = 7": "#### 9"}
 QUESTIONS = list(SHOWN)

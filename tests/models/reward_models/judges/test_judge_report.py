@@ -3,13 +3,13 @@
 import math
 
 import pytest
-from tiny_judges import Scripted
 
 from models.base.errors import UserError
 from models.evaluation.records import Completion, PromptRecord
 from models.recipes.load import load_recipe
 from models.reward_models.judges.pairs import CompletionPair
 from models.reward_models.judges.report import judge_report, right_and_wrong
+from tests.support.tiny_judges import Scripted
 
 TEMPLATE = "{prompt} | {first} | {second}"
 PAIRS = [CompletionPair(str(number), "right", "wrong", {}) for number in range(4)]

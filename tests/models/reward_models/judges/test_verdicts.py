@@ -4,13 +4,13 @@ import math
 import random
 
 import pytest
-from tiny_judges import Scripted
 
 from models.base.errors import UserError
 from models.method.judge import Answer
 from models.reward_models.judges.pairs import CompletionPair, certainty, compare
 from models.reward_models.judges.question import check_template, fill
 from models.reward_models.judges.verdict import choice, judged_steps, ranking, score, verdict
+from tests.support.tiny_judges import Scripted
 
 
 @pytest.mark.parametrize(

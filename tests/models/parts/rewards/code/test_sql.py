@@ -5,7 +5,6 @@ from typing import cast
 
 import pytest
 import torch
-from malformed_texts import malformed, rollout
 
 from models.answers.sql import written_query
 from models.method.attempt import Attempt
@@ -15,6 +14,7 @@ from models.parts.rewards.code.sql import Sql
 from models.sandbox.settings import SandboxSettings
 from models.task_sets.drawing import make_rows
 from models.task_sets.queries import QueriesSettings
+from tests.support.malformed_texts import malformed, rollout
 
 WORLD = cast(World, None)
 DATABASE = """

@@ -9,7 +9,6 @@ from typing import Any, cast
 
 import pytest
 import torch
-from tiny_models import word_tokenizer
 
 from models.base.errors import UserError
 from models.engines.engine import Generated, Sampling
@@ -23,6 +22,7 @@ from models.recipes.load import load_recipe
 from models.sandbox.settings import SandboxSettings
 from models.sandbox.written import written_code, written_program
 from models.text.encoding import Codec
+from tests.support.tiny_models import word_tokenizer
 
 TESTS = """
 def check(candidate):

@@ -6,7 +6,6 @@ from random import Random
 from typing import cast
 
 import pytest
-from malformed_texts import malformed, rollout
 
 from models.answers.mutants import mutants_of
 from models.answers.smells import METRICS, met_by
@@ -18,6 +17,7 @@ from models.parts.rewards.code.written_tests import WrittenTests
 from models.sandbox.settings import SandboxSettings
 from models.task_sets.assertions import INPUTS, LINES, AssertionsSettings, read
 from models.task_sets.programs import result
+from tests.support.malformed_texts import malformed, rollout
 
 WORLD = cast(World, None)
 SANDBOX = SandboxSettings(seconds=20, seconds_together=40, workers=2)

@@ -2,12 +2,12 @@
 
 import pytest
 import torch
-from tiny_worlds import make_world
 
 from models.method.episode import Turn
 from models.method.problem import Problem
 from models.method.rollout import Rollout, RolloutEpisode
 from models.parts.rewards.episodes.milestones import Milestones
+from tests.support.tiny_worlds import make_world
 
 
 def test_each_milestone_counts_once_at_its_turn_and_never_for_what_the_policy_says() -> None:

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_worlds import make_world
 
 from models.agents.play.circuits import holds, names_of
 from models.base.errors import UserError
@@ -16,6 +15,7 @@ from models.method.problem import Problem
 from models.method.rollout import Rollout, RolloutEpisode
 from models.parts.rewards.episodes.policy_rules import PolicyRules, Rule
 from models.parts.rewards.episodes.severity import Severity
+from tests.support.tiny_worlds import make_world
 
 FORMULAS: dict[str, Callable[[bool, bool, bool], bool]] = {
     "a": lambda a, b, c: a,

@@ -4,13 +4,13 @@ import math
 from dataclasses import replace
 
 import pytest
-from tiny_judges import MALFORMED, Scripted, rollouts, world_of
 
 from models.base.errors import UserError
 from models.method.judge import Answer
 from models.parts.rewards.judges.checklist import Checklist
 from models.reward_models.judges.verdict import holds, listed
 from models.training.reward_call import call_reward
+from tests.support.tiny_judges import MALFORMED, Scripted, rollouts, world_of
 
 
 def says(question: str, vote: int) -> str:

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-from malformed_texts import malformed, rollout
 
 from models.base.errors import UserError
 from models.method.problem import Problem
 from models.method.world import World
 from models.parts.rewards.judges.claim_support import ClaimSupport
+from tests.support.malformed_texts import malformed, rollout
 
 WORLD = cast(World, None)
 PROBLEM = Problem("p", "river ?", "tosik")

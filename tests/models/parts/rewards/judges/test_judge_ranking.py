@@ -4,11 +4,11 @@ import math
 import re
 
 import pytest
-from tiny_judges import MALFORMED, Scripted, rollouts, world_of
 
 from models.base.errors import UserError
 from models.parts.rewards.judges.judge_ranking import JudgeRanking, lists_of
 from models.training.reward_call import call_reward
+from tests.support.tiny_judges import MALFORMED, Scripted, rollouts, world_of
 
 
 def by_length(question: str, vote: int) -> str:

@@ -6,8 +6,6 @@ from functools import partial
 
 import pytest
 import torch
-from tiny_judges import MALFORMED, Scripted, world_of
-from tiny_worlds import CODEC
 
 from models.base.errors import UserError
 from models.method.judge import Answer
@@ -18,6 +16,8 @@ from models.reward_models.process import Aggregation
 from models.sandbox.sandbox import Ran
 from models.sandbox.settings import SandboxSettings
 from models.training.reward_call import call_reward
+from tests.support.tiny_judges import MALFORMED, Scripted, world_of
+from tests.support.tiny_worlds import CODEC
 
 SANDBOX = SandboxSettings(seconds=30, workers=2)
 READS = JudgeSteps(program="", template="step {step}")

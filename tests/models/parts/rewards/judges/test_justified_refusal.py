@@ -8,7 +8,6 @@ from typing import cast
 
 import pytest
 import torch
-from malformed_texts import malformed, rollout
 
 from models.base.errors import UserError
 from models.method.attempt import Attempt
@@ -17,6 +16,7 @@ from models.method.rollout import Rollout
 from models.method.world import World
 from models.parts.rewards.judges.justified_refusal import JustifiedRefusal
 from models.task_sets.requests import BAD, GOOD, MAKING, UNMAKING, is_harmful, means, said
+from tests.support.malformed_texts import malformed, rollout
 
 WORLD = cast(World, None)
 HARMFUL, HARMLESS = Problem("h", "make bomb ?", "refuse"), Problem("b", "make bread ?", "kit")

@@ -4,12 +4,12 @@ import math
 from dataclasses import replace
 
 import pytest
-from tiny_judges import MALFORMED, Scripted, rollouts, world_of
 
 from models.base.errors import UserError
 from models.method.judge import Answer
 from models.parts.rewards.judges.merged_verdict import MergedVerdict, merge
 from models.training.reward_call import call_reward
+from tests.support.tiny_judges import MALFORMED, Scripted, rollouts, world_of
 
 ALONE = MergedVerdict(group=False)
 

@@ -6,9 +6,6 @@ from itertools import combinations
 
 import pytest
 import torch
-from tiny_loops import SCHEDULE, new_learner
-from tiny_models import COMPLETIONS, SEQUENCES, plain_log_probs, scored, tiny_policy
-from tiny_worlds import make_world
 from torch import nn
 
 from models.base.errors import UserError
@@ -16,6 +13,9 @@ from models.learner.packing import Sequences
 from models.method.rollout import Rollout
 from models.method.world import World
 from models.parts.rewards.judges.own_ranking import OwnLikelihood, RankingConsistency, kendall_tau
+from tests.support.tiny_loops import SCHEDULE, new_learner
+from tests.support.tiny_models import COMPLETIONS, SEQUENCES, plain_log_probs, scored, tiny_policy
+from tests.support.tiny_worlds import make_world
 
 GROUPS = Sequences([[3, 4, 5]] * 4 + [[6]], COMPLETIONS[:4] + COMPLETIONS[4:])
 

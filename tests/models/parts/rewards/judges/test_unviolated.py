@@ -2,9 +2,6 @@
 
 import pytest
 import torch
-from malformed_texts import malformed
-from tiny_models import scored
-from tiny_worlds import make_world
 from torch import Tensor
 
 from models.method.problem import Problem
@@ -13,6 +10,9 @@ from models.parts.rewards.rules.exact_answer import ExactAnswer
 from models.parts.rewards.shaping.form_and_length import FormAndLength
 from models.recipes.load import load_recipe
 from models.training.score import score
+from tests.support.malformed_texts import malformed
+from tests.support.tiny_models import scored
+from tests.support.tiny_worlds import make_world
 
 ROLLOUTS = scored([0.0] * 4, [2, 2]).rollouts
 COMPONENTS = {

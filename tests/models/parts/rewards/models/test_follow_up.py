@@ -8,8 +8,6 @@ from random import Random
 
 import pytest
 import torch
-from tiny_judges import save_judge
-from tiny_worlds import CODEC, make_world
 
 from models.answers.answers import extract_answer
 from models.base.errors import UserError
@@ -23,6 +21,8 @@ from models.recipes.load import load_recipe
 from models.reward_models.judges.local import LocalJudge
 from models.reward_models.judges.settings import JudgeSettings
 from models.task_sets.follow_ups import DISPLEASED, PLEASED, TALK, FollowUpsSettings
+from tests.support.tiny_judges import save_judge
+from tests.support.tiny_worlds import CODEC, make_world
 
 
 class Telling(GenerativeJudge):

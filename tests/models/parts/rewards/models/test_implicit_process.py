@@ -5,12 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import tiny_loops
 import torch
-from device_here import placed
-from tiny_loops import SCHEDULE, SLOTS, Sevens, run, same_weights, save_start
-from tiny_models import COMPLETIONS, SEQUENCES, plain_log_probs, scored, tiny_policy
-from tiny_worlds import make_world
 from torch import Tensor, nn
 
 from models.base.errors import UserError
@@ -22,6 +17,11 @@ from models.parts.advantage.process_leave_one_out import ProcessLeaveOneOut
 from models.parts.rewards.models.implicit_process import ImplicitProcess
 from models.parts.select.everything import Everything
 from models.training.score import score
+from tests.support import tiny_loops
+from tests.support.device_here import placed
+from tests.support.tiny_loops import SCHEDULE, SLOTS, Sevens, run, same_weights, save_start
+from tests.support.tiny_models import COMPLETIONS, SEQUENCES, plain_log_probs, scored, tiny_policy
+from tests.support.tiny_worlds import make_world
 
 ROLLOUTS = scored([0.0] * 5, [2, 3], sequences=SEQUENCES).rollouts
 OUTCOME = {"exact_answer": torch.tensor([1.0, 0.0, 0.0, 1.0, 0.0])}

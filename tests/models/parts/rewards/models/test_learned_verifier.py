@@ -11,14 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tiny_loops
 import torch
-from device_here import placed
-from malformed_texts import malformed
-from tiny_judges import MALFORMED, Scripted, save_judge
-from tiny_loops import SCHEDULE, SLOTS, Sevens, run, same_weights, save_start
-from tiny_models import tiny_policy
-from tiny_worlds import CODEC, make_world
 
 from models.base.errors import UserError
 from models.learner.distribution import AS_IT_IS
@@ -42,6 +35,13 @@ from models.text.encoding import Codec
 from models.text.tokenizer import TokenizerSettings, train_tokenizer
 from models.training.build import build_learner
 from models.training.score import score
+from tests.support import tiny_loops
+from tests.support.device_here import placed
+from tests.support.malformed_texts import malformed
+from tests.support.tiny_judges import MALFORMED, Scripted, save_judge
+from tests.support.tiny_loops import SCHEDULE, SLOTS, Sevens, run, same_weights, save_start
+from tests.support.tiny_models import tiny_policy
+from tests.support.tiny_worlds import CODEC, make_world
 
 WORDS = Codec(
     train_tokenizer([" ".join(map(str, range(17))) + " + = ; #### right wrong"], TokenizerSettings(kind="words"))

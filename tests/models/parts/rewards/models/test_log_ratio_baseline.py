@@ -3,9 +3,6 @@
 from typing import Any, Literal
 
 import pytest
-from tiny_loops import SCHEDULE, new_learner
-from tiny_models import COMPLETIONS, plain_log_probs, scored, tiny_policy
-from tiny_worlds import make_world
 from torch import nn
 
 from models.base.errors import UserError
@@ -13,6 +10,9 @@ from models.learner.packing import Sequences
 from models.method.rollout import Rollout
 from models.method.world import World
 from models.parts.rewards.models.log_ratio_baseline import LogRatioBaseline, after_next_prompt
+from tests.support.tiny_loops import SCHEDULE, new_learner
+from tests.support.tiny_models import COMPLETIONS, plain_log_probs, scored, tiny_policy
+from tests.support.tiny_worlds import make_world
 
 PROMPTS = [[3, 4, 5]] * 2 + [[6]] + [[7, 8]] * 2
 ANSWERS = Sequences(PROMPTS, COMPLETIONS)

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 import pytest
 import torch
-from tiny_worlds import CODEC, make_world
 from torch import Tensor
 
 from models.base.errors import UserError
@@ -15,6 +14,7 @@ from models.method.rollout import Rollout, RolloutEpisode
 from models.parts.rewards.models.process import ProcessReward, shaped_steps
 from models.reward_models.process import ProcessReading, aggregated
 from models.reward_models.scorer import StepScorer
+from tests.support.tiny_worlds import CODEC, make_world
 
 VALUES = torch.tensor([0.9, 0.5, 0.7, 0.2])
 

@@ -7,9 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from device_here import DEVICE
-from tiny_models import COMPLETIONS, PROMPTS, scored, tiny_policy
-from tiny_worlds import make_world
 from torch import Tensor
 
 from models.base.errors import UserError
@@ -22,6 +19,9 @@ from models.parts.rewards.models.reference_value import ReferenceValue
 from models.parts.rewards.shaping.of_origin import OfOrigin
 from models.parts.select.positive_advantage import PositiveAdvantage
 from models.training.score import score
+from tests.support.device_here import DEVICE
+from tests.support.tiny_models import COMPLETIONS, PROMPTS, scored, tiny_policy
+from tests.support.tiny_worlds import make_world
 
 GROUPED = Sequences([PROMPTS[0]] * 3 + [PROMPTS[2]] * 2, COMPLETIONS)
 ROLLOUTS = scored([0.0] * 5, [3, 2], sequences=GROUPED).rollouts

@@ -5,15 +5,15 @@ from dataclasses import replace
 
 import pytest
 import torch
-from device_here import DEVICE
-from tiny_loops import SCHEDULE, new_learner
-from tiny_models import COMPLETIONS, SEQUENCES, scored, tiny_policy
-from tiny_worlds import make_world
 from torch import nn
 
 from models.method.episode import Turn
 from models.method.rollout import Rollout
 from models.parts.rewards.models.self_certainty import SelfCertainty
+from tests.support.device_here import DEVICE
+from tests.support.tiny_loops import SCHEDULE, new_learner
+from tests.support.tiny_models import COMPLETIONS, SEQUENCES, scored, tiny_policy
+from tests.support.tiny_worlds import make_world
 
 
 def certain(policy: nn.Module, rollouts: list[Rollout], budget: int = 16384) -> list[float]:

@@ -3,14 +3,14 @@
 from dataclasses import replace
 
 import torch
-from tiny_loops import SCHEDULE, new_learner
-from tiny_worlds import make_world
 
 from models.answers.exact import is_right
 from models.learner.optimiser import OptimiserSettings
 from models.method.problem import Origin, Problem
 from models.method.rollout import Rollout, RolloutSource
 from models.parts.rewards.models.trajectory_model import TrajectoryModel, triplets
+from tests.support.tiny_loops import SCHEDULE, new_learner
+from tests.support.tiny_worlds import make_world
 
 
 def episode(goal: int, said: int, origin: Origin = "relabelled") -> Rollout:

@@ -2,14 +2,14 @@
 
 import pytest
 import torch
-from device_here import DEVICE
-from tiny_loops import SCHEDULE, new_learner
-from tiny_models import COMPLETIONS, SEQUENCES, scored, tiny_policy
-from tiny_worlds import make_world
 from torch import nn
 
 from models.parts.rewards.models.typicality import Typicality
 from models.parts.shared import next_token
+from tests.support.device_here import DEVICE
+from tests.support.tiny_loops import SCHEDULE, new_learner
+from tests.support.tiny_models import COMPLETIONS, SEQUENCES, scored, tiny_policy
+from tests.support.tiny_worlds import make_world
 
 
 def typical(policy: nn.Module, budget: int = 16384) -> list[float]:

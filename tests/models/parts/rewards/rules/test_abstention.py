@@ -9,13 +9,13 @@ from typing import cast
 
 import pytest
 import torch
-from malformed_texts import malformed, rollout
 
 from models.method.attempt import Attempt
 from models.method.problem import Problem
 from models.method.world import World
 from models.parts.rewards.rules.abstention import Abstention
 from models.task_sets.passages import SHOWN, UNKNOWN, PassagesSettings
+from tests.support.malformed_texts import malformed, rollout
 
 WORLD = cast(World, None)
 ANSWERED, OPEN = Problem("a", "river ?", "tosik"), Problem("o", "dish ?", "unknown")

@@ -5,7 +5,6 @@ from collections import Counter
 
 import pytest
 import torch
-from tiny_worlds import make_world
 
 from models.base.errors import UserError
 from models.method.attempt import Attempt
@@ -15,6 +14,7 @@ from models.parts.rewards.rules.choice import LONGEST, Choice
 from models.task_sets.drawing import make_rows
 from models.task_sets.options import OptionsSettings
 from models.task_sets.topics import WORDS, TopicsSettings
+from tests.support.tiny_worlds import make_world
 
 CLASSES = Choice(labels=("sport", "home news", "sport news"), reads="whole")
 

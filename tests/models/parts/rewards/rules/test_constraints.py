@@ -7,7 +7,6 @@ from random import Random
 from typing import Any, cast
 
 import pytest
-from malformed_texts import malformed, rollout
 
 from models.answers.constraints import Constraint, Constraints, met
 from models.base.errors import UserError
@@ -16,6 +15,7 @@ from models.method.problem import Problem
 from models.method.world import World
 from models.parts.rewards.rules.constraints import ConstraintsMet
 from models.task_sets.instructions import InstructionsSettings
+from tests.support.malformed_texts import malformed, rollout
 
 WORLD = cast(World, None)
 ASKED = [

@@ -4,7 +4,6 @@ import time
 from typing import cast
 
 import pytest
-from malformed_texts import malformed, rollout
 
 from models.answers.equivalence import Prover, shared_prover
 from models.answers.logic import DEEPEST, LONGEST, Tree, agreement, read_formula
@@ -14,6 +13,7 @@ from models.method.world import World
 from models.parts.rewards.rules.logic import Logic
 from models.task_sets.drawing import make_rows
 from models.task_sets.formulas import FormulasSettings
+from tests.support.malformed_texts import malformed, rollout
 
 WORLD = cast(World, None)
 EVERY = "forall x ( dog ( x ) -> barks ( x ) )"

@@ -15,7 +15,6 @@ from threading import Thread
 from typing import Any, cast
 
 import pytest
-from malformed_texts import malformed, rollout
 from sympy import parse_expr
 
 from models.answers import expression_workers
@@ -30,6 +29,7 @@ from models.parts.rewards.rules import math_verify
 from models.parts.rewards.rules.math_verify import MathVerify, is_doubtful
 from models.task_sets.derivatives import DerivativesSettings
 from models.task_sets.drawing import make_rows
+from tests.support.malformed_texts import malformed, rollout
 
 WORLD = cast(World, None)
 SETTINGS = DerivativesSettings(

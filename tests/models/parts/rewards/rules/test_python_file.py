@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny_models import scored
-from tiny_worlds import make_world
 
 from models.base.errors import UserError
 from models.method.reward import Limits
@@ -17,6 +15,8 @@ from models.parts.rewards.rules.python_file import PythonReward
 from models.recipes.files import require_files
 from models.recipes.load import digest, load_recipe, plain
 from models.training.score import score
+from tests.support.tiny_models import scored
+from tests.support.tiny_worlds import make_world
 
 BASE = "extends: arithmetic\nselect: {name: drop_flat, by: total}\n"
 TRL = """

@@ -8,7 +8,6 @@ from typing import Any, cast
 
 import pytest
 import torch
-from malformed_texts import malformed, rollout
 
 from models.base.errors import UserError
 from models.datasets.params import checked, read_section
@@ -18,6 +17,7 @@ from models.method.world import World
 from models.parts.rewards.rules.search_results import SearchResults, _wants
 from models.task_sets.drawing import make_rows
 from models.task_sets.expansions import ExpansionsSettings
+from tests.support.malformed_texts import malformed, rollout
 
 ROOT = Path(__file__).resolve().parents[5]
 WORLD = cast(World, None)

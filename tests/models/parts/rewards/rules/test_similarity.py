@@ -7,7 +7,6 @@ from random import Random
 from typing import cast
 
 import pytest
-from malformed_texts import TEXTS, malformed, rollout
 
 from models.answers.likeness import LONGEST, Metric, likeness, likeness_to_any
 from models.method.attempt import Attempt
@@ -15,6 +14,7 @@ from models.method.problem import Problem
 from models.method.world import World
 from models.parts.rewards.rules.similarity import Similarity, references
 from models.task_sets.descriptions import DescriptionsSettings
+from tests.support.malformed_texts import TEXTS, malformed, rollout
 
 WORLD = cast(World, None)
 SEVERAL = Problem("p", "describe", json.dumps(["the bird is red", "a red bird"]))

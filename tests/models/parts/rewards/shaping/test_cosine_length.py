@@ -2,11 +2,11 @@
 
 import pytest
 import torch
-from tiny_worlds import make_world
 
 from models.method.problem import Problem
 from models.method.rollout import Rollout
 from models.parts.rewards.shaping.cosine_length import CosineLength
+from tests.support.tiny_worlds import make_world
 
 RIGHT, WRONG = "#### 7", "#### 8"
 

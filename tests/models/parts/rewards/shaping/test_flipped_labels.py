@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from tiny_worlds import make_world
 from torch import Tensor
 
 from models.method.problem import Origin, Problem
 from models.method.rollout import Rollout, RolloutSource
 from models.parts.rewards.shaping.flipped_labels import FlippedLabels, is_flipped
 from models.parts.rewards.shaping.of_origin import OfOrigin
+from tests.support.tiny_worlds import make_world
 
 
 def pair(number: int) -> list[Rollout]:

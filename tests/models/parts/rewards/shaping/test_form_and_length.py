@@ -4,7 +4,6 @@ import itertools
 
 import pytest
 import torch
-from tiny_worlds import make_world
 
 from models.answers.exact import is_right
 from models.method.episode import Turn
@@ -13,6 +12,7 @@ from models.method.rollout import Rollout, RolloutEpisode
 from models.parts.rewards.shaping.form_and_length import FormAndLength, length_score
 from models.task_sets.drawing import make_rows
 from models.task_sets.habits import HabitsSettings
+from tests.support.tiny_worlds import make_world
 
 PAPER = FormAndLength(longest=3072)
 STATED, UNSTATED = "so 7 #### 7", "so 7"

@@ -8,10 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from malformed_texts import malformed
-from tiny_loops import SCHEDULE, SLOTS, Brief, new_learner, run, same_weights, save_start
-from tiny_models import scored, tiny_policy
-from tiny_worlds import make_world
 from torch import Tensor
 
 from models.learner.distribution import AS_IT_IS
@@ -23,6 +19,10 @@ from models.method.world import World
 from models.parts.rewards.shaping.lagrangian import FARTHEST, Lagrangian
 from models.recipes.load import load_recipe
 from models.training.score import score
+from tests.support.malformed_texts import malformed
+from tests.support.tiny_loops import SCHEDULE, SLOTS, Brief, new_learner, run, same_weights, save_start
+from tests.support.tiny_models import scored, tiny_policy
+from tests.support.tiny_worlds import make_world
 
 ROLLOUTS = scored([0.0] * 4, [2, 2]).rollouts
 HELD = Lagrangian(of=("style", "length"), thresholds=(0.5, -2.0), begin=0.5, rate=0.1, by="truth")

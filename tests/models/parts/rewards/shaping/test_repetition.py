@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 import torch
-from tiny_worlds import make_world
 
 from models.method.episode import Turn
 from models.method.problem import Problem
 from models.method.rollout import Rollout
 from models.parts.rewards.shaping.repetition import Repetition, repeated
+from tests.support.tiny_worlds import make_world
 
 
 def rollout(ids: list[int]) -> Rollout:

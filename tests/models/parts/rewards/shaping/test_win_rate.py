@@ -11,8 +11,6 @@ from itertools import product
 
 import pytest
 import torch
-from tiny_models import scored
-from tiny_worlds import make_world
 from torch import Tensor
 
 from models.base.errors import UserError
@@ -23,6 +21,8 @@ from models.parts.advantage.group_relative import GroupRelative
 from models.parts.rewards.shaping.win_rate import WinRate, preferences_by_log_odds, preferences_by_rank, win_rates
 from models.recipes.load import load_recipe
 from models.training.reward_call import call_reward
+from tests.support.tiny_models import scored
+from tests.support.tiny_worlds import make_world
 
 MARGIN = torch.tensor([[0.0, -0.8, 0.4], [0.8, 0.0, -0.6], [-0.4, 0.6, 0.0]], dtype=torch.float64)
 PREFERENCE = 0.5 + MARGIN / 2

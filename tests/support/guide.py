@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/*.md"), *ROOT.glob("data/*.md"), *ROOT.glob("mlflow/*.md")])
 PROGRAMS = ("rewardflow", "make", "python", "mlflow", "prefect", "dvc", "git")
 """What a reader types here, and what the tests hold against the programs themselves."""

@@ -1,6 +1,8 @@
 """A run of the loop over episodes, for a process that is to be killed in the midst of one.
 
-python killed.py START CHECKPOINTS STEPS     killed by SIGKILL at the environment's STEPS-th step; 0: not at all
+    python -m tests.support.killed_search START CHECKPOINTS STEPS
+
+The process is killed by SIGKILL at the environment's STEPS-th step; 0: never.
 """
 
 import os
@@ -10,8 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from safetensors.torch import save_file
-from tiny_episodes import ENDING, Chatter, episodes
-from tiny_loops import SLOTS, run
+
+from tests.support.tiny_episodes import ENDING, Chatter, episodes
+from tests.support.tiny_loops import SLOTS, run
 
 
 def main(start: Path, checkpoints: Path, steps: int) -> None:

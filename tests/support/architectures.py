@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from device_here import placed
-from tiny_models import gradients
 from torch import Tensor, nn
 from transformers import (
     CohereConfig,
@@ -35,6 +33,8 @@ from transformers import (
 )
 
 from models.learner.packing import Sequences
+from tests.support.device_here import placed
+from tests.support.tiny_models import gradients
 
 SIZE: dict[str, Any] = {
     "vocab_size": 61,

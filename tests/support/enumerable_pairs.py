@@ -10,11 +10,11 @@ from itertools import permutations
 from typing import Any
 
 import torch
-from tiny_batches import make_batch
 from torch import Tensor
 
 from models.method.objective import Objective
 from models.method.token_batch import TokenBatch
+from tests.support.tiny_batches import make_batch
 
 REWARDS = torch.tensor([1.0, 0.2, -0.5, 0.7], dtype=torch.float64)
 REFERENCE = torch.tensor([0.1, 0.4, 0.2, 0.3], dtype=torch.float64).log()

@@ -4,14 +4,14 @@ from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
 
-from special_tokens import CHAT
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from benchmarks.reproduced.experiments import REVERSE, write_inputs
 from models.policies.folder import save_model_folder
 from models.text.tokenizer import TokenizerSettings, train_tokenizer
+from tests.support.special_tokens import CHAT
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 RECIPES = sorted((ROOT / "recipes" / "real").glob("*.yaml"))
 QWEN = [file for file in RECIPES if file.stem.startswith("qwen3_")]
 """Those of a size that a GPU trains, on data of the user's own."""

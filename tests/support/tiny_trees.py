@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from tiny_worlds import CODEC
 from torch import Tensor
 
 from models.engines.engine import Ask, Drawing, Engine, Generated
 from models.method.environment import Environment, EnvironmentEpisode
 from models.method.problem import Problem
+from tests.support.tiny_worlds import CODEC
 
 ACTIONS = ("1", "2", "3")
 DEPTH = 3

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from tiny_batches import make_batch
 from torch import Tensor
 
 from models.method.objective import Objective
 from models.method.token_batch import TokenBatch
+from tests.support.tiny_batches import make_batch
 
 PAIRS, LONGEST = 6, 7
 

@@ -5,8 +5,6 @@ from dataclasses import replace
 from typing import cast
 
 import torch
-from tiny_batches import make_batch
-from tiny_models import scored
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
@@ -15,6 +13,8 @@ from models.method.advantage import Advantage
 from models.method.objective import Objective
 from models.method.scored import Scored
 from models.method.world import World
+from tests.support.tiny_batches import make_batch
+from tests.support.tiny_models import scored
 
 LENGTHS = [3, 1, 4, 2, 2, 6, 1, 3, 5, 2, 4, 1]
 SIZES = [4, 4, 4]

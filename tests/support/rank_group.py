@@ -49,7 +49,7 @@ def on_ranks(count: int, work: Callable[..., Any], *given: Any) -> list[Any]:
 def _prepared() -> Any:
     """How processes are made: copies of one that has imported what takes long."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tiny_loops", "models.learner.sharding", "models.reward_models.fit"])
+    context.set_forkserver_preload(["tests.support.tiny_loops", "models.learner.sharding", "models.reward_models.fit"])
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))  # the server does not hear of the path otherwise
     try:

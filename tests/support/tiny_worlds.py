@@ -6,7 +6,6 @@ from functools import cache
 from pathlib import Path
 
 import torch
-from tiny_models import tiny_policy, word_tokenizer
 from torch import Tensor
 
 from models.engines.engine import Engine
@@ -19,6 +18,7 @@ from models.method.tally import Tally
 from models.method.truncation import WRONG, TruncationSettings
 from models.method.world import World
 from models.text.encoding import Codec
+from tests.support.tiny_models import tiny_policy, word_tokenizer
 
 CODEC = Codec(word_tokenizer())
 

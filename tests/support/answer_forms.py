@@ -1,13 +1,13 @@
 """Forms of answers, as one table: tests hold the verifiers to it, and docs/rewards.md shows it.
 
-python tests/answer_forms.py        writes the table into docs/rewards.md
+python -m tests.support.answer_forms        writes the table into docs/rewards.md
 """
 
 from pathlib import Path
 from typing import NamedTuple
 
-DOCS = Path(__file__).resolve().parents[1] / "docs" / "rewards.md"
-BEGIN = "<!-- answer forms: written by tests/answer_forms.py -->\n"
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "rewards.md"
+BEGIN = "<!-- answer forms: written by tests/support/answer_forms.py -->\n"
 END = "<!-- end of answer forms -->\n"
 
 

@@ -7,11 +7,11 @@ token each, so that means over all pairs are exact, and so is the equilibrium th
 from itertools import permutations
 
 import torch
-from tiny_batches import make_batch
 from torch import Tensor
 
 from models.method.objective import Objective
 from models.method.token_batch import TokenBatch
+from tests.support.tiny_batches import make_batch
 
 MARGIN = torch.tensor([[0.0, -0.8, 0.4], [0.8, 0.0, -0.6], [-0.4, 0.6, 0.0]], dtype=torch.float64)
 PREFERENCE = 0.5 + MARGIN / 2

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 import torch
-from device_here import placed
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 from transformers.models.qwen3.modeling_qwen3 import Qwen3RMSNorm
@@ -18,6 +17,7 @@ from models.method.problem import Problem
 from models.method.rollout import Rollout
 from models.method.scored import Scored
 from models.text.tokenizer import TokenizerSettings, train_tokenizer
+from tests.support.device_here import placed
 
 NO_VLLM = pytest.mark.skipif(not has_vllm(), reason="vLLM is not installed")
 VOCABULARY = 24

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from tiny_loops import SCHEDULE, new_learner
-from tiny_worlds import CODEC
 
 from models.engines.engine import Ask, Drawing, Generated
 from models.engines.transformers_engine import TransformersEngine
@@ -18,6 +16,8 @@ from models.method.readings import Readings
 from models.method.rollout import Rollout
 from models.parts.rollouts.episodes import Episodes
 from models.text.encoding import Codec
+from tests.support.tiny_loops import SCHEDULE, new_learner
+from tests.support.tiny_worlds import CODEC
 
 ENDING = Codec(CODEC.tokenizer, also_end=tuple(ids[0] for ids in CODEC.inside(["=", ";", "+", "5"])))
 """A codec in which much ends a turn, so that the turns of a policy that was never trained do end."""

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 import torch
-from tiny_loops import PROBLEMS
-from tiny_worlds import CODEC
 
 from models.engines.engine import Generated, Sampling
+from tests.support.tiny_loops import PROBLEMS
+from tests.support.tiny_worlds import CODEC
 
 PLAIN = {problem.tokens for problem in PROBLEMS}
 

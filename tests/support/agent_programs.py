@@ -5,12 +5,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tiny_episodes import ENDING, Listening
-from tiny_loops import PROBLEMS
-from tiny_worlds import make_world
-
 from models.method.rollout import Rollout, parts_of
 from models.parts.rollouts.program import ProgramRollouts
+from tests.support.tiny_episodes import ENDING, Listening
+from tests.support.tiny_loops import PROBLEMS
+from tests.support.tiny_worlds import make_world
 
 AGENT = Path(__file__).with_name("agent_program.py")
 

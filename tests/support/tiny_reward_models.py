@@ -4,11 +4,11 @@ import random
 from typing import Any
 
 import torch
-from device_here import placed
 from transformers import Qwen3Config, Qwen3ForSequenceClassification
 
 from models.learner.optimiser import OptimiserSettings
 from models.reward_models.fit import Pair
+from tests.support.device_here import placed
 
 SHAPE: dict[str, Any] = {
     "vocab_size": 20,

@@ -1,9 +1,8 @@
 """Recipes on data of an environment, made small: rows of a task set, a tiny policy that was shown some, a run of both.
 
-Run as a program it is a process that may be killed:
+    python -m tests.support.agent_scenes RECIPE START CHECKPOINTS CALLS
 
-    python agent_scenes.py RECIPE START CHECKPOINTS CALLS      by SIGKILL where an episode is to go on, once the policy
-                                                               was asked CALLS times; 0: not at all
+runs a scene in a process that is killed by SIGKILL in an episode, after CALLS requests to the policy; 0: never.
 """
 
 import os
@@ -16,7 +15,6 @@ from typing import Any
 
 import torch
 from safetensors.torch import save_file
-from tiny_worlds import make_world
 
 from models.agents.play.demonstrations import in_turns
 from models.datasets.params import read_section
@@ -38,8 +36,9 @@ from models.text.tokenizer import TokenizerSettings, load_tokenizer, train_token
 from models.training.build import build_learner
 from models.training.loop import run_loop
 from models.training.watchers import Watchers
+from tests.support.tiny_worlds import make_world
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 SIZE = SizeSettings(hidden=64, layers=2, heads=2, key_value_heads=1, feed_forward=128, positions=512)
 SHOWN = SupervisedSettings(steps=40, batch=16, optimiser=OptimiserSettings(learning_rate=0.01, warmup_steps=4))
 

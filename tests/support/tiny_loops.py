@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tiny_models import tiny_policy
-from tiny_worlds import CODEC, make_world
 from torch import Tensor
 
 from models.engines.engine import Engine, EngineSettings
@@ -36,6 +34,8 @@ from models.policies.folder import save_model_folder
 from models.text.encoding import Codec
 from models.training.loop import run_loop
 from models.training.watchers import Watchers
+from tests.support.tiny_models import tiny_policy
+from tests.support.tiny_worlds import CODEC, make_world
 
 TOKENIZER = CODEC.tokenizer
 END = TOKENIZER.eos_token_id

@@ -7,8 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
-from tiny_models import tiny_policy
-from tiny_worlds import CODEC, make_world
 from torch import Tensor
 
 from models.agents.gateway.conversation import prompt_of
@@ -24,6 +22,8 @@ from models.method.rollout import Rollout
 from models.method.world import World
 from models.policies.folder import save_model_folder
 from models.text.encoding import Codec
+from tests.support.tiny_models import tiny_policy
+from tests.support.tiny_worlds import CODEC, make_world
 
 MALFORMED = ["", " ", "\x00\x01\x02", "{prompt} {completion}", "x" * 300_000, "#### 9", "é\ud800"]
 """Completions that a reward by a judge must take."""

@@ -45,9 +45,8 @@ def choose(kind: Literal["cuda", "standin"], cache: Path) -> None:
         torch.use_deterministic_algorithms(True, warn_only=True)  # of what has no fixed order there is one way alone
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
         return
-    from standin.build import build, register
-
     from models.base import device
+    from tests.support.standin.build import build, register
 
     try:
         DEVICE = register(build(cache))
@@ -57,7 +56,8 @@ def choose(kind: Literal["cuda", "standin"], cache: Path) -> None:
 
 
 OF_A_PROCESSOR = pytest.mark.skipif(
-    "__import__('device_here').DEVICE.type != 'cpu'", reason="what it is about is done on a processor alone"
+    "__import__('tests.support.device_here', fromlist=['DEVICE']).DEVICE.type != 'cpu'",
+    reason="what it is about is done on a processor alone",
 )
 
 

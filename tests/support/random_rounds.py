@@ -4,10 +4,10 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from tiny_batches import make_batch
 from torch import Tensor
 
 from models.method.token_batch import TokenBatch
+from tests.support.tiny_batches import make_batch
 
 LENGTHS = (3, 1, 5, 2, 4)
 TOKENS = sum(LENGTHS)

@@ -1,0 +1,1 @@
+"""Models, engines, records and scenes that tests of several files share."""
