@@ -1,4 +1,4 @@
-"""Prefect flows and the command line: what users run or schedule."""
+"""The Prefect flows and the command line, which users run or schedule."""
 
 from flows.runtime.environment import prepare_environment
 

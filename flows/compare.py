@@ -112,7 +112,7 @@ def _trained(contender: Contender, seed: int, home: Path, parent: str) -> Traini
 
 
 def not_learned(method: str, done: Sequence[TrainingProgress]) -> list[str]:
-    """Return one line per training of a method, seeds from 0, whose policy collapsed or did not change."""
+    """Return one line for each training of a method whose policy collapsed or did not change, with its seed."""
     whys = [why_not_learned(training.tuned) if training.tuned else "" for training in done]
     return [f"{method}, seed {seed}: {why}" for seed, why in enumerate(whys) if why]
 
@@ -126,7 +126,7 @@ def _score(training: TrainingProgress, metric: str) -> float:
 
 
 def cost_of(contender: Contender, trainings: list[list[JournalRow]]) -> TrainingCost:
-    """Return a method's budget, and the mean seconds and tokens of its rounds over its trainings.
+    """Compute the cost of one training of a method: its budget, and mean seconds and tokens over all its trainings.
 
     Args:
         contender: the method, with the rounds of its budget.

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 LONGEST = 60
 """Maximum length of a value that is printed whole, characters."""
 MOST = 8
-"""Entries of a kind that are printed; the page and --json have all."""
+"""Maximum number of entries printed of each kind; the HTML page and --json contain all."""
 INDENT = "  "
 
 

@@ -1,4 +1,4 @@
-"""Checks of this machine before a run, made in seconds: each finding comes with its remedy.
+"""Quick checks of this machine before a run; each problem is reported with its remedy.
 
 No large package is imported: versions are read from the metadata of installed packages, the build of torch from its
 version. `deep=True` imports torch and vLLM as well, which takes about ten seconds and finds broken builds.

@@ -1,4 +1,4 @@
-"""The flow that evaluates the champion again on the held-out data, so that a drift of data, engine or code shows."""
+"""The flow that evaluates the champion again on the held-out data, so that drift of data, engine or code is noticed."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from tasks.tracking import records, runs, tags
 
 @dataclass(frozen=True)
 class StrategyComparison:
-    """Both evaluations, and the run that has them."""
+    """Results of the evaluations with and without the strategy, and the id of the flow's MLflow run."""
 
     run: str
     plain: StepResult

@@ -1,4 +1,4 @@
-"""The flow that updates a recipe's data: what changed is made and prepared again, validated and kept as a version."""
+"""The flow that updates a recipe's data with DVC, validates them, and pushes the version to the remote."""
 
 from __future__ import annotations
 

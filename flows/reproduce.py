@@ -1,4 +1,4 @@
-"""The training of a registered version again, isolated from all others: in its own folder and tracking store."""
+"""Reproduction of a registered version: it is trained again, in a separate folder and tracking store."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from tasks.host.code_version import code_version
 from tasks.tracking import runs, store, tags
 
 APART = "reproductions"
-"""Folder in the state folder for reproductions, which are deleted after the comparison."""
+"""Folder in the state folder for reproductions, which are deleted after the comparison unless they are kept."""
 
 
 @dataclass(frozen=True)
 class MadeAgain:
-    """Results of a training."""
+    """Results of training a version again."""
 
     folder: Path
-    """The model folder."""
+    """Model folder of the policy."""
     metrics: Mapping[str, float]
     """Metrics of its evaluation."""
 
@@ -39,7 +39,7 @@ class MadeAgain:
 def made_again(
     label: str, name: str, recipe: Recipe, precisions: Mapping[str, Precision], keep: bool
 ) -> Iterator[MadeAgain]:
-    """Train a recipe from its data and evaluate the policy, without reusing earlier results; nothing is registered.
+    """Train and evaluate the recipe of a version again, without reusing earlier results; nothing is registered.
 
     Args:
         label: version that is trained again.

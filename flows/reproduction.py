@@ -1,4 +1,4 @@
-"""The checks of `rewardflow reproduce` before the training, and its output."""
+"""Checks of `rewardflow reproduce` before the training, and the formatting of its output."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ MOST = 10
 
 @dataclass(frozen=True)
 class ReproducibleVersion:
-    """A version that can be trained again here."""
+    """A registered version that can be trained again on this machine, with its recipe and model folder."""
 
     said: VersionRecord
     recipe: Recipe
-    """The recipe as recorded: its file with its overrides."""
+    """The recipe as recorded: its file with its overrides applied."""
     to_train: Recipe
-    """The recipe with its base as a folder."""
+    """The same recipe with its base model given as a folder."""
     precisions: dict[str, Precision]
     """See `tasks.registered.reproducible.recorded_precisions`."""
     data: str
@@ -79,7 +79,7 @@ def wanted_version(version: str, model: Callable[[], str], root: Path) -> Reprod
 
 
 def warning(around: Surroundings) -> str:
-    """Return one line with the changes of the machine that may change bits; empty if there are none."""
+    """Return one line with differences of the machine that may change results bit for bit; empty if there are none."""
     if not around.deciding:
         return ""
     facts = "; ".join(
@@ -90,7 +90,7 @@ def warning(around: Surroundings) -> str:
 
 
 def reproduction_lines(made: Reproduction) -> str:
-    """Return the lines with what is the same and what differs; the last line is the verdict."""
+    """Format the comparison with the original as lines, the last of which is the verdict."""
     from flows.difference import setting_lines
 
     lines = [f"{made.version}, made again at commit {made.commit[:8]} with data {made.data[:8]}"]

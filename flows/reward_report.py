@@ -1,4 +1,4 @@
-"""The flow that tests a reward model: in which directions it would lead a policy that learns from it."""
+"""The flow that tests a reward model, to show in which directions it would push a policy that is trained on it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tasks.tracking import records, runs
 
 @dataclass(frozen=True)
 class Reported:
-    """The report, and the run that has it."""
+    """The report on a reward model, and the id of the flow's MLflow run."""
 
     run: str
     result: StepResult

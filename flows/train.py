@@ -30,18 +30,18 @@ from tasks.tracking.verdict_record import HandJudgement, decided
 
 @dataclass
 class TrainFlowResult:
-    """Result of a run of the flow, for its caller."""
+    """Result of the train flow."""
 
     run_id: str
     steps: list[StepResult] = field(default_factory=list)
     promotion: Promotion | None = None
-    """None if the recipe ends before reinforcement learning."""
+    """Result of the step promote; None if the recipe ends before reinforcement learning."""
     model: str = ""
-    """Registered name of the policies."""
+    """Name of the registered model whose versions are the recipe's policies."""
     unpinned: str = ""
-    """Why no commit pins what was run; empty if one does."""
+    """Why the run is not pinned by a commit; empty if it is."""
     by_hand: HandJudgement | None = None
-    """The gate's judgement of a champion that a person set; None if none waits to be judged."""
+    """The gate's judgement of a champion that a person set by hand; None if none waited for it."""
     collapsed: str = ""
     """Why the policy did not learn (collapsed or unchanged), in one sentence; empty if it did."""
 
@@ -75,7 +75,7 @@ def train(
 def run_steps(
     opened: FlowContext, refresh: bool, cluster: str | None = None, resume: bool = False
 ) -> tuple[TrainFlowResult, StepResult]:
-    """Run the steps one after the other. Returns the outcome and the result of the validation."""
+    """Run all steps of the flow in order. Returns the flow's result and that of the step validate."""
     recipe, run = opened.recipe, opened.run_id
     noticed = notice_champion(run, policy_name(recipe))
     with shared_engine(recipe.placement, cluster):
@@ -106,7 +106,7 @@ def run_steps(
 
 
 def why_no_anchor(champion: registry.VersionInfo | None, model: str) -> str:
-    """Return why the verdict has no anchor other than the champion itself."""
+    """Return why the verdict has no anchor in addition to the champion, in one sentence."""
     if champion is None and not aliases.history(model):
         return "no anchor exists before the first promotion"
     if champion is not None and registry.ANCHOR in champion.aliases:
@@ -117,7 +117,9 @@ def why_no_anchor(champion: registry.VersionInfo | None, model: str) -> str:
 def evaluate_splits(
     training: TrainingProgress, champion: registry.VersionInfo | None, model: str
 ) -> tuple[dict[str, StepResult], dict[str, OnGate]]:
-    """Return role -> evaluation: base, candidate and champion on validation, the last two also for the verdict.
+    """Evaluate base, candidate and champion on the validation split, and those that the verdict compares on the gate's.
+
+    Returns role -> evaluation on the validation split, and role -> evaluations for the verdict.
 
     The anchor is evaluated for the verdict too, whether or not there is a champion. Without a champion, the base model
     takes its role. A candidate with the champion's weights was judged before.

@@ -1,12 +1,15 @@
-"""The steps of the pipeline (`steps/`), and the modules that serve them.
+"""The steps of the pipeline (`steps/`), and the packages that support them.
 
     steps        one file each: load inputs, call models/, log, return the result
-    runner/step  what every step has in common: key, folder, run, result
-    tracking     MLflow; data/versions: DVC; data/expectations: Great Expectations; state/storage: S3. Other modules
-                 do not import these.
+    runner/step  the common part of every step: key, folder, run, result
+    compute      learners, engines and GPUs
+    registered   files of registered models, their export and reproduction
+    gate, people decisions on candidates, and comparisons by people
+    pages        descriptions, pages and plots
+    tracking     the only package that imports MLflow
 
-The other files read what steps work on (prompts, data sources, registered policies), open what they work with (learner,
-engine), and write what a person reads (descriptions, pages, plots).
+`data/versions` is the only module that imports DVC, `data/expectations` the only one that imports Great Expectations,
+`state/storage` the only one that imports boto3, and `compute/cluster` the only one that imports Ray.
 """
 
 from tasks.host.environment import QUIET, set_where_unset

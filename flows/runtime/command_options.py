@@ -1,4 +1,4 @@
-"""Arguments and options that several commands share, and the lookups that belong to them."""
+"""Arguments and options that several commands share, and functions that resolve their values."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ _CHATTY = ("torch._library.triton", "great_expectations", "EventsWorker", "APILo
 
 
 class News(logging.Filter):
-    """Filter of the handler that writes to the terminal."""
+    """Log filter of Prefect's terminal handler, which drops routine records and errors that are reported elsewhere."""
 
     def __init__(self, told_at_the_end: bool) -> None:
         """Create the filter.
@@ -51,7 +51,7 @@ class News(logging.Filter):
 
 
 def quiet(told_at_the_end: bool = False) -> None:
-    """Keep uninformative records from the terminal, and the traceback of a UserError from every log.
+    """Install filters that drop routine log records from the terminal, and the traceback of a UserError from every log.
 
     Args:
         told_at_the_end: whether the caller of the flow prints its error. Once true, it stays true for this process.
@@ -80,7 +80,7 @@ def quiet_transformers() -> None:
 
 
 def without_prefect(error: BaseException | None) -> UserError | None:
-    """Return a UserError for an error caused by a Prefect server that does not answer; None for any other error."""
+    """Convert an error into a UserError if the Prefect server did not answer; None for any other error."""
     httpx = sys.modules.get("httpx")  # only Prefect uses it here, and it may not be imported
     if httpx is None or not isinstance(error, httpx.TransportError):
         return None

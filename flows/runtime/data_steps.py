@@ -1,4 +1,4 @@
-"""The first steps of a flow: bring the data and the held-out sets up to date, and validate them."""
+"""First steps of a flow: prepare the data and the held-out sets, and validate them."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from tasks.steps.validate_data import ValidationSections, validate_data
 
 @dataclass(frozen=True)
 class PreparedApart:
-    """Data prepared in addition to the recipe's own: a held-out set, or the data of a frozen model."""
+    """Data prepared in addition to the recipe's own: a held-out set, or the training data of a frozen model."""
 
     recipe: Recipe
-    """The recipe by which the data are validated and answered."""
+    """The recipe with the settings for these data."""
     result: StepResult
     version: DataVersion
 
 
 @dataclass(frozen=True)
 class HeldOutSet(PreparedApart):
-    """A held-out set on which policies are evaluated."""
+    """A held-out set, prepared and validated, on which policies are evaluated for the verdict."""
 
     validated: StepResult
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """The data of a recipe and its held-out sets."""
+    """The prepared data of a recipe, and its held-out sets."""
 
     result: StepResult
     version: DataVersion
@@ -45,12 +45,12 @@ class Prepared:
 
     @property
     def unpinned(self) -> list[str]:
-        """For each of them, why no commit pins it; "" if one does."""
+        """For the data and each held-out set, why no commit pins the version; "" if one does."""
         return [self.version.unpinned, *(held.version.unpinned for held in self.held_out.values())]
 
 
 def call_preparation(opened: FlowContext) -> Prepared:
-    """Bring the data and the held-out sets up to date with DVC, which detects changes by itself.
+    """Prepare the recipe's data and its held-out sets with DVC, which runs again only what changed.
 
     Raises:
         UserError: the answers to a held-out set cannot be checked, because none of its problems has an answer or tests.
@@ -65,7 +65,7 @@ def call_preparation(opened: FlowContext) -> Prepared:
 
 
 def call_apart(opened: FlowContext, recipe: Recipe, name: str) -> PreparedApart:
-    """Bring the data of another recipe up to date whose model this run makes.
+    """Prepare the data of another recipe, by which this run makes a frozen model (teacher, contrast or judge).
 
     Args:
         name: role of that model, which is part of the step's name.
@@ -75,7 +75,7 @@ def call_apart(opened: FlowContext, recipe: Recipe, name: str) -> PreparedApart:
 
 
 def call_validation(opened: FlowContext, data: Prepared, refresh: bool = False) -> StepResult:
-    """Validate a version of the data.
+    """Validate the prepared data of the recipe.
 
     The key is the same in every flow, so that a version is validated once for all flows. Rows that are also in a
     held-out set are removed from the training rows.
@@ -86,7 +86,7 @@ def call_validation(opened: FlowContext, data: Prepared, refresh: bool = False) 
 
 
 def call_held_out_validation(opened: FlowContext, data: Prepared, refresh: bool = False) -> dict[str, HeldOutSet]:
-    """Validate the held-out sets, with lengths in the tokens of the policy that is trained on the data."""
+    """Validate the held-out sets; lengths are counted with the tokenizer of the policy that is trained on the data."""
     held_out: dict[str, HeldOutSet] = {}
     for name, held in data.held_out.items():
         sections = ValidationSections(held.recipe)

@@ -1,4 +1,4 @@
-"""Locations on this machine, and the environment that must be set before Prefect is imported.
+"""Local folders, and the environment variables that must be set before Prefect is imported.
 
 Prefect reads its settings once, at import. So the package `flows` prepares the environment when it is imported, whether
 by the command line, a deployment or a script, and none of its files needs to do so. Variables that the user has set are
@@ -56,7 +56,9 @@ def artifact_folder(home: Path) -> Path:
 
 
 def prefect_folders(home: Path, chosen: str | None = None) -> dict[str, str]:
-    """Return the variables for Prefect's folders: in `home`, or in `chosen`, by default the user's PREFECT_HOME.
+    """Return the environment variables for Prefect's folders.
+
+    The folder is `chosen`; if that is None, the user's PREFECT_HOME; if neither is given, `prefect` in `home`.
 
     PREFECT_HOME alone is not enough: Prefect 3 puts results and its server's memo into the user's home directory.
     """

@@ -1,4 +1,4 @@
-"""Resuming an interrupted training. If a training starts from the beginning instead, its run records what changed."""
+"""Resumption of an interrupted training, or the record of why a training started from the beginning instead."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tasks.state import cut_off
 from tasks.tracking import runs
 
 BEGINS_ANEW = "begins anew"
-"""Fact of a run that explains why it could not resume."""
+"""Key of the run's fact that explains why it started from the beginning instead of resuming."""
 
 
 class GoingOn:
-    """The interrupted training of a state folder, compared with the one that starts now."""
+    """Comparison of the state folder's interrupted training with the one that starts now."""
 
     def __init__(self, opened: FlowContext, data: DataVersion, resume: bool) -> None:
         """Compare the training that starts with the interrupted one.
@@ -51,7 +51,7 @@ class GoingOn:
         cut_off.note(home, name, self._now, folder)
 
     def ended(self) -> None:
-        """Record that the training has its policy."""
+        """Record that the training is finished, so that there is nothing to resume."""
         cut_off.finished(self._opened.home, self._opened.recipe.name)
 
     def _anew(self, before: cut_off.Unfinished) -> None:

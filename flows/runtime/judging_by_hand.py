@@ -1,4 +1,4 @@
-"""The gate's judgement of a champion that a person set by hand: it is compared with the champion before."""
+"""The gate's judgement of a champion that a person set by hand, compared with the previous champion."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tasks.tracking.verdict_text import verdict_text
 
 
 def judge_by_hand(training: TrainingProgress, gate: Mapping[str, OnGate], model: str) -> HandJudgement | None:
-    """Judge the champion if it was set by hand and waits for the gate; otherwise return None without any work.
+    """Judge the current champion by the gate if a person set it by hand and it is not judged yet; else return None.
 
     Args:
         gate: role -> evaluations for the verdict that the run has already made.

@@ -1,4 +1,4 @@
-"""Messages of a flow to people, through the outbox of its state folder. A failure to send never stops the flow."""
+"""Notifications of a flow to people, sent through the outbox in its state folder; a failure never stops the flow."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class Stoppable:
 
 @contextmanager
 def notify_when_stopped(home: Path, what: str, run: str = "", link: str = "") -> Iterator[Stoppable]:
-    """Send a message if an error stops the flow; not for Ctrl-C and SIGTERM, whose sender knows."""
+    """Send a message if an error stops the flow; not after Ctrl-C or SIGTERM, as its sender knows about it."""
     flow = Stoppable(what, run, link)
     try:
         yield flow

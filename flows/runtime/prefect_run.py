@@ -11,7 +11,7 @@ _LOG = logging.getLogger("rewardflow")
 
 
 def require_plain_address() -> None:
-    """Check that the server's address has no password, as logs and links show it. A profile may name the address too.
+    """Check that the Prefect server's address, from environment or profile, has no password: logs and links show it.
 
     Raises:
         UserError: the address has a password.
@@ -49,7 +49,7 @@ def link_to(page: str) -> None:
 
 
 def describe(name: str, description: str, page: str) -> None:
-    """Rename the Prefect run to its result, and add the verdict to it as an artifact.
+    """Rename the Prefect run to `name`, a summary of its result, and add `description` to it as an artifact.
 
     An error here never stops a flow whose work is done: it is logged.
 

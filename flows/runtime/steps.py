@@ -1,4 +1,4 @@
-"""Calls of a flow's steps: an earlier result is reused if its key is the same."""
+"""Calls of a flow's steps, which reuse the earlier result of a step with the same key."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Read = TypeVar("Read", bound=Sections)
 
 
 def context_of(opened: FlowContext, step: str, recipe: Read, *inputs: Any, name: str = "") -> StepContext[Read]:
-    """Return the context of a step: sections of the recipe, and a key computed from them and all other inputs.
+    """Build the context of a step, with its sections of the recipe and a key computed from these and all inputs.
 
     Args:
         inputs: results of other steps, and plain data; the run's id for a step that is never reused from another run.
@@ -31,7 +31,7 @@ def context_of(opened: FlowContext, step: str, recipe: Read, *inputs: Any, name:
 def call_step(
     opened: FlowContext, task: Any, recipe: Sections, *inputs: Any, refresh: bool = False, name: str = ""
 ) -> StepResult:
-    """Call a task with its sections and inputs, or reuse its earlier result if its outputs are unchanged.
+    """Run a step, or reuse the earlier result with the same key if its outputs are unchanged.
 
     The key covers exactly what the task is called with.
     """
@@ -39,7 +39,7 @@ def call_step(
 
 
 def call_cached(task: Any, context: StepContext[Any], *inputs: Any, refresh: bool = False) -> StepResult:
-    """Call a task as `call_step` does, under the key of `context`."""
+    """Run a step as `call_step` does, with a context that is built already."""
     interrupt.raise_again()
     started = time.perf_counter()
     result = None if refresh else earlier_result(context)

@@ -1,4 +1,4 @@
-"""The steps of a training, from the data to the evaluated policy, which every flow that trains calls in order."""
+"""The steps of a training, from the data to the evaluated policy, for every flow that trains."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from tasks.tracking import runs, tags
 
 @dataclass
 class TrainingProgress:
-    """State of a training: its steps by name, and their results."""
+    """Results of a training's steps so far; its methods evaluate policies."""
 
     opened: FlowContext
     refresh: bool
@@ -50,12 +50,12 @@ class TrainingProgress:
     warmed: StepResult
     rewarded: StepResult | None
     tuned: StepResult | None = None
-    """None if the recipe ends before reinforcement learning."""
+    """Result of the step fine_tune; None if the recipe ends before reinforcement learning."""
     held_out: dict[str, HeldOutSet] = field(default_factory=dict)
     """Name of a held-out set -> its recipe, version and validation."""
     steps: list[StepResult] = field(default_factory=list)
     scores: dict[str, float] = field(default_factory=dict)
-    """Metrics of the trained policy's evaluation; empty before it was evaluated."""
+    """Metrics of the trained policy on the validation split; empty before it is evaluated."""
 
     def evaluated(self, role: str, policy: PolicyFiles) -> StepResult:
         """Evaluate a policy on the validation split.
@@ -76,7 +76,7 @@ class TrainingProgress:
         return measured
 
     def for_verdict(self, role: str, policy: PolicyFiles) -> OnGate:
-        """Evaluate a policy for the verdict only: on the gate's problems, and on each held-out set."""
+        """Evaluate a policy for the gate's verdict: on the gate's problems and on each held-out set."""
         rewarded = made_reward_model(self.rewarded)
         sections = GateSections(self.opened.recipe)
         return OnGate(

@@ -41,7 +41,7 @@ def patience() -> float:
 
 @contextmanager
 def only_run(home: Path, wait: float = 0.0, report: Callable[[str], None] = print) -> Iterator[None]:
-    """Hold the state folder for one run.
+    """Hold the lock of the state folder, so that only this run works in it.
 
     Args:
         home: the state folder.

@@ -1,1 +1,1 @@
-"""Deployments of prefect.yaml: they are served and watched, and start on new data; approvals are carried out."""
+"""Service of the deployments in prefect.yaml: schedules, missed runs, new data, and approvals in MLflow."""

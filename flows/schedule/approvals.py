@@ -1,8 +1,8 @@
-"""Decisions of people on MLflow's page are carried out: at once when MLflow's webhook reports that a tag was set, and
-also once a minute, because a delivery may be lost.
+"""Service that carries out the approvals and rejections that people set as tags on MLflow's pages.
 
-A webhook only triggers a look. Nothing in the delivery is read: only the state of the registry counts. So a sender who
-reaches this address can trigger a look, and nothing else. Several deliveries at once cause one look.
+It checks the registry when MLflow's webhook reports a tag, and also once a minute, because a delivery may be lost. A
+delivery only triggers a check: its content is not read, and only the state of the registry counts. So a sender who
+reaches this address can trigger a check, and nothing else. Several deliveries at once cause one check.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _LOG = logging.getLogger(__name__)
 
 PORT = 4205
 PATH = "/look"
-"""The only path that is answered."""
+"""URL path for MLflow's webhook; requests to any other path get 404."""
 MOST = 2**20
-"""Maximum size of a delivery, bytes; a larger one is refused and the connection closed."""
+"""Maximum size of a webhook delivery, bytes; a larger one is refused and the connection closed."""
 
 
 @contextmanager
 def looking(every: float = MINUTE, say: Callable[[str], None] = _LOG.info) -> Iterator[Callable[[], None]]:
-    """Check the registry for decisions, now and repeatedly, in a thread. Yields a function that triggers a check.
+    """Check the registry for decisions repeatedly in a thread. Yields a function that triggers a check at once.
 
     Args:
         every: seconds between two checks.
@@ -65,7 +65,7 @@ def looking(every: float = MINUTE, say: Callable[[str], None] = _LOG.info) -> It
 
 @contextmanager
 def listening(look: Callable[[], None], port: int = PORT, host: str = HOST) -> Iterator[str]:
-    """Receive MLflow's deliveries. Yields the address.
+    """Receive deliveries of MLflow's webhook and call `look` for each. Yields the address.
 
     Raises:
         UserError: the port is taken.
@@ -103,7 +103,7 @@ def listening(look: Callable[[], None], port: int = PORT, host: str = HOST) -> I
 
 
 def serve_approvals(port: int, host: str, address: str) -> None:
-    """Carry out what people decide on MLflow's page until Ctrl-C or SIGTERM.
+    """Carry out people's decisions on MLflow's pages until Ctrl-C or SIGTERM.
 
     Args:
         address: address at which MLflow's server reaches this process; "": the one on which it listens.

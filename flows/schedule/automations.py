@@ -40,7 +40,7 @@ BEATS = 3
 falls somewhere within such a period, so a dead run is detected after three to six intervals.
 """
 AHEAD = 500
-"""Future runs of a schedule that are examined for its longest pause."""
+"""Number of future runs of a schedule that are examined for its longest pause."""
 
 
 def automations_of(
@@ -50,7 +50,7 @@ def automations_of(
     heartbeat: timedelta,
     grace: timedelta = GRACE,
 ) -> list[AutomationCore]:
-    """Return all automations, for deployments by name with their id on the server and their schedules.
+    """Build all automations for the deployments: name -> id on the server and schedules.
 
     Args:
         blocks: Webhook blocks, one for each address that receives messages.

@@ -1,4 +1,4 @@
-"""The event that reports new data to Prefect's server; it starts deployments that have a trigger on it."""
+"""The Prefect event that reports new data, and starts deployments that have a trigger on it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ EVENT = "rewardflow.new-data-version"
 
 
 def announce(opened: FlowContext, version: DataVersion) -> bool:
-    """Send the event for a version of the data that no training of the recipe has read yet. Return whether it was sent.
+    """Send the event for a data version unless a training of the recipe has read it. Return whether it was sent.
 
     The decision uses MLflow's records, not the last run: if no server received an event, the next run sends it again.
     """

@@ -1,4 +1,4 @@
-"""Serve the deployments of prefect.yaml on their schedules, from one process.
+"""Server of the deployments in prefect.yaml: it runs them on their schedules, from one process.
 
 prefect.yaml is the single source: what `prefect deploy` would give to a work pool is served here unchanged, except for
 the work pool. Prefect reads its settings once, at import: it is imported when the server's address is known.
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 
 CATCH_UP = "catch-up"
-"""Tag of a deployment that, when it is served again, starts one run for all the runs that were missed."""
+"""Tag of a deployment that, when it is served again, starts one run if any runs were missed."""
 
 
 def create_gpu_limit() -> None:

@@ -1,4 +1,4 @@
-"""Silence: a deployment's run came due and did not start, even if the deployment was not served. It is reported once.
+"""Detection of missed runs: a deployment's run was due and did not start. Each is reported once.
 
 The start of a run is recorded in the state folder, not on Prefect's server, whose database may be new or unreachable.
 The clock is an argument, so that tests can simulate nights.
@@ -36,30 +36,30 @@ from tasks.tracking import process
 _LOG = logging.getLogger(__name__)
 
 Schedules = Sequence[tuple[str, str]]
-"""Cron and time zone of each; a run is due when any of them is."""
+"""Cron expression and time zone of each schedule; a run is due if it is by any of them."""
 
 GRACE = timedelta(minutes=15)
-"""How long after its due time a run may start."""
+"""Time after a due time within which the run may still start."""
 MOST = 1000
-"""Maximum number of due runs of a schedule that are counted."""
+"""Maximum number of due runs of a schedule that are examined."""
 
 
 @dataclass(frozen=True)
 class LastRun:
-    """The last run of a deployment."""
+    """Start and end of the last run of a deployment."""
 
     begun: datetime
     until: datetime
-    """Its end; the present while it is running; its start if it was killed."""
+    """End of the run; the present if it is still running, its start if it was killed."""
 
 
 @dataclass(frozen=True)
 class Missed:
-    """Runs of a deployment that came due and did not start."""
+    """Runs of a deployment that were due and did not start."""
 
     deployment: str
     due: tuple[datetime, ...]
-    """The oldest first, at least one."""
+    """Due times of the runs, at least one, the oldest first."""
 
     def __str__(self) -> str:
         last = f"{self.due[-1]:%Y-%m-%d %H:%M %Z}"
@@ -93,7 +93,7 @@ def missed_runs(
 
 
 def silent(home: Path, deployments: Mapping[str, Schedules], now: datetime) -> list[Missed]:
-    """Return each deployment's missed runs since it was first served or last reported; new schedules reset it."""
+    """Return the missed runs of each deployment since it was first served, last reported or got other schedules."""
     said = []
     for name, schedules in deployments.items():
         since = _accounted_for(home, name, schedules)
@@ -105,7 +105,7 @@ def silent(home: Path, deployments: Mapping[str, Schedules], now: datetime) -> l
 
 
 def tell_of_silence(home: Path, deployments: Mapping[str, Schedules], link: str, now: datetime | None = None) -> None:
-    """Report every due run that did not start, once, and log a warning.
+    """Notify people of every missed run, once, and log a warning.
 
     Args:
         deployments: name -> schedules.
@@ -124,7 +124,7 @@ def tell_of_silence(home: Path, deployments: Mapping[str, Schedules], link: str,
 
 @contextmanager
 def watching(home: Path, deployments: Mapping[str, Schedules], link: str, every: float = MINUTE) -> Iterator[None]:
-    """Report missed runs at once, also those from before the schedule was served, and repeatedly while it is served.
+    """Report missed runs while the schedule is served, at once those from the time when it was not served.
 
     Args: as of `tell_of_silence`; `every`: seconds.
     """
@@ -144,14 +144,14 @@ def watching(home: Path, deployments: Mapping[str, Schedules], link: str, every:
 
 
 def account(home: Path, name: str, schedules: Schedules, until: datetime) -> None:
-    """Record that everything that was due up to a time is accounted for."""
+    """Record that missed runs up to the time `until` need not be reported any more."""
     entry = {"schedules": [list(entry) for entry in schedules], "since": until.isoformat()}
     _write(_place(home, name, "served"), entry)
 
 
 @contextmanager
 def on_record(home: Path, name: str) -> Iterator[None]:
-    """Record that a deployment's run started, and that it ended. `name`: of the deployment; "" for a run of none."""
+    """Record start and end of a deployment's run. `name` is the deployment's; with "", nothing is recorded."""
     if not name:
         yield
         return

@@ -1,4 +1,4 @@
-"""A server watches for the death of the command that started it, so that a killed command leaves no server running."""
+"""Watch of a server for the death of the command that started it, so that a killed command leaves no server running."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import threading
 import time
 
 WATCH_SECONDS = 0.5
-"""Seconds between two checks whether the command that started it is alive."""
+"""Seconds between two checks of whether the starter is alive."""
 
 
 def end_with(starter: int, seconds: float) -> None:
-    """End this process, which leads its own process group, and the whole group when the process `starter` has ended.
+    """Watch the process `starter` in a thread; when it has ended, end the process group that this process leads.
 
     Args:
         starter: process id of the command that started this one.

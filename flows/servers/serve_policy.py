@@ -1,4 +1,4 @@
-"""A registered policy served by vLLM's OpenAI server: start, watch, and end when no request is in flight."""
+"""Service of a registered policy by vLLM's OpenAI server, which ends when no request is in flight any more."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from tasks.tracking.registry import VersionInfo
 START_SECONDS = 1800.0
 """Time limit for vLLM's start, seconds: on a GPU, compiling a large model takes minutes."""
 SAY_SECONDS = 10.0
-"""Seconds between two progress lines while it starts."""
+"""Seconds between two progress lines while vLLM starts."""
 EVERYWHERE = ("0.0.0.0", "::")
-"""Addresses with which a server listens on all addresses of the machine."""
+"""Host settings with which a server listens on all addresses of the machine."""
 
 
 STAGES = (
@@ -52,7 +52,7 @@ _PREFIX = r"(?m)^(?:\([^)\n]*\) )?(?:[A-Z]+ [\d-]+ [\d:]+ )?(?:\[[^\]\n]*\] )?"
 
 @dataclass(frozen=True)
 class PolicyEndpoint:
-    """Address and options with which a policy is served."""
+    """Address and options for serving a policy."""
 
     host: str = HOST
     port: int = 8000
@@ -63,7 +63,7 @@ class PolicyEndpoint:
 
     @property
     def address(self) -> str:
-        """Address for a client on this machine."""
+        """URL for a client on this machine."""
         host = HOST if self.host in EVERYWHERE else self.host
         return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
 

@@ -1,4 +1,4 @@
-"""A server as a child process: started in its own process group, awaited until it answers, ended with its workers.
+"""Start and end of a server process in its own process group, which includes its workers.
 
 The caller records it (flows/servers/server_record.py). A server is ended by means of that record; a process whose start
 time differs from the record is left alone.
@@ -25,7 +25,7 @@ from models.base.http_answers import answer_here
 START_SECONDS = 180.0
 """Time limit for a server's first answer, seconds: the first start creates its database, slowly on a busy machine."""
 END_SECONDS = 15.0
-"""Time for a server to end by itself before it is killed, seconds."""
+"""Time that a server has to end before it is killed, seconds."""
 
 FOREIGN = ("PREFECT_API_URL", "MLFLOW_TRACKING_URI")
 """Client settings that would make a server connect to another server, or to itself."""
@@ -94,7 +94,7 @@ def wait_until_healthy(
     seconds: float = START_SECONDS,
     cause: Callable[[str], str] | None = None,
 ) -> None:
-    """Wait until a server that was started answers.
+    """Wait until a server that was just started answers.
 
     Args:
         server: the server.
@@ -118,7 +118,7 @@ def wait_until_healthy(
 
 
 def end(servers: Mapping[str, Server], folder: Path) -> None:
-    """Ask each process group to end, kill what is left, and delete the servers from the record of `folder`."""
+    """End the process groups of servers, kill what is left, and delete the servers from the record of `folder`."""
     live = {name: process for name, server in servers.items() if (process := server.process())}
     for name, process in live.items():
         _signal_group(process.pid, _GENTLE.get(name, signal.SIGTERM))

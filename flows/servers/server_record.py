@@ -1,4 +1,4 @@
-"""Record of the servers of a state folder: every server that is started is written to `servers.json` in the folder.
+"""Record of a folder's servers: every server that is started is written to `servers.json` in the folder.
 
 A process counts as the recorded one only if its start time agrees too, because process ids are reused.
 """
@@ -20,24 +20,24 @@ HOST = "127.0.0.1"
 
 @dataclass(frozen=True)
 class Server:
-    """One running server: `mlflow` or `prefect`."""
+    """One server: `mlflow` or `prefect`, or one of the services (`database`, `store`)."""
 
     name: str
     address: str
     pid: int
-    """0: not ours, named by the environment."""
+    """Process id; 0: started by others, and named by the environment."""
     started: float
     """Start time of the process, seconds since 1970."""
     log: str
 
     @property
     def given(self) -> bool:
-        """Whether the environment names it and it is not ours."""
+        """Whether it was started by others and is named by the environment."""
         return self.pid == 0
 
     @property
     def port(self) -> int:
-        """The port on which it listens."""
+        """Port on which the server listens."""
         return int(self.address.rsplit(":", 1)[1])
 
     def process(self) -> psutil.Process | None:
@@ -56,7 +56,7 @@ def running_servers(home: Path) -> dict[str, Server]:
 
 
 def recorded(home: Path) -> dict[str, Server]:
-    """Return the servers in the record of the state folder `home`, alive or not, by name."""
+    """Return the servers recorded in the folder `home`, alive or not, by name."""
     try:
         return {row["name"]: Server(**row) for row in json.loads((home / "servers.json").read_text())}
     except (OSError, ValueError, TypeError, KeyError):

@@ -62,13 +62,13 @@ def given_server(home: Path, name: str) -> Server | None:
 
 
 def given_servers(home: Path) -> dict[str, Server]:
-    """Return those of the two servers that the environment names, by name. Raises as `given_server` does."""
+    """Return the servers, MLflow or Prefect, that the environment names, by name. Raises as `given_server` does."""
     both = {name: given_server(home, name) for name in ("prefect", "mlflow")}
     return {name: server for name, server in both.items() if server is not None}
 
 
 def page_address(home: Path, name: str) -> str:
-    """Return the address of a server's pages; if none is known, the one that it will have after `rewardflow ui`."""
+    """Return the address of a server's UI; if none runs, the one that it would have after `rewardflow ui`."""
     known = {**running_servers(home), **given_servers(home)}
     port = {"mlflow": MLFLOW_PORT, "prefect": PREFECT_PORT}[name]
     return known[name].address if name in known else f"http://{HOST}:{port}"
@@ -81,7 +81,7 @@ def page_address(home: Path, name: str) -> str:
 def serving(
     home: Path, mlflow_port: int = MLFLOW_PORT, prefect_port: int = PREFECT_PORT, say: Callable[[str], None] = print
 ) -> Iterator[dict[str, Server]]:
-    """Yield both servers, healthy, by name.
+    """Ensure that the MLflow and Prefect servers run inside the block. Yields both by name.
 
     Those that the environment names and those that already run are used as they are; the others are started and ended.
 
@@ -156,14 +156,14 @@ def serve(home: Path, mlflow_port: int = MLFLOW_PORT, prefect_port: int = PREFEC
 
 
 def addresses(servers: Mapping[str, Server]) -> str:
-    """Return one line for each server: its purpose and its address."""
+    """Format the servers' purposes and addresses, one line each."""
     what = {"mlflow": "MLflow (runs, models)", "prefect": "Prefect (schedules)"}
     return "\n".join(f"  {what[name]:<22} {server.address}" for name, server in sorted(servers.items()))
 
 
 @contextlib.contextmanager
 def servers_end_with_us() -> Iterator[None]:
-    """Treat SIGTERM like Ctrl-C inside the block: it leaves the block quietly, and later signals are ignored."""
+    """End the block without an error at Ctrl-C or SIGTERM; later signals are ignored."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         for ending in before:
@@ -200,7 +200,7 @@ def _launch(name: str, port: int, home: Path) -> Server:
 
 
 def check_given(server: Server) -> None:
-    """Send a request to a server that the environment names.
+    """Check that a server that the environment names answers.
 
     Raises:
         UserError: it does not answer; the message names the variable.

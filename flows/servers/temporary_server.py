@@ -1,9 +1,10 @@
-"""The Prefect server of one command, used if no other runs. It has its own session: otherwise a Ctrl-C at the terminal,
-which reaches every process of the command, would end it before the flow has sent its final state.
+"""The temporary Prefect server of one command, used if no other Prefect server is chosen or runs.
 
-It listens on a socket that is bound before it starts, ends with the command, and watches for the command's death, so
-that a killed command leaves no server running. If the server dies before its command, it is started again on the same
-socket, where clients wait until then: a training does not end because its Prefect server did.
+It has its own session: otherwise a Ctrl-C at the terminal, which reaches every process of the command, would end it
+before the flow has sent its final state. It listens on a socket that is bound before it starts, ends with the
+command, and watches for the command's death, so that a killed command leaves no server running. If the server dies
+before its command, it is started again on the same socket, where clients wait until then: a training does not end
+because its Prefect server did.
 """
 
 from __future__ import annotations
@@ -30,16 +31,16 @@ from models.base.errors import UserError
 from tasks.host.plain_address import required
 
 END_SECONDS = 5.0
-"""Time for it to end by itself, seconds."""
+"""Time that the server has to end before it is killed, seconds."""
 RESTARTS = 5
-"""How often a server that dies during a run is started again."""
+"""Maximum number of times that a server that dies during a run is started again."""
 
 _LOG = logging.getLogger("rewardflow")
 _server: Server | None = None
 
 
 def start(home: Path) -> Callable[[], None]:
-    """Start the server and set PREFECT_API_URL to it, unless another is chosen or runs; call before importing Prefect.
+    """Start the server and set PREFECT_API_URL, unless another is chosen or runs. Call it before importing Prefect.
 
     It ends with this process. Returns a function that waits until it answers: it starts while the caller imports.
 
@@ -69,7 +70,7 @@ def start(home: Path) -> Callable[[], None]:
 
 
 def is_temporary() -> bool:
-    """Whether only this process uses its Prefect server."""
+    """Return whether the Prefect server is a temporary one, which only this process uses."""
     from prefect.settings import PREFECT_API_URL
 
     address = PREFECT_API_URL.value()

@@ -14,7 +14,7 @@ from flows.services.place import ServiceFolder
 from tasks.state.backup import Contents, manifest, read_backup
 
 DATABASES, OBJECTS = "databases", "objects"
-"""Names of parts of a backup."""
+"""Names of the services' parts of a backup."""
 
 
 def write(home: Path, dumps: Path) -> dict[str, Path]:
@@ -42,7 +42,7 @@ def write(home: Path, dumps: Path) -> dict[str, Path]:
 
 
 def restore(file: Path, home: Path) -> Contents:
-    """Restore a backup into the empty state folder `home`, with the services' databases and objects. Starts no service.
+    """Restore a backup, with the services' databases and objects, into the empty state folder `home`; starts nothing.
 
     Raises:
         UserError: see `tasks.state.backup.read_backup`; PostgreSQL is not installed, or refuses. No file is left then.

@@ -26,7 +26,7 @@ def program() -> str:
 
 
 def command(folder: Path, port: int) -> list[str]:
-    """Return the server's command line; its keys are in its environment (`environment`)."""
+    """Return the server's command line; its keys are passed in the environment (see `environment`)."""
     return [program(), "serve", "s3", str(folder), "--addr", f"{HOST}:{port}", "--config", os.devnull]
 
 

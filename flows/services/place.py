@@ -1,4 +1,4 @@
-"""Folder of a set of services: their files, their ports, and the settings of their clients.
+"""Folder of a set of services, with their files, their ports, and the settings of their clients.
 
     FOLDER/ports.json      ports of 127.0.0.1, chosen once
     FOLDER/secrets/        generated, readable by the owner only: PostgreSQL's password file, S3's keys
@@ -41,7 +41,7 @@ REGION = "us-east-1"
 
 @dataclass(frozen=True)
 class ServiceFolder:
-    """The folder of one set of services."""
+    """The folder of one set of services: PostgreSQL, S3 server, MLflow and Prefect."""
 
     folder: Path
 
@@ -103,7 +103,7 @@ class ServiceFolder:
 
     @property
     def secrets(self) -> Path:
-        """The folder of both files."""
+        """Folder of the password file and the key file."""
         return self.folder / "secrets"
 
     @property
@@ -154,7 +154,7 @@ OVERRULING = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN",
 
 
 def shell_lines(environment: dict[str, str]) -> str:
-    """Return the environment as shell commands."""
+    """Format environment variables as shell commands, after an `unset` of the `OVERRULING` ones."""
     return "\n".join(
         [f"unset {' '.join(OVERRULING)}", *(f"export {key}={shlex.quote(value)}" for key, value in environment.items())]
     )

@@ -116,7 +116,7 @@ def _ask(place: ServiceFolder, name: str, *options: str) -> str:
 
 
 def wait_for_left_ones(place: ServiceFolder) -> None:
-    """Wait for the workers of a killed server: a new server refuses to start before the last of them has ended.
+    """Wait until the worker processes of a killed server have ended, before which a new server refuses to start.
 
     Raises:
         UserError: they do not end.

@@ -1,4 +1,4 @@
-"""Start and stop of the services of a folder: running ones stay, dead ones are started again, none runs twice.
+"""Start and stop of the services of a folder: running ones are kept, dead ones started again, none runs twice.
 
 Each service is recorded in the folder with the start time of its process, and only such processes are ever ended.
 """
@@ -23,7 +23,7 @@ from tasks.state import storage
 from tasks.tracking.schema import Schema
 
 DRIVERS = {"psycopg2": "psycopg2-binary", "asyncpg": "asyncpg"}
-"""Modules with which MLflow and Prefect connect to PostgreSQL, and their packages."""
+"""Module with which MLflow or Prefect connects to PostgreSQL -> its package."""
 
 HUNG_SECONDS = 20.0
 """Time limit for an answer of a running server, seconds; a slower one counts as hung."""
@@ -79,7 +79,7 @@ def stop(place: ServiceFolder) -> list[str]:
 
 @contextmanager
 def database(place: ServiceFolder) -> Iterator[None]:
-    """Run only the database inside the block. If it does not run, it is created and started, and ended afterwards.
+    """Ensure that the database runs inside the block; if it does not run yet, it is started, and ended afterwards.
 
     Raises:
         UserError: PostgreSQL is not installed, or did not start.

@@ -54,7 +54,7 @@ class Strategy(Part):
 
     @property
     def partners(self) -> tuple[str, ...]:
-        """Versions, NAME/VERSION, or model folders that the policy is measured with, each in turn."""
+        """Partners that the policy is measured with, each in turn: versions (NAME/VERSION) or model folders."""
         return ()
 
     @property
@@ -78,7 +78,7 @@ class Strategy(Part):
 
 @dataclass
 class Spent:
-    """Calls and tokens that an evaluation used."""
+    """Counts of the calls and tokens that an evaluation used."""
 
     turns: int = 0
     """Requested turns."""
@@ -105,7 +105,7 @@ class Spent:
 
 
 class Consulted:
-    """A policy for use by a strategy: requests are counted, and refused beyond the strategy's limit.
+    """The policy that a strategy calls: requests are counted, and refused beyond the strategy's limit.
 
     Args:
         engine: runs the policy.
@@ -119,19 +119,19 @@ class Consulted:
         self._engine, self._codec, self._room, self._left = engine, codec, room, 0
 
     def begin(self, turns: int, calls: int) -> None:
-        """Start `turns` turns, for which `calls` calls may be made."""
+        """Count `turns` new turns, and allow `calls` calls for all of them together."""
         self.spent.turns += turns
         self._left = calls
 
     def draft(self, asks: Sequence[Ask], drawing: Drawing) -> list[Generated]:
-        """Return a completion of each ask unchanged, [asks]: the policy's turn without a strategy."""
+        """Generate a completion for each ask as given, [asks]: the policy's turn without a strategy."""
         self._count(len(asks), (ask.prompt for ask in asks))
         made = self._engine.each(asks, drawing)
         self.spent.written += sum(len(generated.tokens) for generated in made)
         return made
 
     def answer(self, asks: Sequence[Ask], drawing: Drawing) -> list[Generated | None]:
-        """Return a completion of each ask, [asks], cut where the room ends; None without room."""
+        """Generate a completion for each ask, [asks], shortened to the room of the engine; None without room."""
         fits = [self.fits(ask.prompt) for ask in asks]
         asked = [
             replace(ask, max_tokens=min(ask.max_tokens, self._room - len(ask.prompt)))
@@ -142,14 +142,16 @@ class Consulted:
         return [next(made) if fit else None for fit in fits]
 
     def fits(self, prompt: Sequence[int], tokens: int = 1) -> bool:
-        """Return whether `tokens` tokens fit after a prompt; a prompt without room is counted."""
+        """Return whether `tokens` tokens fit after a prompt; if not, this is counted as `no_room`."""
         fits = len(prompt) + tokens <= self._room
         self.spent.no_room += not fits
         return fits
 
     def score(self, prompts: Sequence[Sequence[int]], given: Sequence[Sequence[int]]) -> list[float]:
-        """Return the log-prob of each given text after its prompt at temperature 1, [texts], nats; minus infinity for a
-        text without room."""
+        """Return the log-prob of each given text after its prompt at temperature 1, [texts], nats.
+
+        It is minus infinity for a text without room.
+        """
         rows = list(zip(prompts, given, strict=True))
         fits = [len(prompt) + len(ids) <= self._room for prompt, ids in rows]
         chosen = [row for row, fit in zip(rows, fits, strict=True) if fit]
@@ -161,7 +163,7 @@ class Consulted:
         return [sum(next(scored)) if fit else float("-inf") for fit in fits]
 
     def said(self, history: Sequence[int], reply: Sequence[int], words: str) -> tuple[int, ...]:
-        """Return the ids of a history after the policy's reply and a message with `words`, up to the next reply.
+        """Extend a history by the policy's reply and a message with `words`, up to the next reply, as ids.
 
         Args:
             history: ids up to the beginning of a reply.
@@ -176,12 +178,14 @@ class Consulted:
         return (*history, *reply, *end, *ids)
 
     def ids(self, texts: Sequence[str]) -> list[tuple[int, ...]]:
-        """Return whole turns with the texts `texts`, including the token that ends a turn, [texts]."""
+        """Encode texts as whole turns, including the token that ends a turn, [texts]."""
         return [tuple(ids) for ids in self._codec.completions(texts)]
 
     def texts(self, made: Sequence[Generated | None]) -> list[str]:
-        """Return the texts of completions, [completions]; empty for those that did not end: half an answer is not
-        used."""
+        """Return the texts of completions, [completions]; empty for those that did not end.
+
+        Half an answer is not used.
+        """
         whole = [generated.tokens if generated is not None and generated.finished else () for generated in made]
         return self._codec.text(whole)
 
@@ -198,7 +202,7 @@ class Consulted:
 
 
 def again(ask: Ask, call: int, prompt: Sequence[int] | None = None) -> Ask:
-    """Return the ask for the `call`-th completion of a turn, with a seed of its own; the first has the turn's seed.
+    """Return the ask for completion `call` of a turn, with a seed of its own; the first has the turn's seed.
 
     Args:
         ask: the ask of the turn.

@@ -1,1 +1,1 @@
-"""Is it right? Reading the answer that a text states, and comparing it with the expected one."""
+"""Final answers: reading the answer that a text states, and comparing it with the expected one."""

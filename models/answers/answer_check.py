@@ -1,4 +1,4 @@
-"""Whether the verifier of a recipe accepts the answers that the data expect.
+"""Check that the verifier of a recipe accepts the answers that the data expect.
 
 An expected answer that no completion can match gives every completion the reward zero, and an evaluation of 0 %. So the
 validation of the data states each answer as a completion would, and has the recipe's own verifier judge it.
@@ -16,7 +16,7 @@ from models.method.problem import Problem
 from models.text.sentences import is_sentence
 
 MOST_RUN = 128
-"""Problems of a piece that are checked, evenly spaced, where each runs a program."""
+"""Problems of a piece that are checked, evenly spaced, if each check runs a program."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class AnswerCheck:
     verifier: Verifying | None
     """Decides what is right; None: an environment does, and no answer is checked."""
     by_wording: bool
-    """Whether a whole sentence cannot be an answer."""
+    """Whether an expected answer that is a whole sentence fails the check `answer_is_short`."""
 
     def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, list[bool]]:
         """Return columns of checks, each [rows].
@@ -43,7 +43,7 @@ class AnswerCheck:
         }
 
     def _is_marked(self, row: Mapping[str, Any]) -> bool:
-        """Return whether a completion must mark the row's answer; False where the verifier accepts the bare answer."""
+        """Return whether a completion must mark the row's answer; False if the verifier accepts the bare answer."""
         if self.verifier is None or not str(row["answer"]).strip():
             return True
         stated = self.verifier.stated(_problem(row))

@@ -52,8 +52,10 @@ def extract_answer(text: str, last_number: bool = False) -> str | None:
 
 
 def expected_answer(answer: str) -> str:
-    """Return a problem's answer in its plain form: the marked answer of a text such as `#### 5` or a worked solution;
-    any other text unchanged."""
+    """Return a problem's answer in its plain form.
+
+    That is the marked answer of a text such as `#### 5` or a worked solution, and any other text unchanged.
+    """
     return _expected(answer).stated
 
 

@@ -9,15 +9,19 @@ from models.answers.answers import answer_key, extract_answer
 
 
 def vote_of(text: str) -> str:
-    """Return the vote of a text: the answer that it states, in a form in which equal answers are equal; without an
-    answer the text itself, its white space normalised."""
+    """Return the vote of a text: the answer that it states, in a form in which equal answers are equal.
+
+    Without an answer it is the text itself, its white space normalised.
+    """
     answer = extract_answer(text)
     return f"say {' '.join(text.split())}" if answer is None else f"answer {answer_key(answer)}"
 
 
 def winner(texts: Sequence[str]) -> int:
-    """Return the place of the first text that states the most frequent answer; of several equally frequent answers, the
-    one that was stated first counts. Empty texts have no vote, unless all texts are empty.
+    """Return the index of the first text that states the most frequent answer.
+
+    Of several equally frequent answers, the one that was stated first counts. Empty texts have no vote, unless all
+    texts are empty.
 
     Args:
         texts: of one question, at least one.

@@ -47,8 +47,9 @@ def hidden(problem: Problem, kind: type[Known], environment: str) -> Known:
 
 
 def hidden_of_each(problems: Sequence[Problem], kind: type[Known], of: str) -> list[Known | None]:
-    """Parse the hidden data of each problem, [problems]; None if an answer cannot be parsed, so that one broken row of
-    a data set does not end a run. Equal problems are parsed once.
+    """Parse the hidden data of each problem, [problems]; None for an answer that cannot be parsed.
+
+    So one broken row of a data set does not end a run. Equal problems are parsed once.
 
     Raises:
         UserError: none can be parsed; they are the data of something else.

@@ -61,7 +61,7 @@ def rouge_l(words: Sequence[str], reference: Sequence[str]) -> float:
 
 
 def common_subsequence(first: Sequence[str], second: Sequence[str]) -> int:
-    """Return the length of the longest sequence of words that both contain in its order, gaps allowed."""
+    """Return the length of the longest common subsequence of words: in the same order, gaps allowed."""
     before = [0] * (len(second) + 1)
     for word in first:
         row = [0]
@@ -72,8 +72,10 @@ def common_subsequence(first: Sequence[str], second: Sequence[str]) -> int:
 
 
 def support(words: Sequence[str], reference: Sequence[str]) -> float:
-    """Compute the mean over runs of one and of two words of the share that the reference contains as often (clipped);
-    zero for no words."""
+    """Compute the share of the text's words and word pairs that the reference contains as often, in [0, 1].
+
+    It is the mean over runs of one and of two words, counts are clipped, and it is zero for no words.
+    """
     shares = []
     for size in (1, 2) if len(words) > 1 else (1,):
         said, known = _runs(words, size), _runs(reference, size)
@@ -88,7 +90,7 @@ def jaccard(some: AbstractSet[Hashable], others: AbstractSet[Hashable]) -> float
 
 
 def runs_of(items: Sequence[Item], length: int) -> frozenset[tuple[Item, ...]]:
-    """Return the different runs of so many items; fewer items are one run, no items give none."""
+    """Return the distinct runs of `length` items; fewer items are one run, no items give none."""
     if 0 < len(items) < length:
         return frozenset([tuple(items)])
     return frozenset(zip(*(items[first:] for first in range(length)), strict=False))

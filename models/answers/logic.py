@@ -122,8 +122,10 @@ def atoms_of(tree: Tree) -> dict[Tree, None]:
 
 
 def agreement(left: Tree, right: Tree) -> float:
-    """Return the share of truth assignments to the atoms under which two formulas agree, in [0, 1], without their
-    quantifiers; 0 if there are more than MOST_ATOMS atoms."""
+    """Return the share of truth assignments to the atoms under which two formulas agree, in [0, 1].
+
+    Quantifiers are ignored. The share is 0 if there are more than MOST_ATOMS atoms.
+    """
     atoms = list(atoms_of(left) | atoms_of(right))
     if len(atoms) > MOST_ATOMS:
         return 0.0

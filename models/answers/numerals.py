@@ -47,7 +47,7 @@ class Numeral:
     power: bool = False
     """Whether it is written with a power of ten."""
     undone: bool = False
-    """Whether that leaves a product or a power to be worked out."""
+    """Whether its notation leaves a product or a power to be worked out, as 60.2 times a power of ten does."""
     base: str = ""
     """Base of its digits, if written; the value is then the one that the digits would have in base ten."""
 

@@ -58,8 +58,10 @@ class Quantity(NamedTuple):
 
 
 def plain_text(answer: str) -> str:
-    """Return the text in lower case, with one kind of minus, digit and space, without currency, emphasis, LaTeX
-    wrapping and final period."""
+    """Return the text in lower case, with one kind of minus, digit and space.
+
+    Currency, emphasis, LaTeX wrapping and the final period are removed.
+    """
     answer = composed(answer.translate(_ONE_CHARACTER))
     if "\\" in answer:
         answer = _WRAPPED.sub(r"\1", _WRAPPED_UNIT.sub(r" \\", _FRACTION.sub(_with_a_stroke, answer)))

@@ -88,8 +88,10 @@ def stated_pairs(given: str, expected: str) -> list[Pair]:
 
 
 def list_parts(text: str) -> list[RelationChain]:
-    """Return the parts of a list and their relations; commas, semicolons, `and` and `or` outside brackets separate
-    them."""
+    """Return the parts of a list and their relations.
+
+    Commas, semicolons, `and` and `or` outside brackets separate the parts.
+    """
     parts, sides, relations, start, depth = [], [], [], 0, 0
     for token in _TOKEN.finditer(text):
         kind = token.lastgroup
@@ -117,8 +119,10 @@ def _clean(text: str) -> str:
 
 
 def _is_chain(part: RelationChain) -> bool:
-    """Return whether a part has several relations of one kind: two equations, an equation and an order, or other
-    relations."""
+    """Return whether a part is a chain: more than an equation, a membership, an order or a range.
+
+    That is a part with three or more relations, with two that are not both orders, or with one of another kind.
+    """
     if len(part.relations) < 2:
         return bool(part.relations) and part.relations[0] not in {"=", "∈", *_ORDER}
     return len(part.relations) > 2 or not _ORDER.issuperset(part.relations)

@@ -85,7 +85,7 @@ def _agree(expected: Any, given: Any) -> bool:
 
 
 def serve(seconds: int) -> None:
-    """Answer lines of pairs until the end of the input."""
+    """Read pairs of answers, a batch per line of input, and write 1 or 0 for each pair, until the input ends."""
     ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL, 0, 0, 0)
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     logging.disable(logging.CRITICAL)

@@ -1,4 +1,4 @@
-"""How severe actions are: a table of patterns with weights, and the score of an episode over its turns.
+"""Severity of actions: a table of patterns with weights, and the largest weight found in each turn.
 
 Weights of escalation as in the wargames of paper 322 (arXiv 2401.03408), where actions are sorted from de-escalation to
 nuclear escalation, and each sort has a weight that grows about exponentially.

@@ -25,9 +25,11 @@ _SAME = {"<>": "!=", "==": "="}
 
 
 def written_query(completion: str) -> str:
-    """Return the query of a completion: within its last `<answer>`, the last block of code there, else the text after
-    the last `####` that a query follows, or after the last one, else all of it; without the semicolon at its end. Text
-    in reasoning tags is not read."""
+    """Return the query of a completion, without the semicolon at its end.
+
+    It is searched within the last `<answer>`: the last block of code there, else the text after the last `####` that a
+    query follows, or after the last one, else all of it. Text in reasoning tags is not read.
+    """
     text = completion = without_reasoning(completion)
     for match in _TAG.finditer(completion):
         text = match[1]

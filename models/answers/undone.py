@@ -71,8 +71,11 @@ def leaves_undone(given: str, expected: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def operations(plain: str) -> frozenset[str]:
-    """Return the kinds of operations in LaTeX: functions, sums, limits, derivatives, roots, powers of numbers, products
-    of numbers, and every command that is not known to be without an operation."""
+    """Return the kinds of operations in LaTeX.
+
+    These are functions, sums, limits, derivatives, roots, powers of numbers, products of numbers, and every command
+    that is not known to be without an operation.
+    """
     names = [*_COMMAND.findall(plain), *(name.strip() for name in _OPERATOR_NAME.findall(plain))]
     environments = _ENVIRONMENT.findall(plain)
     kinds = {_FAMILIES.get(name, name) for name in names if name not in _PLAIN}

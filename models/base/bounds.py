@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 from models.base.errors import shortened
 
 LARGEST = 2**32 - 1
-"""The largest number of a recipe: a setting without a bound has `null`."""
+"""Largest number that a recipe may contain; a setting without a limit takes `null` instead."""
 
 Positive = Annotated[int, Field(ge=1, le=LARGEST)]
 """A count of at least one."""
@@ -24,7 +24,7 @@ Seed = Annotated[int, Field(ge=0, le=LARGEST)]
 """A seed that every random generator accepts."""
 
 Temperature = Annotated[float, Field(gt=0, le=100)]
-"""Temperature of sampling. At zero all completions of a prompt are the same, and nothing is learned from them."""
+"""Temperature of sampling, above zero: at zero, all completions of a prompt are equal and nothing can be learned."""
 
 Number = Annotated[float, Field(ge=-LARGEST, le=LARGEST)]
 """Any finite number from -`LARGEST` to `LARGEST`."""

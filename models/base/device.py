@@ -1,4 +1,4 @@
-"""The device of the learner, and of an engine in its process."""
+"""The device that the learner, and an engine in the same process, run on."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def device() -> torch.device:
 
 
 def has_gpu() -> bool:
-    """Return whether the device is a GPU, for choices that depend on it. (Calls of CUDA check `torch.cuda` instead.)"""
+    """Return whether the device is a GPU, for defaults that depend on it; before calls of CUDA, check `torch.cuda`."""
     return device().type != "cpu"
 
 

@@ -1,4 +1,4 @@
-"""The state folder, and detection of a full disk in any error that wraps it, reported in a line that names the file."""
+"""The state folder, and detection of a full disk from any error that it causes, reported in one line."""
 
 from __future__ import annotations
 
@@ -15,15 +15,14 @@ SAYINGS = ("No space left on device", "os error 28", "database or disk is full",
 """Messages of safetensors, SQLite and servers for a full disk, for errors without an error number."""
 
 LEAST_FREE = 64 * 2**20
-"""Free bytes below which a run does not begin: its databases and logs alone take half of that."""
+"""Free bytes below which a run is refused: its databases and logs alone take half of that."""
 
 FULL = 256 * 2**10
 """Free bytes below which a disk counts as full: SQLite's next page or a log's next block may not fit."""
 
 
 def state_folder() -> Path:
-    """Return the folder of everything that stays on this machine: $REWARDFLOW_HOME, or .rewardflow in the working
-    directory."""
+    """Return the folder for all local state: $REWARDFLOW_HOME, by default .rewardflow in the working directory."""
     return Path(os.environ.get("REWARDFLOW_HOME") or ".rewardflow").absolute()
 
 
@@ -37,7 +36,7 @@ def readable_size(size: float) -> str:
 
 
 def share_file(source: Path, target: Path) -> None:
-    """Give a file a second name, `target`, by a hard link: its content is stored once. If that is impossible, copy it.
+    """Create `target` as a hard link to `source`, so that the content is stored once; copy it if that is impossible.
 
     Both names must belong to files that are replaced and never changed in place.
     """

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 LONGEST_LINE = 600
-"""Longest finding, in characters; longer ones are shortened so that a terminal shows the end of the line."""
+"""Maximum length of a finding, characters; longer ones are shortened, so that a terminal shows the end of the line."""
 
 
 class UserError(Exception):
-    """Bad input or a missing condition. The message names the file, row, field or key, and how to fix it.
+    """Error that a user can fix. The message names the file, row, field or key, and how to fix it.
 
     It is always one line: line ends and control characters become spaces, and a finding longer than LONGEST_LINE loses
     its middle. Each of several findings is limited to that length by itself: none hides another.
@@ -22,7 +22,7 @@ class UserError(Exception):
 
 
 def shortened(text: object, longest: int = 60) -> str:
-    """Shorten a user's text for a message: its middle is left out if it is longer than `longest` characters."""
+    """Shorten a text for a message: if it is longer than `longest` characters, its middle becomes `...`."""
     whole = str(text)
     if len(whole) <= longest:
         return whole
@@ -31,6 +31,6 @@ def shortened(text: object, longest: int = 60) -> str:
 
 
 def listed(names: list[str], most: int = 12) -> str:
-    """List names for a message, each shortened, the rest counted: `a, b, c and 7 more`; `none` if there are none."""
+    """Join at most `most` names, each shortened, for a message: `a, b, c and 7 more`; `none` for an empty list."""
     shown = ", ".join(shortened(name, 40) for name in names[:most]) or "none"
     return f"{shown} and {len(names) - most} more" if len(names) > most else shown

@@ -11,7 +11,7 @@ LARGEST = 3.4028234663852886e38
 
 
 def finite(value: Any) -> float:
-    """Convert a value to a number that float32 can represent.
+    """Convert a value to a float that is finite in float32.
 
     Raises:
         ValueError: it is not a number, is NaN or infinite, or is too large; the message shows it.
@@ -26,7 +26,11 @@ def finite(value: Any) -> float:
 
 
 def finite_of_json(value: Any) -> float:
-    """Convert a value from JSON, as `finite` does, but refuse strings and booleans."""
+    """Convert a number from JSON as `finite` does, but refuse strings and booleans.
+
+    Raises:
+        ValueError: see `finite`; or it is a string or a boolean.
+    """
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError(f"{_shown(value)} is not a finite number")
     return finite(value)

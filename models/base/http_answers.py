@@ -1,4 +1,4 @@
-"""The errors that a request over HTTP can fail with, the same for all clients, and the openers for requests.
+"""Errors, and `urllib` openers, that all HTTP clients of this project share.
 
 `http.client` has errors of its own for an answer that breaks off and for a server that speaks another protocol. They
 are not instances of OSError: code that catches only OSError lets them through.
@@ -14,11 +14,11 @@ from contextlib import suppress
 from typing import Any
 
 NO_ANSWER = (OSError, http.client.HTTPException, ValueError)
-"""Errors if a server is unavailable, breaks off or speaks another protocol, or a request cannot be sent to it."""
+"""Exceptions of a request without an answer: server unavailable, connection broken, other protocol, bad request."""
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
-"""Hosts of this machine, in the form in which HTTP clients read them in NO_PROXY."""
+"""Names of this machine for NO_PROXY, in the form that HTTP clients read."""
 SHOWN = 300
-"""Bytes of a server's message with a refusal that are shown."""
+"""Maximum number of bytes shown of the message in a server's error response."""
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -27,19 +27,19 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 
 STRAIGHT = urllib.request.build_opener(_NoRedirect)
-"""Opener that treats a redirect as a refusal: a request is only for the address that it was sent to."""
+"""Opener that treats a redirect as an error: a request is only for the address that it was sent to."""
 DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-"""Opener without a proxy: for servers of this machine, which a proxy would look for on its own machine."""
+"""Opener that uses no proxy, for servers on this machine, which a proxy would look for on its own machine."""
 
 
 def loopback_direct(environment: Mapping[str, str]) -> dict[str, str]:
-    """Extend the exceptions from a proxy by the hosts of this machine.
+    """Return NO_PROXY and no_proxy extended by the hosts of this machine.
 
     A proxy would look for 127.0.0.1 on its own machine. Clients read NO_PROXY or no_proxy: a value set in one counts
     for both.
 
     Returns:
-        The new values of both; empty if everything is excepted already.
+        The new values of both; empty if they except all hosts already.
     """
     direct = {}
     for name, other in (("no_proxy", "NO_PROXY"), ("NO_PROXY", "no_proxy")):
@@ -51,14 +51,14 @@ def loopback_direct(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def answer_here(url: str, seconds: float = 5.0) -> bytes | None:
-    """Return the answer of a server of this machine to a GET; None if its answer is not complete, or a refusal."""
+    """Send a GET request to a server on this machine and return the body; None if it fails or is refused."""
     with suppress(*NO_ANSWER), DIRECT.open(url, timeout=seconds) as answer:
         return bytes(answer.read())
     return None
 
 
 def refusal(error: urllib.error.HTTPError) -> str:
-    """Return the status of a refusal and the server's message, as far as it can be read."""
+    """Return the status of an error response with the server's message, as far as it can be read."""
     said = b""
     with error, suppress(*NO_ANSWER):
         said = error.read(SHOWN)

@@ -17,9 +17,9 @@ from typing import Any
 from models.base.http_answers import NO_ANSWER, STRAIGHT, refusal
 
 TRIES = 3
-"""Requests that are made before a server counts as unavailable."""
+"""Number of attempts before a server counts as unavailable."""
 WAIT = 2.0
-"""Seconds before the second try; doubled before each further one."""
+"""Seconds before the second attempt; doubled before each further one."""
 LARGEST = 64 * 1024 * 1024
 """Maximum size of an answer, bytes."""
 
@@ -77,7 +77,7 @@ def ask_json(
 
 
 def names_of(listed: Any) -> list[str]:
-    """Return the names of the models that a server lists (`/models`); none if it is not such a list."""
+    """Return the model names in a server's answer to `/models`; empty if the answer is not a list of models."""
     entries = listed.get("data") if isinstance(listed, dict) else None
     names = [entry.get("id") for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
     return [name for name in names if isinstance(name, str)]

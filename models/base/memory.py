@@ -11,11 +11,11 @@ import torch
 from models.base.errors import UserError
 
 SAYINGS = ("can't allocate memory", "Cannot allocate memory", "can't start new thread")
-"""Messages of torch, safetensors and Python for errors of memory without their own type."""
+"""Texts of out-of-memory errors of torch, safetensors and Python that have no exception type of their own."""
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Return whether a device or this machine had no memory left."""
+    """Return whether an error means that a device or this machine ran out of memory."""
     return (
         isinstance(error, MemoryError | torch.OutOfMemoryError)
         or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
@@ -25,7 +25,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 @contextmanager
 def needs_memory(what: str) -> Iterator[None]:
-    """Convert an error of memory inside the context into a one-line error.
+    """Convert an out-of-memory error inside the context into a one-line UserError.
 
     Args:
         what: step that needs it, for the line.

@@ -1,4 +1,4 @@
-"""Placement of a training: the number of processes and engines, and their GPUs."""
+"""Placement of a training: its numbers of learner processes and engines, and their GPUs."""
 
 from __future__ import annotations
 
@@ -13,16 +13,19 @@ from models.base.errors import UserError
 
 @dataclass(frozen=True, kw_only=True)
 class PlacementSettings:
-    """Processes of a run. Set under `placement:`. It is not part of a result's key: results made with other numbers are
-    reused, and a stopped run can resume with others."""
+    """Processes of a run. Set under `placement:`.
+
+    It is not part of a result's key: results made with other values are reused, and a stopped run may resume
+    with others.
+    """
 
     learners: Annotated[int, Field(ge=1, le=1024)] = 1
-    """Processes that learn together."""
+    """Number of processes that learn together."""
     engines: Annotated[int, Field(ge=0, le=1024)] = 0
-    """Engines in processes of their own, which share the completions; 0: the learner's process has one."""
+    """Number of engines in separate processes, which share the work; 0: one engine in the learner's process."""
     engine_gpus: Annotated[float, Field(ge=0, le=64)] = 1
-    """GPUs of each of these engines, or the share of one that several have. With two or more the engine's matrices are
-    sharded (tensor parallel, vLLM alone); on a machine without GPUs they are processes."""
+    """Number of GPUs per engine, or below 1 the share of a GPU. With two or more, the engine's matrices are sharded
+    over them (tensor parallel, only vLLM); on a machine without GPUs, over as many processes."""
 
     def __post_init__(self) -> None:
         """Refuse a fraction of several GPUs."""
@@ -31,7 +34,7 @@ class PlacementSettings:
 
     @property
     def ways(self) -> int:
-        """Number of parts that an engine's matrices are sharded into."""
+        """Number of GPUs, or processes, that an engine's matrices are sharded over."""
         return max(1, int(self.engine_gpus))
 
     @property
@@ -41,11 +44,11 @@ class PlacementSettings:
 
     @property
     def beside_learners(self) -> PlacementSettings:
-        """The same settings, with at least one engine if there are several learners: no learner has room for one."""
+        """The same settings with at least one engine if there are several learners: no learner has room for one."""
         return replace(self, engines=max(1, self.engines)) if self.learners > 1 else self
 
     def check(self, address: str | None) -> None:
-        """Check that the processes can be placed.
+        """Check that Ray is installed if the run has several processes, and that a cluster is given only for these.
 
         Args:
             address: address of the Ray cluster to place them on; None: this machine.

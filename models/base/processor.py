@@ -1,4 +1,4 @@
-"""The processor of this machine: its name and its instruction sets, as far as the system reports them."""
+"""Name and instruction sets of this machine's processor, as far as the system reports them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 CPUINFO = Path("/proc/cpuinfo")
 BFLOAT16_PRODUCTS = frozenset({"avx512_bf16", "amx_bf16", "bf16", "svebf16"})
-"""Instruction sets with products in bfloat16, as Linux names them; `bf16` is ARM's."""
+"""Instruction sets that multiply in bfloat16, as Linux names them; `bf16` is ARM's."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Processor:
 
     @property
     def multiplies_bfloat16(self) -> bool | None:
-        """Whether it has products in bfloat16, which it emulates otherwise; None if the system does not report it."""
+        """Whether it multiplies in bfloat16 natively, without emulation; None if the system does not report it."""
         return bool(self.flags & BFLOAT16_PRODUCTS) if self.flags else None
 
 

@@ -27,7 +27,7 @@ _FIRST_ALONE: ContextVar[bool] = ContextVar("first_alone", default=False)
 
 @dataclass(frozen=True)
 class Ranks:
-    """This process among those that learn together. Every method is called by all of them, in the same order."""
+    """This process (rank) among those that learn together. All ranks must call every method, in the same order."""
 
     number: int = 0
     """Number of this process, from 0."""
@@ -37,7 +37,7 @@ class Ranks:
 
     @property
     def first(self) -> bool:
-        """Whether this is the process that calls engines, verifiers and pages."""
+        """Whether this is the first rank, which alone calls engines and verifiers and writes pages."""
         return self.number == 0
 
     def from_first(self, make: Callable[[], T]) -> T:
@@ -63,7 +63,7 @@ class Ranks:
         return made
 
     def everyone(self, mine: T) -> list[T]:
-        """Return each rank's `mine`, in the order of the ranks."""
+        """Gather the value `mine` of every rank, in the order of the ranks."""
         if self.count == 1:
             return [mine]
         gathered: list[Any] = [None] * self.count
@@ -71,7 +71,7 @@ class Ranks:
         return gathered
 
     def sums(self, mine: Mapping[str, float]) -> dict[str, float]:
-        """Return sums over the ranks by name, each added up in their order, so that all get the same."""
+        """Sum the values of each name over the ranks, in their order, so that all ranks get equal results."""
         total: dict[str, float] = {}
         for given in self.everyone(dict(mine)):
             for name, value in given.items():
@@ -79,14 +79,16 @@ class Ranks:
         return total
 
     def sum(self, mine: Tensor) -> Tensor:
-        """Sum a tensor without gradient over the ranks, added up in their order, on the device of `mine`."""
+        """Sum a tensor over the ranks, in their order, on the device of `mine`; no gradient flows."""
         if self.count == 1:
             return mine
         return torch.stack(self.everyone(mine.cpu())).sum(0).to(mine.device)
 
     def apart(self) -> Ranks:
-        """Return the same processes with a separate group for messages, for another thread: two threads that share one
-        group would mix up their messages."""
+        """Return the same ranks with a separate process group, for use in another thread.
+
+        Two threads that share one group would mix up their messages.
+        """
         return self if self.count == 1 else replace(self, group=torch.distributed.new_group(backend="gloo"))
 
 
@@ -94,14 +96,14 @@ ALONE = Ranks()
 
 
 def listening_at(host: str, port: int = 0) -> socket.socket:
-    """Open a socket that listens only on `host`, for `meet`; on a free port if `port` is 0."""
+    """Open a socket for `meet` that listens only on `host`; on a free port if `port` is 0."""
     return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
 
 
 def meet(
     number: int, count: int, address: tuple[str, int], timeout: timedelta, listening: socket.socket | None = None
 ) -> Any:
-    """Return the store through which ranks find one another, for `init_process_group`.
+    """Open the `TCPStore` through which ranks find one another, for `init_process_group`.
 
     Torch by itself would listen on all addresses of the machine.
 
@@ -119,13 +121,13 @@ def meet(
 
 
 def joined_ranks() -> Ranks:
-    """Return this process in the default process group, with a group on the CPU for messages."""
+    """Return this process as a rank of torch's default process group, with a Gloo group for messages."""
     number, count = torch.distributed.get_rank(), torch.distributed.get_world_size()
     return Ranks(number, count).apart()
 
 
 def together(what: str) -> None:
-    """Raise if only the first rank runs code that all of them must run.
+    """Check that all ranks run this code, and not only the first within `from_first`.
 
     Args:
         what: object that is read, for the message.
@@ -155,19 +157,19 @@ def _portable(error: BaseException) -> BaseException:
 
 
 def whole(tensor: Tensor) -> Tensor:
-    """Gather a tensor that is sharded over the ranks, on all of them; any other is returned unchanged."""
+    """Gather a sharded tensor on all ranks; any other is returned unchanged."""
     put_together = getattr(tensor, "full_tensor", None)
     return tensor if put_together is None else put_together()
 
 
 def own_part(tensor: Tensor) -> Tensor:
-    """Return this rank's part of a sharded tensor, which shares its memory; any other is returned unchanged."""
+    """Return this rank's part of a sharded tensor, sharing its memory; any other is returned unchanged."""
     part = getattr(tensor, "to_local", None)
     return tensor if part is None else part()
 
 
 def cut_like(value: Tensor, place: Tensor) -> Tensor:
-    """Shard `value`, which every rank has whole, as `place` is; return it unchanged if `place` is whole."""
+    """Shard `value`, which every rank has whole, in the same way as `place`; unchanged if `place` is not sharded."""
     from torch.distributed.tensor import DTensor, distribute_tensor
 
     if not isinstance(place, DTensor):

@@ -1,4 +1,4 @@
-"""Declarations of the recipe sections that a step reads: the step gets only these, and only these change its result."""
+"""Declaration of the recipe sections that a step reads: it gets only these, and its result depends only on them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, get_type_hints
 
 
 class Sections:
-    """Part of a recipe: a subclass annotates the sections and settings that it reads, and has no other attributes.
+    """Base class of views of a recipe: the attributes that a subclass annotates are taken from it, and no others.
 
     `seed: int` takes `recipe.seed`; `longest: int = of("validation.max_tokens")` takes one setting, None if a section
     on the way is null. Code that several steps call declares its own sections, and the steps derive theirs from these.
@@ -22,5 +22,5 @@ class Sections:
 
 
 def of(path: str) -> Any:
-    """Declare that an attribute of `Sections` takes the setting at `path` of the recipe."""
+    """Declare that an attribute of a `Sections` class takes its value from the setting at `path`."""
     return path

@@ -1,17 +1,17 @@
-"""Seeds of independent random choices, derived from the one seed of a run."""
+"""Seeds for independent random choices, derived from the one seed of a run."""
 
 from __future__ import annotations
 
 import hashlib
 
 APART = 0x9E3779B9
-"""Flipped bits that separate choices from draws; within 32, as a CPU's generator uses no more of a seed."""
+"""Bits of a seed that are flipped for choices other than sampling; 32 bits, as torch's CPU generator uses no more."""
 SECOND_DRAW = 500_009
-"""Offset of a second sampling: far from the seed of any other round."""
+"""Offset of the seed of a second sampling in a round, far from the seeds of other rounds."""
 
 
 def seed_of(seed: int, purpose: str, number: int = 0) -> int:
-    """Return a seed for the `number`-th choice of one purpose, in [0, 2^32): a CPU's generator uses only 32 bits.
+    """Return a seed for the `number`-th choice of one purpose, in [0, 2^32), as torch's CPU generator uses 32 bits.
 
     Sums and products of small numbers collide: the order of epoch 3 would be drawn by the numbers that sample round 3.
     Hashes do not collide in practice.
@@ -20,7 +20,7 @@ def seed_of(seed: int, purpose: str, number: int = 0) -> int:
 
 
 def completion_seed(seed: int, prompt: int, number: int) -> int:
-    """Return the seed of the `number`-th completion of the `prompt`-th prompt of a call with `seed`, in [0, 2^63).
+    """Return the seed for completion `number` of prompt `prompt`, in a sampling call with `seed`, in [0, 2^63).
 
     It is wider than other seeds: of the many completions of a run no two are likely to share it.
     """
@@ -28,7 +28,7 @@ def completion_seed(seed: int, prompt: int, number: int) -> int:
 
 
 def turn_seed(seed: int, turn: int) -> int:
-    """Return the seed of an episode's turn, in [0, 2^63): for its first turn, the seed of the episode's completion.
+    """Return the seed of a turn of an episode, in [0, 2^63); for turn 0, `seed` itself.
 
     Args:
         seed: seed of the completion (`completion_seed`).
@@ -40,7 +40,7 @@ def turn_seed(seed: int, turn: int) -> int:
 
 
 def call_seed(seed: int, call: int) -> int:
-    """Return the seed of one of the calls of a turn, in [0, 2^63): for the first call, the turn's own seed.
+    """Return the seed of a call within a turn, in [0, 2^63); for call 0, `seed` itself.
 
     Args:
         seed: seed of the turn.
@@ -52,8 +52,7 @@ def call_seed(seed: int, call: int) -> int:
 
 
 def seat_seed(seed: int, seat: int) -> int:
-    """Return the seed of the sampling at a seat of an episode, in [0, 2^63): for the first seat, the episode's own
-    seed.
+    """Return the seed for sampling at a seat of an episode, in [0, 2^63); for seat 0, `seed` itself.
 
     Args:
         seed: seed of the episode (`completion_seed`).
@@ -65,15 +64,15 @@ def seat_seed(seed: int, seat: int) -> int:
 
 
 def round_seed(seed: int, round_number: int) -> int:
-    """Return the seed that a round's completions are sampled by, in a run of seed `seed`."""
+    """Return the seed for sampling the completions of a round, in a run with the seed `seed`."""
     return seed * 1_000_003 + round_number
 
 
 def for_choices(seed: int) -> int:
-    """Return the seed of random choices other than a sampling by `seed`."""
+    """Return a seed for random choices that must be independent of the sampling with `seed`."""
     return seed ^ APART
 
 
 def for_second_draw(seed: int) -> int:
-    """Return the seed of another sampling in the same round."""
+    """Return the seed for a second sampling in the same round."""
     return seed + SECOND_DRAW

@@ -1,4 +1,4 @@
-"""The user's own files that a recipe names, code or text: read once, and identified by their content from then on.
+"""Files of the user's own, code or text, that a recipe names; they are read once and identified by their content.
 
 The content that was read is the content that runs, and its hash is stored in keys and on runs, even if the file changes
 later.
@@ -24,12 +24,12 @@ from models.base.user_code.contain import UserCodeError, file_of, leaving, resto
 NOT_ON_IMPORT = "put what a command would do under `if __name__ == '__main__':`"
 UNKNOWN_ARGUMENT = "--imported-by-rewardflow"
 LONGEST_TEXT = 1 << 20
-"""Size in bytes above which a file counts as data and not as a text to show on a run's page."""
+"""Size, bytes, above which a file counts as data and not as a text to show on a run's page."""
 
 
 @dataclass(frozen=True)
 class GivenFile:
-    """The content of a file."""
+    """A file of the user's own, with the content that was read."""
 
     file: Path
     text: str
@@ -37,16 +37,16 @@ class GivenFile:
 
     @property
     def digest(self) -> str:
-        """The hash that identifies the content."""
+        """SHA-256 of the content, in hexadecimal digits."""
         return self.sha256
 
 
 @dataclass(frozen=True)
 class SourceCode(GivenFile):
-    """The content of a file of Python code."""
+    """A Python file of the user's own, with the code that was read."""
 
     def load(self) -> ModuleType:
-        """Return the module of the code, which runs once per process.
+        """Import the code as a module and return it; it runs once per process.
 
         Raises:
             UserError: running it raises.
@@ -55,13 +55,13 @@ class SourceCode(GivenFile):
 
 
 def code_file(part: object) -> str:
-    """Find the file that a part's code comes from: the user's own if it reads one, else that of its class."""
+    """Return the file of a part's code: the user's own Python file if the part reads one, else that of its class."""
     given = getattr(part, "given", ())
     return next((str(source.file) for source in given if isinstance(source, SourceCode)), file_of(part))
 
 
 def read_source(file: Path, setting: str) -> SourceCode:
-    """Read a file of code, which must parse; none of it is run.
+    """Read a Python file and check its syntax, without running it.
 
     Args:
         file: the file to read.
@@ -82,7 +82,7 @@ def read_source(file: Path, setting: str) -> SourceCode:
 
 
 def read_text_file(file: Path, setting: str) -> GivenFile:
-    """Read a file of text.
+    """Read a text file in UTF-8.
 
     Args:
         file: the file to read.
@@ -99,7 +99,7 @@ def read_text_file(file: Path, setting: str) -> GivenFile:
 
 
 def texts_in_command(command: Sequence[str]) -> tuple[GivenFile, ...]:
-    """Read the files of text, up to 1 MiB, that a command names: its program, or files that it reads."""
+    """Read the text files, up to 1 MiB each, among the words of a command: its program, or files that it reads."""
     files = [file for word in command if (file := Path(word)).is_file() and file.stat().st_size <= LONGEST_TEXT]
     contents = [(file, file.read_bytes()) for file in files if os.access(file, os.R_OK)]
     texts = []

@@ -15,7 +15,7 @@ from models.base.errors import shortened
 
 
 class JsonError(ValueError):
-    """Error for a text that is refused, with its `reason`; `line` counts from 1, and is 1 if it is unknown."""
+    """Error for an invalid text, with the `reason`; `line` counts from 1, and is 1 if the line is unknown."""
 
     def __init__(self, reason: str, line: int = 1) -> None:
         super().__init__(reason)

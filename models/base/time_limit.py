@@ -1,4 +1,4 @@
-"""A limit on the seconds that a call may take, for code that may block.
+"""Time limit for a call of code that may block.
 
 The call stays in its own thread: its results, random numbers, streams and locks are those of a call without a limit,
 nothing is left running in the background, and the limit costs microseconds. A timer of the kernel sends the main thread
@@ -28,7 +28,7 @@ from models.base.user_code.contain import RunStops
 
 SIGNAL = signal.SIGRTMIN + 7
 AGAIN = 1.0
-"""Seconds between two signals to a call that caught the first."""
+"""Seconds after which the signal is sent again to a call that has caught it."""
 _TO_A_THREAD = 4
 """SIGEV_THREAD_ID of signal.h."""
 _MONOTONIC = 1
@@ -65,7 +65,7 @@ class _Times(ctypes.Structure):
 
 
 def within(seconds: float, call: Callable[[], Result]) -> Result:
-    """Run `call` and return its result.
+    """Call `call` with a time limit and return its result; without a limit outside of the main thread.
 
     Raises:
         TimeoutError: it took longer than `seconds`.

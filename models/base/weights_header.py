@@ -12,11 +12,11 @@ from models.base.errors import UserError
 from models.base.strict_json import JsonError, parse_json
 
 LONGEST_HEADER = 100_000_000
-"""Largest header in bytes; the limit of the format."""
+"""Maximum size of a header, bytes, as the format defines it."""
 
 
 def tensor_shapes(file: Path) -> dict[str, tuple[int, ...]]:
-    """Return the shape of each tensor, by name.
+    """Return the shapes of a file's tensors, name -> shape.
 
     Raises:
         UserError: the file is not a safetensors file, or was cut short.

@@ -1,7 +1,7 @@
-"""Asks, completions and weights as plain arrays, which are sent between processes without copying each object.
+"""Requests (asks), completions and weights as plain arrays, for processes that exchange them.
 
-A list of lists becomes one array of all its numbers and one of lengths. Tensors become numpy arrays; bfloat16, which
-numpy does not support, is stored as its bits.
+Arrays are sent without copying each object. A list of lists becomes one array of all its numbers and one of lengths.
+Tensors become numpy arrays; bfloat16, which numpy does not support, is stored as its bits.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PART_BYTES = 256 << 20
 
 @dataclass(frozen=True)
 class Rows:
-    """Lists of different lengths."""
+    """Lists of numbers of different lengths, as two arrays."""
 
     values: NDArray[Any]
     """Numbers of all rows, concatenated, [numbers]."""
@@ -35,7 +35,7 @@ class Rows:
 
     @staticmethod
     def of(rows: Iterable[Sequence[Any] | NDArray[Any]], dtype: Any = np.int64) -> Rows:
-        """Return rows of numbers in `dtype`."""
+        """Build the arrays from rows of numbers, in `dtype`."""
         arrays = [np.asarray(row, dtype) for row in rows]
         return Rows(np.concatenate([np.empty(0, dtype), *arrays]), np.array([len(row) for row in arrays], np.int64))
 
@@ -51,7 +51,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class AskArrays:
-    """Asks; see `models.engines.engine.Ask`."""
+    """The fields of many asks, without `actions`, as arrays; see `models.engines.engine.Ask`."""
 
     prompts: Rows
     """Prompts, once for neighbours with the same prompt, [prompts]."""
@@ -63,7 +63,7 @@ class AskArrays:
 
     @staticmethod
     def of(asks: Sequence[Ask]) -> AskArrays:
-        """Return the arrays of asks."""
+        """Build the arrays from asks."""
         prompts: list[Sequence[int]] = []
         which = []
         for ask in asks:
@@ -79,7 +79,7 @@ class AskArrays:
         )
 
     def asks(self) -> list[Ask]:
-        """Return the asks of the arrays; neighbours with the same prompt share one list."""
+        """Return the asks in the arrays; adjacent asks with the same prompt share one list."""
         prompts = self.prompts.lists()
         rest = zip(self.prompt.tolist(), self.seeds.tolist(), self.max_tokens.tolist(), self.stops.lists(), strict=True)
         return [Ask(prompts[number], seed, most, tuple(stops)) for number, seed, most, stops in rest]
@@ -87,7 +87,7 @@ class AskArrays:
 
 @dataclass(frozen=True)
 class GeneratedArrays:
-    """Completions; see `models.engines.engine.Generated`."""
+    """The fields of many completions as arrays; see `models.engines.engine.Generated`."""
 
     tokens: Rows
     log_probs: Rows | None
@@ -100,7 +100,7 @@ class GeneratedArrays:
 
     @staticmethod
     def of(completions: Sequence[Generated]) -> GeneratedArrays:
-        """Return the arrays of completions, all of which have log-probs or none."""
+        """Build the arrays from completions; either all of them have log-probs or none has."""
         log_probs = [made.log_probs.numpy() for made in completions if made.log_probs is not None]
         turns = [made.by_first for made in completions if isinstance(made, Switched)]
         return GeneratedArrays(
@@ -112,7 +112,7 @@ class GeneratedArrays:
         )
 
     def completions(self) -> list[Generated]:
-        """Return the completions of the arrays."""
+        """Return the completions in the arrays."""
         tokens = [tuple(row) for row in self.tokens.lists()]
         log_probs: list[Tensor | None] = [None] * len(tokens)
         if self.log_probs is not None:
@@ -127,7 +127,7 @@ class GeneratedArrays:
 
 @dataclass(frozen=True)
 class WeightArray:
-    """A weight with its name."""
+    """A named weight as an array."""
 
     name: str
     bits: NDArray[Any]
@@ -136,7 +136,7 @@ class WeightArray:
 
     @staticmethod
     def of(name: str, weight: Tensor, dtype: torch.dtype) -> WeightArray:
-        """Return the array of a weight; a floating-point weight is rounded to `dtype`."""
+        """Build the array from a weight; a floating-point weight is rounded to `dtype`."""
         rounded = weight.detach().to("cpu", dtype if weight.is_floating_point() else weight.dtype).contiguous()
         whole = rounded.view(torch.int16) if rounded.dtype == torch.bfloat16 else rounded
         return WeightArray(name, whole.numpy(), str(rounded.dtype).removeprefix("torch."))

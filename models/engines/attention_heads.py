@@ -1,4 +1,4 @@
-"""Support of vLLM for the attention heads of a model: on a CPU it has kernels for some sizes only, and fails late."""
+"""Checks that vLLM has a kernel for a model's attention heads: on a CPU it supports some sizes only, and fails late."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def check_heads(folder: Path, key: str, *, trust_remote_code: bool = False) -> N
 
 
 def runs_in_vllm(folder: Path, settings: EngineSettings, *, trust_remote_code: bool = False) -> bool:
-    """Return whether a model folder runs in vLLM: if vLLM is named, or is installed and supports the attention heads.
+    """Return whether a model folder runs in vLLM: by name, or with `auto` if it is installed and supports the heads.
 
     Raises:
         UserError: vLLM is named, and not installed or without a kernel for these heads; or the config cannot be read.

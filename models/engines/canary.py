@@ -24,7 +24,7 @@ over tokens, because rounding has a long tail: in bfloat16 a token of one policy
 
 
 def canary_gap(engine: Engine, policy: nn.Module, sequences: Sequences, autocast: torch.dtype | None) -> float:
-    """Return the distance of the engine's log-probs from the learner's on `sequences`, mean in nats per token.
+    """Return the mean absolute difference of the engine's and the learner's log-probs, in nats per token.
 
     Every engine of a fleet scores all of them, because each has its own weights, and the largest distance is returned.
     """
@@ -38,7 +38,7 @@ def canary_gap(engine: Engine, policy: nn.Module, sequences: Sequences, autocast
 
 
 def check(gap: float, tolerance: float, round_number: int) -> None:
-    """Stop the run if the gap is above the tolerance.
+    """Raise an error, which stops the run, if the gap is above the tolerance.
 
     Raises:
         UserError: engine and learner no longer run the same policy.
@@ -51,6 +51,6 @@ def check(gap: float, tolerance: float, round_number: int) -> None:
 
 
 def fixed_tokens(prompts: Iterable[Sequence[int]], end: int, rows: int = 4) -> Sequences:
-    """Return a few sequences that stay the same through the run: the first prompts, scored after their first token."""
+    """Return the sequences that the canary scores all through the run: the first prompts, after their first token."""
     chosen = list(islice((list(ids) for ids in prompts if ids), rows))
     return Sequences([ids[:1] for ids in chosen], [[*ids[1:], end] for ids in chosen])

@@ -38,7 +38,7 @@ WORTH_NARROWING = 0.8
 
 @dataclass(frozen=True)
 class Voice:
-    """A model that contributes to the choice of the next token."""
+    """A model that takes part in the choice of the next token."""
 
     opened: Callable[[], AbstractContextManager[nn.Module]]
     """Context for reading the model; models that share weights can differ by it. Packed attention is already set up."""
@@ -59,7 +59,7 @@ Switch = Callable[[Tensor, Tensor | None], Tensor]
 
 @dataclass(frozen=True, eq=False)
 class Switched(Generated):
-    """One completion that two voices wrote by turns."""
+    """A completion whose tokens two voices wrote by turns."""
 
     by_first: tuple[bool, ...]
     """Whether the first voice wrote the token, [tokens]."""
@@ -74,7 +74,7 @@ def complete(
     most: int,
     switch: Switch | None = None,
 ) -> list[Generated]:
-    """Return a completion of each ask, [asks].
+    """Generate a completion for each ask, [asks].
 
     Args:
         voices: the models that generate, at least one, on one device.
@@ -180,8 +180,10 @@ def _complete_together(voices: Sequence[Voice], batch: _Batch, switch: Switch | 
 
 
 def _decode(voices: Sequence[Voice], batch: _Batch, switch: Switch | None) -> tuple[Tensor, Tensor, Tensor]:
-    """Return tokens, their log-probs, and whether the first voice wrote them, [asks, longest] each. Values after an end
-    token, or after an ask's longest completion, are undefined."""
+    """Return tokens, their log-probs, and whether the first voice wrote them, [asks, longest] each.
+
+    Values after an end token, or after an ask's longest completion, are undefined.
+    """
     readings = [_Reading(voice, batch) for voice in voices]
     place = readings[0].place
     asks, prompts, samples, longest = batch.asks, batch.prompts, batch.group_size, batch.longest
@@ -247,7 +249,7 @@ def _together(readings: Sequence[_Reading], states: Sequence[Tensor]) -> Tensor:
 
 
 def _by_turns(readings: Sequence[_Reading], states: Sequence[Tensor], first: Tensor) -> Tensor:
-    """Return the log-probs of the voice that writes, [rows, vocabulary]: the first where `first` [rows] is True."""
+    """Return the log-probs of the voice that writes, [rows, vocabulary]: the first voice if `first` [rows] is True."""
     of_first, of_second = (reading.log_probs(state) for reading, state in zip(readings, states, strict=True))
     return torch.where(first[:, None], of_first, of_second)
 
@@ -262,22 +264,24 @@ def _cut(ask: Ask, tokens: list[int], log_probs: Tensor | None, ends: tuple[int,
 
 
 def distribution_of(drawing: Drawing) -> Distribution:
-    """Return the distribution of the tokens; greedy decoding reports the log-probs of temperature 1, untruncated."""
+    """Return the distribution that gives the log-probs of tokens; for greedy decoding temperature 1, untruncated."""
     if drawing.temperature == 0.0:
         return AS_IT_IS
     return Distribution(temperature=drawing.temperature, top_p=drawing.top_p, top_k=drawing.top_k)
 
 
 def draw_tokens(log_probs: Tensor, points: Tensor) -> Tensor:
-    """Return the token that each random point in [0, 1) selects on the line of cumulative probabilities, [rows]."""
+    """Draw the token at which the cumulative probability exceeds each random point in [0, 1), [rows]."""
     line = log_probs.exp().double().cumsum_(-1)  # float32 log-probs limit the accuracy to that of their exponentials
     on_line = points[:, None] * line[:, -1:]
     return torch.searchsorted(line, on_line, right=True).clamp(max=line.shape[-1] - 1).squeeze(1)
 
 
 def batches(asks: Sequence[Ask], most: int) -> Iterator[list[list[int]]]:
-    """Yield places of asks that are completed together: groups of one size, the members of each with one prompt;
-    together at most `most` sequences and PREFILL_TOKENS tokens of prompts, at least one group.
+    """Yield batches of asks that are completed together, as indices, [groups][asks of one prompt].
+
+    The groups of a batch have equal size. A batch has at most `most` sequences and PREFILL_TOKENS tokens of prompts,
+    but at least one group.
 
     A batch's completions depend to the last bit, log-probs included, on the content of the batch, and on nothing else.
     """

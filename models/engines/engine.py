@@ -1,4 +1,4 @@
-"""Interface of an engine: it generates, scores given tokens, loads new weights, and is closed."""
+"""Interface of an engine, which generates completions, scores given tokens and loads new weights."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from models.base.seeds import completion_seed
 
 @dataclass(frozen=True, kw_only=True)
 class EngineSettings:
-    """Settings of the generation of completions, under `engine:`."""
+    """Settings of the engine that generates completions, under `engine:`."""
 
     name: Literal["auto", "vllm", "transformers"] = "auto"
     """Engine; auto: vLLM if it is installed and has a kernel for the model's attention heads."""
@@ -66,7 +66,7 @@ class Drawing:
 
 @dataclass(frozen=True, kw_only=True)
 class Sampling(Drawing):
-    """Settings of the answers to a batch of prompts: the same number of completions and maximum length for each."""
+    """Sampling settings for a batch of prompts, with the number and the largest length of completions per prompt."""
 
     max_tokens: int = 64
     """Longest completion, in tokens."""
@@ -120,7 +120,7 @@ class Generated:
 
 
 class Engine(Protocol):
-    """A generator of completions whose weights can be replaced."""
+    """Interface of a generator of completions whose weights can be replaced."""
 
     dtype: torch.dtype
     """Data type of the computation."""
@@ -134,16 +134,16 @@ class Engine(Protocol):
     """Completions that it generates at the same time with `serve`; 0: `serve` is not supported."""
 
     def members(self) -> Sequence[Engine]:
-        """Return the engines behind it, each with its own weights; the engine itself if it has none behind it."""
+        """Return the engines that it consists of, each with its own weights; by default the engine itself."""
         return (self,)
 
     @abstractmethod
     def each(self, asks: Sequence[Ask], drawing: Drawing) -> list[Generated]:
-        """Return a completion of each ask, [asks]; neighbours with the same prompt may share work."""
+        """Generate a completion for each ask, [asks]; adjacent asks with the same prompt may share work."""
         ...
 
     def generate(self, prompts: Sequence[Sequence[int]], sampling: Sampling, seed: int) -> list[list[Generated]]:
-        """Return `sampling.samples` completions of each prompt, [prompts][G], reproducible by the seed."""
+        """Generate `sampling.samples` completions of each prompt, [prompts][G], reproducible by the seed."""
         made = self.each(asks_of(prompts, sampling, seed), sampling)
         return [made[at : at + sampling.samples] for at in range(0, len(made), sampling.samples)]
 
@@ -183,8 +183,10 @@ class Engine(Protocol):
         ...
 
     def sleep(self) -> None:
-        """Release weights and cache, if that is enabled and the memory is shared with the learner. The next call must
-        be a `load`, which fills both again. No completion may be in progress."""
+        """Release weights and cache, if that is enabled and the memory is shared with the learner.
+
+        The next call must be a `load`, which fills both again. No completion may be in progress.
+        """
         return None
 
     @abstractmethod
@@ -194,7 +196,7 @@ class Engine(Protocol):
 
 
 def asks_of(prompts: Sequence[Sequence[int]], sampling: Sampling, seed: int) -> list[Ask]:
-    """Return `sampling.samples` asks of each prompt, those of one prompt next to each other, [prompts * G]."""
+    """Build `sampling.samples` asks for each prompt, those of one prompt next to each other, [prompts * G]."""
     return [
         Ask(prompt, completion_seed(seed, place, number), sampling.max_tokens)
         for place, prompt in enumerate(prompts)
@@ -203,7 +205,7 @@ def asks_of(prompts: Sequence[Sequence[int]], sampling: Sampling, seed: int) -> 
 
 
 def prompts_of(asks: Sequence[Ask]) -> list[Sequence[int]]:
-    """Return the prompts of asks, once for neighbours with the same prompt: the input of `asks_of`."""
+    """Return the prompts of asks, once for adjacent asks with the same prompt."""
     return [prompt for prompt, _ in groupby(asks, key=lambda ask: ask.prompt)]
 
 
@@ -220,7 +222,7 @@ def engine_dtype(settings: EngineSettings, dtype: torch.dtype | None) -> torch.d
 
 
 def check_ids(rows: Sequence[Sequence[int]], vocabulary: int, longest: int | None = None) -> None:
-    """Check that an engine can take these prompts.
+    """Check that prompts are not empty, not too long, and within the vocabulary.
 
     Args:
         rows: token ids, [prompts] lists.

@@ -14,10 +14,12 @@ from models.engines.engine import Ask, Drawing, Engine, Generated
 
 
 class OfFirstRank(Engine):
-    """See `models.engines.engine.Engine`; every method is called by all ranks, in the same order.
+    """The first rank's engine for all ranks; see `models.engines.engine.Engine`.
+
+    All ranks call every method, in the same order.
 
     Args:
-        engine: the first rank's; None on the others.
+        engine: the engine on the first rank; None on the others.
         ranks: ranks that receive the results. Their messages need a channel of their own (`Ranks.apart`), because an
             engine may be called from its own thread.
     """

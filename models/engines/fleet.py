@@ -1,4 +1,4 @@
-"""Several engines behind one: they generate at once, and the completions do not depend on their number.
+"""Several engines that act as one: they generate at once, and the completions do not depend on their number.
 
 A completion depends on its ask alone (`models.engines.engine.Ask`), so any engine may make it. The last bits of its
 log-probs also depend on the rest of the batch. If engines make batch after batch, a batch therefore stays together, and
@@ -25,11 +25,11 @@ from models.engines.restart import Restarting
 
 Result = TypeVar("Result")
 Share = Sequence[Sequence[int]]
-"""Places of rows in parts that stay together."""
+"""Parts for one engine, each with the indices of rows that stay together."""
 
 
 class Fleet(Engine):
-    """Engines of one kind, each in a place of its own; see `models.engines.engine.Engine`.
+    """Several engines of one kind that act as one engine; see `models.engines.engine.Engine`.
 
     If a call is interrupted, the work of the engines continues in the background, and the next call waits for it;
     `close` does not.
@@ -163,20 +163,20 @@ class Fleet(Engine):
 
 
 def groups_of(prompts: Sequence[Sequence[int]]) -> list[list[int]]:
-    """Return the places of neighbours with the same prompt, which is read once for all of them."""
+    """Group adjacent rows with the same prompt, which is read once for all of them, [groups][indices]."""
     return [list(same) for _, same in groupby(range(len(prompts)), key=lambda place: prompts[place])]
 
 
 def shares(
     parts: Sequence[Sequence[int]], prompts: Sequence[Sequence[int]], lengths: Sequence[int], count: int
 ) -> list[Share]:
-    """Return the parts for each of `count` engines, [count]; some get none if there are fewer parts.
+    """Divide parts among `count` engines by cost, [count]; some get none if there are fewer parts.
 
-    The most expensive parts are assigned first, each to the engine with the least work: no engine gets more than a fair
-    share and one part.
+    The most expensive parts are assigned first, each to the engine with the least work: no engine gets more than
+    the mean and one part.
 
     Args:
-        parts: places of rows that stay together.
+        parts: indices of rows that stay together, for each part.
         prompts: token ids of each row, [rows] lists.
         lengths: largest number of tokens that follow it, [rows].
         count: number of engines.

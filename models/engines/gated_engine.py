@@ -1,4 +1,4 @@
-"""A policy that writes by turns with its reference, as its gate decides (STG; paper 12): generation with such a policy.
+"""Generation with a gated policy: a gate decides whether the policy or its reference writes (STG; paper 12).
 
 The model folder of the policy holds a folder `gate/` with the weights of the reference and the gate
 (`models.policies.use`). Decoding is that of `models.engines.decoding_loop`, as during training. At temperature zero the
@@ -26,7 +26,7 @@ REFERENCE = "reference"
 
 
 def switch_of(head: nn.Module) -> Switch:
-    """Return a switch that follows a gate's chance of the first voice; without points the likelier voice writes.
+    """Build a switch from a gate's probability of the first voice; without random points, the likelier voice writes.
 
     Args:
         head: states [rows, hidden] -> log-odds that the first voice writes, [rows, 1].
@@ -50,7 +50,7 @@ def save_gate(head: nn.Linear, folder: Path) -> None:
 
 
 class GatedEngine(TransformersEngine):
-    """Policy, reference and gate of a model folder; see `models.engines.engine.Engine`.
+    """Engine with the policy, reference and gate of a model folder; see `models.engines.engine.Engine`.
 
     `score` and `load` are those of the policy: reference and gate do not change.
 
@@ -59,7 +59,7 @@ class GatedEngine(TransformersEngine):
     """
 
     def read_beside(self, folder: Path, trust_remote_code: bool) -> None:
-        """Read the reference and the gate."""
+        """Load the reference and the gate."""
         self.reference = self.read_model(folder / GATE / REFERENCE, trust_remote_code)
         self.head = nn.Linear(hidden_width(self.reference), 1)
         try:

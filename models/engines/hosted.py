@@ -1,4 +1,4 @@
-"""An engine that another process calls: with plain arrays, one call after the other.
+"""An engine that another process calls with plain arrays, one call after the other.
 
 The process that hosts it imports the learning code alone. It restarts nothing: the caller notices that the process has
 died or that the engine broke, starts another and sends the weights again.
@@ -49,7 +49,7 @@ class About:
 
 
 class HostedEngine:
-    """An engine and the weights on their way to it. Errors are those of `models.engines.engine.Engine`."""
+    """An engine for calls from another process, and received weights that are not loaded yet. Errors: see `Engine`."""
 
     def __init__(self) -> None:
         self._engine: Engine | None = None

@@ -1,4 +1,4 @@
-"""The weights of the last sync, for engines that are restarted, and for several that load the same."""
+"""Store of the weights of the last sync, for engines that are restarted and for several that share them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 class WeightStore:
-    """Weights on the CPU in the engines' precision, so that the learner may change its own.
+    """Weights of the last sync on the CPU, in the engines' precision, so that the learner may change its own.
 
     Args:
         dtype: data type of the engines; loading the stored weights needs no more rounding.
@@ -22,7 +22,7 @@ class WeightStore:
         self.weights: dict[str, Tensor] = {}
 
     def keep(self, weights: Iterable[tuple[str, Tensor]], version: int) -> None:
-        """Copy into the tensors of the last sync, so that nothing is allocated again each round.
+        """Copy weights into the tensors of the last sync, so that nothing is allocated again each round.
 
         One tensor of `weights` is taken at a time: tensors that are made on demand, such as merged adapters, are never
         all in memory.
@@ -41,13 +41,13 @@ class WeightStore:
 
     @property
     def filled(self) -> bool:
-        """Whether there was a sync."""
+        """Whether weights are stored."""
         return bool(self.weights)
 
     def given(self) -> Iterable[tuple[str, Tensor]]:
-        """Return names and tensors, for `Engine.load`; nothing before the first sync."""
+        """Return the stored names and tensors, for `Engine.load`; nothing before the first sync."""
         return self.weights.items()
 
     def forget(self) -> None:
-        """Free the memory."""
+        """Drop the stored weights."""
         self.weights = {}

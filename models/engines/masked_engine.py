@@ -1,4 +1,4 @@
-"""A policy that writes within the mask of a lagged copy of itself (NLPO, RL4LMs; paper 4): its generation.
+"""Generation with a policy that writes within the mask of its lagged copy (NLPO, RL4LMs; paper 4).
 
 The model folder of the policy holds the lagged copy in `mask/` (`models.policies.use`). Decoding is that of
 `models.engines.decoding_loop`, as during training; the published code generates so at evaluation too.
@@ -15,7 +15,7 @@ from models.policies.use import MASK, read_use
 
 
 class MaskedEngine(TransformersEngine):
-    """Policy and lagged policy of a model folder; see `models.engines.engine.Engine`.
+    """Engine with the policy and lagged policy of a model folder; see `models.engines.engine.Engine`.
 
     `score` and `load` are those of the policy: the lagged policy does not change.
 
@@ -24,12 +24,12 @@ class MaskedEngine(TransformersEngine):
     """
 
     def read_beside(self, folder: Path, trust_remote_code: bool) -> None:
-        """Read the lagged policy and its mask's probability."""
+        """Load the lagged policy, and the total probability (top-p) of its mask."""
         self.top_p = read_use(folder).mask_top_p
         self.lagged = self.read_model(folder / MASK, trust_remote_code)
 
     def voices(self) -> list[Voice]:
-        """Return the policy with the lagged policy's veto."""
+        """Return the policy, and the lagged policy, which only has a veto."""
         return [*super().voices(), Voice(lambda: nullcontext(self.lagged), veto_top_p=self.top_p)]
 
     def close(self) -> None:

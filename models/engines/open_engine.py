@@ -19,10 +19,10 @@ from models.text.end_ids import Ends
 
 @dataclass(frozen=True)
 class Opening:
-    """How to open the engine of a model folder, and its properties before it is opened."""
+    """The selected engine of a model folder: how to start it, and its properties before the start."""
 
     start: Callable[[], Engine]
-    """Starts a new engine on the folder's weights."""
+    """Function that starts a new engine on the folder's weights."""
     dtype: torch.dtype
     """Data type of the computation."""
     most: int | None
@@ -39,7 +39,7 @@ def open_engine(
     dtype: torch.dtype | None = None,
     trust_remote_code: bool = False,
 ) -> Engine:
-    """Open the engine of `opening`, which has the same arguments and errors; it is restarted if it breaks."""
+    """Start the engine that `opening` selects, with the same arguments and errors; it is restarted if it breaks."""
     opened = opening(
         folder, settings, longest=longest, end=end, seed=seed, dtype=dtype, trust_remote_code=trust_remote_code
     )
@@ -57,7 +57,7 @@ def opening(
     trust_remote_code: bool = False,
     ways: int = 1,
 ) -> Opening:
-    """Return how to start the engine that `settings` name on the weights of a model folder.
+    """Select the engine of a model folder by `settings`, without starting it.
 
     A policy that writes by turns with its reference, or within the mask of a lagged copy, has an engine of its own,
     whatever the settings name.

@@ -1,4 +1,4 @@
-"""Engines that work behind the loop: one thread each, which has its engine generate a few tokens at a time.
+"""Engines that generate in the background: one thread for each, which generates a few tokens per call.
 
 An engine with room takes the next request, so none waits for another. Between two calls all of them can be paused
 (`paused`): weights are handed over then, and completions under way continue with them (`Engine.serve`).
@@ -23,17 +23,17 @@ STEPS = 8
 
 @dataclass(frozen=True, eq=False)
 class NumberedCompletion:
-    """A completion, with the number that it was requested by; its versions are those given to `Pumps.loaded`."""
+    """A completion with the number of its request; its versions are those given to `Pumps.loaded`."""
 
     number: int
     made: Generated
 
 
 class Pumps:
-    """Threads that engines work in.
+    """Background threads, one for each engine, that generate the requested completions.
 
     Args:
-        engine: of whose members each has a thread; those that can serve.
+        engine: an engine whose members can serve; each has a thread.
         drawing: how tokens are drawn.
         device: of the learner, whose stream the engines must not share.
     """
@@ -59,7 +59,7 @@ class Pumps:
 
     @property
     def room(self) -> int:
-        """Completions that the smallest of the engines generates at the same time."""
+        """Number of completions that the engine with the least room generates at the same time."""
         return min(member.room for member in self._engine.members())
 
     def start(self) -> None:
@@ -68,7 +68,7 @@ class Pumps:
             thread.start()
 
     def ask(self, asks: Mapping[int, Ask]) -> None:
-        """Request completions; neighbours go to one engine together, as far as one has room for them."""
+        """Request completions by number; adjacent ones go to one engine together, as far as one has room for them."""
         numbers = list(asks)
         with self._changed:
             for at in range(0, len(numbers), self.room):
@@ -76,12 +76,12 @@ class Pumps:
             self._changed.notify_all()
 
     def begun(self) -> dict[int, int]:
-        """Return the version of the weights that each completion under way began with, by its number."""
+        """Return the version of the weights with which each completion in progress began, by number."""
         with self._changed:
             return dict(self._begun)
 
     def drop(self, numbers: Sequence[int]) -> None:
-        """Drop completions, whether they have begun or not."""
+        """Drop completions by number, whether they have begun or not."""
         gone = set(numbers)
         with self._changed:
             left = ({number: ask for number, ask in unit.items() if number not in gone} for unit in self._waiting)
@@ -91,7 +91,11 @@ class Pumps:
             self._changed.notify_all()
 
     def ended(self, wait: bool, seconds: float | None = None) -> list[NumberedCompletion]:
-        """Return completions ended since the last call. `wait`: block until one has ended, `nudge` or after `seconds`.
+        """Return the completions that have ended since the last call.
+
+        Args:
+            wait: whether to block until one has ended, an engine has failed, or `nudge` is called.
+            seconds: longest wait; None: no limit.
 
         Raises:
             BaseException: the exception of an engine.
@@ -106,20 +110,20 @@ class Pumps:
             return ended
 
     def nudge(self) -> None:
-        """Wake the thread that waits in `ended`: there is other work to do."""
+        """End the wait in `ended`, because there is other work to do."""
         with self._changed:
             self._nudged = True
             self._changed.notify_all()
 
     def worked(self) -> float:
-        """Return the seconds that an engine worked since the last call, in the mean over them."""
+        """Return the mean working time of the engines since the last call, in seconds."""
         with self._changed:
             seconds, self._seconds = self._seconds, 0.0
             return seconds / len(self._threads)
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Pause all of them; completions under way stay."""
+        """Pause all engines inside the context; completions in progress stay."""
         with self._changed:
             self._resting = True
             while self._at_work:
@@ -134,13 +138,13 @@ class Pumps:
                 self._changed.notify_all()
 
     def loaded(self, version: int) -> None:
-        """Name the weights that the paused engines have now `version` from here on."""
+        """Record that the weights which the paused engines have now are those of `version`."""
         self._version = version
         for rounds, member in zip(self._rounds, self._engine.members(), strict=True):
             rounds[member.version] = version
 
     def close(self) -> None:
-        """Wait for the calls under way and drop all that has not ended."""
+        """Wait for the calls in progress, end the threads, and drop all completions that have not ended."""
         with self._changed:
             self._closing = True
             self._changed.notify_all()

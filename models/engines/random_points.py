@@ -1,4 +1,4 @@
-"""The random points that a completion's tokens are drawn by; they depend on its seed and the token's place only."""
+"""Random points that a completion's tokens are drawn with; they depend only on its seed and the token's place."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from torch import Tensor
 from models.engines.engine import Ask
 
 TOKENS = 0
-"""Stream of the points that tokens are drawn by."""
+"""Stream of the points that tokens are drawn with."""
 WRITERS = 1
 """Stream of the points that decide which of two voices writes."""
 
 
 def points_of(asks: Sequence[Ask], longest: int, stream: int) -> Tensor:
-    """Return points in [0, 1), [asks, longest], float64; after an ask's longest completion they are zero.
+    """Return the random points of asks in [0, 1), [asks, longest], float64; zero after an ask's `max_tokens`.
 
     Philox computes the n-th number from key and n (Salmon et al., SC 2011): the numbers of two keys are independent,
     however close the keys are.

@@ -27,7 +27,7 @@ Result = TypeVar("Result")
 
 
 class Restarting(Engine):
-    """An engine around another; see `models.engines.engine.Engine`.
+    """A wrapper of an engine that is restarted if it breaks; see `models.engines.engine.Engine`.
 
     Args:
         start: opens a new engine on the folder's weights.
@@ -89,7 +89,7 @@ class Restarting(Engine):
         self._lasting("load", lambda engine: engine.load(given.items(), version))
 
     def take_kept(self) -> None:
-        """Load the stored weights: for one of several engines that share them."""
+        """Load the weights in the store, for one of several engines that share it."""
         self._lasting("load", lambda engine: engine.load(self.kept.given(), self.kept.version))
 
     def sleep(self) -> None:

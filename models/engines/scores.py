@@ -1,4 +1,4 @@
-"""Scores of a query against stored keys: the scale and softcap of a decoder, and the stored dtype."""
+"""Attention scores during decoding: their scale and soft cap, and the data type of stored keys and values."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def bent(scores: Tensor, scale: float, softcap: float | None) -> Tensor:
-    """Return products of queries and keys as inputs of the softmax, of any shape, in float32 at least.
+    """Apply scale and soft cap to products of queries and keys, of any shape, in float32 or wider.
 
     Args:
         scores: the products; changed in place if they have that precision already.
@@ -18,6 +18,8 @@ def bent(scores: Tensor, scale: float, softcap: float | None) -> Tensor:
 
 
 def kept_dtype(rows: Tensor) -> torch.dtype:
-    """Return the data type of stored keys and values of completions: on a CPU float32 at least, because products of a
-    single query are not faster in bfloat16 there, but often much slower."""
+    """Return the data type in which keys and values of completions are stored: on a CPU float32 or wider.
+
+    Products of a single query are not faster in bfloat16 on a CPU, but often much slower.
+    """
     return torch.promote_types(rows.dtype, torch.float32) if rows.device.type == "cpu" else rows.dtype

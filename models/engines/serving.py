@@ -44,7 +44,7 @@ class _Writing:
 
 
 class Serving:
-    """The completions in progress of one model.
+    """The completions in progress of one model, which start and end one by one.
 
     Args:
         model: read with packed attention; its weights may change between two steps.
@@ -70,7 +70,7 @@ class Serving:
 
     @torch.inference_mode()
     def change(self, asks: Mapping[int, Ask], dropped: Collection[int]) -> None:
-        """Add asks, and remove dropped ones."""
+        """Add asks by number, and remove completions whose numbers are in `dropped`."""
         self._waiting.extend(asks.items())
         if dropped:
             self._waiting = deque(pair for pair in self._waiting if pair[0] not in dropped)

@@ -21,7 +21,7 @@ from models.learner.layout import Layout
 
 @dataclass
 class LayerCache:
-    """Keys and values of one layer."""
+    """Keys and values of one layer, of prompts and completions."""
 
     prompt_keys: Tensor
     """[key heads, prompts, longest prompt, size]."""
@@ -33,7 +33,7 @@ class LayerCache:
 
 @dataclass
 class Decoding:
-    """Inputs of attention while G completions of each of a few prompts are generated at the same time."""
+    """State of attention while G completions of each of a few prompts are generated at the same time."""
 
     lengths: Tensor
     """Tokens of each prompt, [prompts]."""
@@ -64,7 +64,7 @@ class Decoding:
         window: int | None,
         softcap: float | None,
     ) -> Tensor:
-        """Return the attention of the current row, [1, heads, tokens, size] -> [1, tokens, heads, size]."""
+        """Compute attention of the current row, [1, heads, tokens, size] -> [1, tokens, heads, size]."""
         if self.step < 0:
             self._keep(module, key, value)
             return attend_packed(query, key, value, tables_of(self.layout, query.device), scale, window, softcap)
@@ -88,7 +88,7 @@ class Decoding:
         return out.permute(1, 2, 0, 3, 4).to(value.dtype).reshape(1, -1, heads, size)
 
     def narrow(self, prompts: Tensor, members: Tensor) -> None:
-        """Continue with fewer sequences.
+        """Drop all other sequences, and continue with those that stay.
 
         Args:
             prompts: prompts that stay, [prompts left].

@@ -19,7 +19,7 @@ from models.learner.layout import Layout
 
 
 class SlotCache:
-    """Inputs of attention while sequences grow (`models.learner.attention.packed_attention.RowAttention`).
+    """Attention state of growing sequences, each in a slot (`models.learner.attention.packed_attention.RowAttention`).
 
     Args:
         slots: largest number of sequences at once.
@@ -38,7 +38,7 @@ class SlotCache:
         self._kept: dict[nn.Module, tuple[Tensor, Tensor]] = {}
 
     def begin(self, lengths: Sequence[int], slots: Sequence[Sequence[int]], room: int) -> Tensor:
-        """Prepare a row of prompts, each for the sequences of one or more slots after those in use.
+        """Prepare to read a row of prompts, each for the sequences of one or more slots after those in use.
 
         Args:
             lengths: tokens of each prompt, [prompts].
@@ -56,7 +56,7 @@ class SlotCache:
         return torch.cat([torch.arange(length) for length in lengths]).to(self.lengths.device)
 
     def step(self, going: int) -> Tensor:
-        """Prepare a row with one token of each of the first `going` slots. Returns their positions."""
+        """Prepare to read one token of each of the first `going` slots. Returns their positions."""
         self._prompts = None
         self.going = going
         self.lengths[:going] += 1
@@ -64,7 +64,7 @@ class SlotCache:
         return self.lengths[:going] - 1
 
     def free(self, slot: int) -> None:
-        """Free the slot of a finished sequence; the last one in use takes it."""
+        """Free the slot of a finished sequence; the sequence of the last slot in use moves there."""
         self.used -= 1
         self.lengths[slot] = self.lengths[self.used]
         for keys, values in self._kept.values():
@@ -80,7 +80,7 @@ class SlotCache:
         window: int | None,
         softcap: float | None,
     ) -> Tensor:
-        """Return the attention of the current row, [1, heads, tokens, size] -> [1, tokens, heads, size]."""
+        """Compute attention of the current row, [1, heads, tokens, size] -> [1, tokens, heads, size]."""
         kept_keys, kept_values = self._of(module, key, value)
         if self._prompts is not None:
             for start, stop, slots in self._prompts.stretches:

@@ -32,7 +32,7 @@ SCORED_TOKENS = 16384
 
 
 class TransformersEngine(Engine):
-    """A copy of the policy in the learner's process; see `models.engines.engine.Engine`.
+    """An engine with a copy of the policy in the learner's process; see `models.engines.engine.Engine`.
 
     Raises:
         UserError: `folder` is not a model folder, transformers cannot load it, or the model cannot read packed rows.

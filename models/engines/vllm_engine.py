@@ -56,7 +56,7 @@ def prepare_environment() -> None:
 
 
 def load_vllm() -> Any:
-    """Return vLLM's class `LLM`, imported on a stack of its own.
+    """Import vLLM in a thread of its own, and return its class `LLM`.
 
     An exception of that import is stored by the imported modules, and with it every frame below. The engine under
     construction, and the learner of the caller, would otherwise stay in memory as long as the process.
@@ -82,7 +82,7 @@ def threads_settable() -> Iterator[None]:
 
 
 def lighten_start(architectures: Sequence[str]) -> None:
-    """Avoid two costs of vLLM's first start on a CPU: 26 processor seconds, more than a short training has rounds.
+    """Avoid two costs of vLLM's first start on a CPU, which take 26 processor seconds.
 
     vLLM imports a model's class in a process of its own, so that CUDA is not initialised in this one, and compiles the
     counting of a drawn token's rank with a C++ compiler although the model itself is not compiled. Here the class is
@@ -103,7 +103,7 @@ def lighten_start(architectures: Sequence[str]) -> None:
 
 
 def cache_bytes(config: Any, blocks: int, dtype: torch.dtype) -> int:
-    """Return vLLM's cache size on a CPU for `blocks` of keys and values, bytes: from CACHE_LEAST to CACHE_MOST.
+    """Return the size of vLLM's cache of `blocks` blocks on a CPU, in bytes, from CACHE_LEAST to CACHE_MOST.
 
     All of it is written at the start: a GiB takes a second and is not available to the learner. If unset, vLLM takes
     most of the memory. VLLM_CPU_KVCACHE_SPACE takes precedence over this value.
@@ -249,8 +249,10 @@ class VllmEngine(Engine):
         )
 
     def _answers(self, prompts: Sequence[Sequence[int]], parameters: Sequence[Any]) -> list[Any]:
-        """Return vLLM's outputs, [prompts]. Its own loop ends when nothing is left, so it is only used if nothing is
-        served."""
+        """Return vLLM's outputs, [prompts].
+
+        vLLM's own loop ends when no request is left, so it is only used if no other request is in progress.
+        """
         from vllm import TokensPrompt
 
         if self.requests.under_way:

@@ -12,7 +12,7 @@ from typing import Any
 
 
 class Requests:
-    """Requests in progress in an engine of this process.
+    """The requests in progress in a vLLM engine of this process.
 
     Args:
         engine: vLLM's `LLM`.
@@ -31,7 +31,7 @@ class Requests:
         return bool(self._under_way or self._ended)
 
     def add(self, asked: Mapping[str, tuple[Sequence[int], Any]]) -> None:
-        """Start requests: by name, the tokens of the prompt and vLLM's parameters."""
+        """Start requests: name -> tokens of the prompt, and vLLM's sampling parameters."""
         from vllm.inputs import tokens_input
         from vllm.sampling_params import RequestOutputKind
 
@@ -42,7 +42,7 @@ class Requests:
             self._under_way.add(name)
 
     def drop(self, names: Collection[str]) -> None:
-        """Remove requests, in progress or not."""
+        """Remove requests by name, in progress or finished."""
         if going := [name for name in names if name in self._under_way]:
             self._engine.abort_request(going)
             self._under_way -= set(going)
@@ -64,7 +64,7 @@ class Requests:
         return ended
 
     def answers(self, prompts: Sequence[Sequence[int]], parameters: Sequence[Any]) -> list[Any]:
-        """Return vLLM's outputs of other requests, [prompts], while the requests in progress continue."""
+        """Run additional requests to their end, and return vLLM's outputs, [prompts]; those in progress continue."""
         self._asked += 1
         prefix = f"scored {self._asked} "
         names = [f"{prefix}{number}" for number in range(len(prompts))]
@@ -75,7 +75,7 @@ class Requests:
         return [outputs[name] for name in names]
 
     def between_weights(self) -> None:
-        """Prepare for new weights: finish the batches in progress, and start another salt."""
+        """Prepare for new weights: finish the batches in progress, and change the salt of the prefix cache."""
         core = self._engine.engine_core.engine_core
         if core.batch_queue is not None:  # a batch may be ahead of those that were fetched
             from vllm.v1.core.sched.interface import PauseState

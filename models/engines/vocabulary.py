@@ -1,4 +1,4 @@
-"""Check that a tokenizer and the weights next to it have the same tokens, before an engine starts."""
+"""Check of a model folder before an engine starts: every token of the tokenizer must have an embedding."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from models.policies.folder import check_model_folder
 
 
 def read_config(folder: Path, *, trust_remote_code: bool = False) -> Any:
-    """Return the text model's part of a model folder's config.
+    """Return the config of the text model in a model folder.
 
     Raises:
         UserError: the folder is not a model folder, or its config cannot be read.

@@ -32,8 +32,10 @@ def interquartile_mean(scores: ArrayLike) -> float:
 
 
 def probability_of_improvement(own: ArrayLike, other: ArrayLike) -> float:
-    """Return the chance that a run of `own` beats one of `other`, [runs, tasks] and [other runs, tasks]; ties count
-    half."""
+    """Return the chance that a run of `own` beats one of `other`, averaged over tasks; ties count half.
+
+    The scores are [runs, tasks] and [other runs, tasks].
+    """
     left, right = _checked(own), _checked(other)
     if left.shape[1] != right.shape[1]:
         raise UserError(f"comparison: scores on {left.shape[1]} tasks against scores on {right.shape[1]}")

@@ -19,8 +19,8 @@ class Agreement:
     share: float
     """Share of the pairs of answers to one question that are the same; NaN without such a pair."""
     alpha: float
-    """Krippendorff's alpha: 1 where all agree, 0 where they agree as often as by chance, below 0 where less often. NaN
-    if there is nothing to compare, and if all answers have the same label, because chance would then agree as well."""
+    """Krippendorff's alpha: 1 if all agree, 0 if they agree as often as by chance, below 0 if less often. NaN if there
+    is nothing to compare, and if all answers have the same label, because chance would then agree as well."""
 
 
 def agreement(answers: Iterable[Sequence[str]]) -> Agreement:

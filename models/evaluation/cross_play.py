@@ -1,5 +1,6 @@
-"""Cross-play matrix of a population: the payoff of each player with each partner (as in ProAgent, arXiv 2308.11339, and
-the zero-shot coordination that it is measured by).
+"""Cross-play matrix of a population: the payoff of each player with each partner (as in ProAgent, arXiv 2308.11339).
+
+It measures zero-shot coordination.
 
     M[i, j] = payoff of player i with partner j, mean over the problems
 

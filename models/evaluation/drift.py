@@ -56,7 +56,7 @@ class DriftSettings:
     drifted: Annotated[float, Field(gt=0, le=100)] = 0.25
     """Index from which a notification is sent."""
     level: Annotated[float, Field(gt=0, lt=1)] = 0.01
-    """Probability of marking any feature where none changed, whatever its index."""
+    """Probability of marking any feature if none changed, whatever its index."""
 
     def __post_init__(self) -> None:
         if self.shifted > self.drifted:
@@ -78,7 +78,7 @@ class Drift:
     """Corrected for all features that were compared together."""
     state: State
     bins: tuple[str, ...]
-    """Label of each bin that is not empty on both sides."""
+    """Label of each bin that holds an observation of either sample."""
     shares: tuple[tuple[float, ...], tuple[float, ...]]
     """Share of each bin in the older and in the newer sample, [bins] each."""
 
@@ -125,8 +125,10 @@ def stability_index(before: ArrayLike, after: ArrayLike) -> float:
 
 
 def bin_edges(reference: Numbers, bins: int) -> Values:
-    """Return the upper edges of the bins, rising, [at least 2]. A number is in the first bin whose edge is not below
-    it, or in an additional last bin if all edges are below it."""
+    """Return the upper edges of the bins, rising, [at least 2].
+
+    A number is in the first bin whose edge is not below it, or in an additional last bin if all edges are below it.
+    """
     values, counts = np.array(reference.values), np.array(reference.counts)
     reached = np.cumsum(counts) / counts.sum()
     at = np.searchsorted(reached, np.arange(1, bins) / bins - 1e-12)

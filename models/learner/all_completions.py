@@ -1,4 +1,4 @@
-"""A model's values for many completions: read in packed rows, without gradient and dropout."""
+"""Log-probs, hidden states or other values of many completions, computed in packed rows without gradient or dropout."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ def read_each(
     token_budget: int = 16384,
     setting: str = "token_budget",
 ) -> list[Tensor]:
-    """Compute `read` for every completion's tokens, row by packed row, [completions] tensors of [tokens of it, ...].
+    """Call `read` on each packed row and return its values by completion, [completions] tensors of [tokens of it, ...].
 
-    No gradient, no dropout.
+    It runs without gradient and without dropout.
 
     Args:
         model: the model to read.
         sequences: [completions].
         read: sequences of a row and their indices -> a value for each completion token, completion after completion.
-        token_budget: tokens of one packed row; memory only.
-        setting: its key in the recipe.
+        token_budget: largest number of tokens of a packed row; affects memory only.
+        setting: key of the budget in the recipe, for the error.
 
     Raises:
         UserError: the budget is smaller than a row.
@@ -61,14 +61,16 @@ def all_log_probs(
     masked: Callable[[Sequence[int]], Mask | None] = lambda cut: None,
     kept: Callable[[Sequence[int]], Tensor | None] = lambda cut: None,
 ) -> list[Tensor]:
-    """Compute log-probs of every completion, [completions] tensors of [tokens of it], nats; no gradient, no dropout.
+    """Compute the log-probs of all completions, [completions] tensors of [tokens of it], nats.
+
+    It runs without gradient and without dropout.
 
     Args:
-        token_budget: tokens of one packed row; memory only.
-        setting: its key in the recipe.
-        masked: the mask of the completions at some indices; None if there is none.
-        kept: of the completions at some indices the places of the requested tokens (`completion_log_probs`); the
-            others are zero.
+        token_budget: largest number of tokens of a packed row; affects memory only.
+        setting: key of the budget in the recipe, for the error.
+        masked: indices of completions -> their mask, or None without a mask.
+        kept: indices of completions -> places of the requested tokens (see `completion_log_probs`), or None for all.
+            The log-probs of other tokens are zero.
 
     Raises:
         UserError: the budget is smaller than a row, or the model cannot read packed rows.
@@ -91,14 +93,15 @@ def all_log_probs(
 def all_states(
     model: nn.Module, sequences: Sequences, *, autocast: torch.dtype | None, token_budget: int, setting: str
 ) -> list[Tensor]:
-    """Compute hidden states that predict every completion's tokens, [completions] tensors of [tokens of it, hidden]; no
-    gradient, no dropout.
+    """Compute the hidden states that predict all completion tokens, [completions] tensors of [tokens of it, hidden].
+
+    It runs without gradient and without dropout.
 
     Args:
         model: the model to read.
         autocast: dtype of the matrix products, None for that of the weights.
-        token_budget: tokens of one packed row; memory only.
-        setting: its key in the recipe.
+        token_budget: largest number of tokens of a packed row; affects memory only.
+        setting: key of the budget in the recipe, for the error.
 
     Raises:
         UserError: the budget is smaller than a row, or the model cannot read packed rows.

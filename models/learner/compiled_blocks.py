@@ -22,7 +22,7 @@ MODELS: WeakSet[nn.Module] = WeakSet()
 def block_sums(
     product: Tensor, place: Tensor, softcap: float | None, temperature: float, wide: torch.dtype
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Compute sums over one block of logits, [tokens] each, in `wide`.
+    """Compute the softmax sums of one block of logits, [tokens] each, in the dtype `wide`.
 
     Args:
         product: states times projection, [tokens, columns].
@@ -53,13 +53,13 @@ def block_gradient(
     softcap: float | None,
     temperature: float,
 ) -> Tensor:
-    """Compute the gradient of a block's product, [tokens, columns], in the product's dtype.
+    """Compute the gradient by a block's product of states and projection, [tokens, columns], in the product's dtype.
 
     Args:
         product, place, softcap, temperature: see `block_sums`.
         lse: log-sum-exp of all logits, [tokens]; its dtype is that of the sums.
         of_log_prob: gradient of the targets' log-probs, [tokens].
-        entropy, of_entropy: entropies and their gradient, [tokens]; None where no gradient flows through them.
+        entropy, of_entropy: entropies and their gradient, [tokens]; None if no gradient flows through them.
     """
     z = _logits(product, softcap, temperature, lse.dtype)
     log_p = z - lse[:, None]
@@ -74,7 +74,7 @@ def block_gradient(
 
 @lru_cache(maxsize=2)
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile one of the two functions, once in a process, for blocks of any size."""
+    """Compile `block_sums` or `block_gradient`, once in a process, for blocks of any size."""
     made: Callable[..., Any] = torch.compile(function, dynamic=True)
     return made
 

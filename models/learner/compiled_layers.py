@@ -3,7 +3,7 @@
 Every layer of a transformers decoder runs the same code, so the first one is compiled and the others share it; rows of
 any length do too. The attention over packed rows is one operation of the layer on a GPU in half precision
 (`models.learner.attention.span_attention`); a layer stops at any other route and resumes after it. The values are those
-of the eager layers up to rounding: a product is rounded where the eager layer rounds it, sums are taken in another
+of the eager layers up to rounding: products are rounded at the same places, but sums are taken in another
 order.
 """
 
@@ -29,7 +29,7 @@ LEAST_ROW = 16384
 
 
 def should_compile(setting: bool | Literal["auto"], model: nn.Module, row_tokens: int) -> bool:
-    """Decide whether the layers of `model` are compiled.
+    """Return whether the layers of `model` are to be compiled.
 
     Args:
         setting: `schedule.compile`. auto: a model of at least `LEAST_PARAMETERS` on a CUDA device that one process
@@ -49,7 +49,7 @@ def should_compile(setting: bool | Literal["auto"], model: nn.Module, row_tokens
 
 
 def compile_layers(model: nn.Module, backend: str = "inductor") -> None:
-    """Let torch compile the layers of `model` when they are first read, and the blocks of its output projection.
+    """Set up torch to compile the layers of `model` and the blocks of its output projection at their first use.
 
     Args:
         backend: of torch.compile; `aot_eager` traces and differentiates without making kernels.

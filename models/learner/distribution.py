@@ -1,4 +1,4 @@
-"""The distribution over the next token: the model's own, or one that is cut as the engine cuts it."""
+"""Settings of the next-token distribution: temperature, top-k and top-p, by the rule of the engine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 @dataclass(frozen=True, kw_only=True)
 class Distribution:
-    """The distribution over the next token, which the engine draws from."""
+    """Settings of the next-token distribution that the engine draws from."""
 
     temperature: float = 1.0
     """Divides the logits."""
@@ -22,27 +22,30 @@ class Distribution:
 
     @property
     def cut(self) -> bool:
-        """Whether some tokens cannot be drawn."""
+        """Whether top-p or top-k excludes some tokens."""
         return self.top_p < 1.0 or self.top_k > 0
 
 
 AS_IT_IS = Distribution()
-"""The model's own distribution: temperature 1, nothing cut."""
+"""The model's own distribution: temperature 1, no token excluded."""
 
 
 class Mask(Protocol):
-    """The mask of the vocabulary by another model after each of the hidden states that are read."""
+    """Interface of a mask by another model: the tokens that may not be drawn after each hidden state."""
 
     def outside(self, rows: slice) -> Tensor:
-        """Return whether each token cannot be drawn after the states of `rows`, [rows, vocabulary], bool."""
+        """Return whether the mask excludes each token after the states of `rows`, [rows, vocabulary], bool."""
         ...
 
 
 def least_kept(z: Tensor, distribution: Distribution) -> Tensor:
-    """Return the smallest logit that top-k and then top-p leave, [tokens, vocabulary] -> [tokens].
+    """Return the smallest logit that top-k and then top-p keep, [tokens, vocabulary] -> [tokens].
 
-    Top-k keeps every logit as large as the k-th. Top-p, on the rest, drops the unlikeliest tokens as long as their
-    probabilities together stay within 1 - top_p, and always keeps the likeliest: the rule of vLLM's sampler.
+    Top-k keeps every logit that is at least the k-th largest. Top-p, on the rest, drops the unlikeliest tokens as long
+    as their probabilities together stay within 1 - top_p, and always keeps the likeliest: the rule of vLLM's sampler.
+
+    Args:
+        z: logits / temperature, [tokens, vocabulary].
     """
     rising = z.sort(dim=1).values
     least = rising[:, 0]

@@ -1,4 +1,4 @@
-"""AdamW with its two running means in 8 bits: a quarter of their memory (Dettmers et al. 2021, arXiv 2110.02861).
+"""AdamW with both running means in 8 bits, a quarter of their memory (Dettmers et al. 2021, arXiv 2110.02861).
 
 It uses torchao: every 256 numbers share a scale, and a number is one of 256 levels that are closer together the smaller
 they are. Small tensors (below 4,096 numbers, or not a multiple of 256) stay float32, as in bitsandbytes.
@@ -21,9 +21,9 @@ LEAST = 4096
 
 
 def eight_bit_adamw(groups: list[dict[str, Any]], rate: float, betas: tuple[float, float]) -> torch.optim.Optimizer:
-    """Build the optimiser over `groups` of parameters.
+    """Build AdamW with 8-bit running means over `groups` of parameters.
 
-    Its step is compiled on a GPU; on a CPU, where a compiler may be missing and takes minutes, it is not.
+    Its step is compiled on a GPU. On a CPU it is not, because a compiler may be missing and takes minutes.
 
     Raises:
         UserError: torchao is not installed.
@@ -46,12 +46,12 @@ def eight_bit_adamw(groups: list[dict[str, Any]], rate: float, betas: tuple[floa
 
 
 def in_float(optimiser: torch.optim.Optimizer) -> bool:
-    """Return whether all its running means are float32."""
+    """Return whether an optimiser keeps all running means in float32."""
     return isinstance(optimiser, torch.optim.AdamW)
 
 
 def moment_bytes(weights: Iterable[Tensor]) -> int:
-    """Return the bytes of both running means of `weights`, with their scales and tables of levels."""
+    """Return the memory of both 8-bit running means of `weights` in bytes, with their scales and tables of levels."""
     total = 0
     for weight in weights:
         count = weight.numel()
@@ -61,7 +61,7 @@ def moment_bytes(weights: Iterable[Tensor]) -> int:
 
 
 def plain_parts(name: str, moment: Any) -> Iterator[tuple[str, Tensor]]:
-    """Yield a moment as plain tensors that can be written: itself, or the parts of an 8-bit one."""
+    """Yield the plain tensors of a running mean, for a file: itself, or codes and scale of an 8-bit one."""
     if hasattr(moment, "codes"):
         yield f"{name}.codes", moment.codes
         yield f"{name}.scale", moment.scale
@@ -70,7 +70,7 @@ def plain_parts(name: str, moment: Any) -> Iterator[tuple[str, Tensor]]:
 
 
 def put_together(parts: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Build the moments of one weight by name, from their `plain_parts`."""
+    """Rebuild the running means of one weight, by name, from their `plain_parts`."""
     moments = {name: part for name, part in parts.items() if not name.endswith((".codes", ".scale"))}
     for name in [name.removesuffix(".codes") for name in parts if name.endswith(".codes")]:
         from torchao.optim.subclass_8bit import OptimState8bit

@@ -10,11 +10,10 @@ from torch import nn
 
 @contextmanager
 def in_eval_mode(*models: nn.Module) -> Iterator[None]:
-    """Put `models` in eval mode inside the context; afterwards every module of theirs is in its own mode again, after
-    an exception too.
+    """Put `models` in eval mode inside the context, and restore the mode of every module afterwards.
 
-    Each module is restored by itself: a model may have parts that stay in eval mode while the rest trains, which
-    `model.train(True)` would change.
+    Modes are restored after an exception too. Each module is restored by itself: a model may have parts that stay in
+    eval mode while the rest trains, which `model.train(True)` would change.
     """
     before = [(module, module.training) for model in models for module in model.modules()]
     for model in models:

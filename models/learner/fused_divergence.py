@@ -1,4 +1,4 @@
-"""Divergence of the policy's next-token distribution from another's at every token, never holding tokens x vocabulary.
+"""Divergence of the policy's next-token distribution from a target's, without tokens x vocabulary in memory.
 
 With p the policy, q the target, m = beta q + (1 - beta) p their mixture (generalised Jensen-Shannon divergence, GKD,
 arXiv 2306.13649, equation 1, and its limits as the authors and TRL have them):
@@ -8,8 +8,8 @@ arXiv 2306.13649, equation 1, and its limits as the authors and TRL have them):
     beta = 1        D = KL(p || q), reverse KL                       dD / dz = p (log p / q - D)
 
 z are the policy's logits / temperature. Blocks are over tokens, each with whole rows of the vocabulary, as both
-distributions must be normalised before they meet; the backward pass makes each block again. Nothing flows to the
-target. The slopes are derived here: dD / dp_i = (1 - beta) (log p_i / m_i), put through the softmax.
+distributions must be normalised before they are compared; the backward pass computes each block again. No gradient
+flows to the target. The derivatives by z follow from dD / dp_i = (1 - beta) (log p_i / m_i) and the softmax.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ BUFFERS = 4
 
 
 class TargetDistribution(Protocol):
-    """The distribution that the policy's is compared with."""
+    """Interface of the target: the next-token distribution that the policy's is compared with."""
 
     @property
     def vocabulary(self) -> int:
@@ -38,14 +38,13 @@ class TargetDistribution(Protocol):
         ...
 
     def log_probs(self, rows: slice, width: int) -> Tensor:
-        """Return its distribution over the first `width` tokens of the vocabulary after the states of `rows`, [rows,
-        width], nats."""
+        """Return the log-probs of the first `width` tokens of the vocabulary for `rows`, [rows, width], nats."""
         ...
 
 
 @dataclass(frozen=True)
 class Logits:
-    """A weighted sum of the logits of one or several models, normalised: a target as numbers."""
+    """Target distribution: the softmax of a weighted sum of the logits of one or several models."""
 
     terms: Sequence[tuple[Tensor, Head, Tensor | float]]
     """Hidden states [tokens, hidden], output projection and weight of each, a number or [tokens]. No gradient."""
@@ -79,7 +78,7 @@ def logits_of(states: Tensor, head: Head, width: int, temperature: float = 1.0) 
 
 
 def token_blocks(tokens: int, width: int, device: torch.device, block_elements: int | None = None) -> list[slice]:
-    """Cut the tokens into blocks such that `BUFFERS` of them with whole rows of the vocabulary have the usual size."""
+    """Cut the tokens into blocks of which `BUFFERS`, each tokens x `width`, together have the usual block size."""
     size = block_elements or (BLOCK_ELEMENTS if device.type == "cpu" else GPU_BLOCK_ELEMENTS)
     step = max(1, size // (BUFFERS * width))
     return [slice(start, min(tokens, start + step)) for start in range(0, tokens, step)]
@@ -87,7 +86,7 @@ def token_blocks(tokens: int, width: int, device: torch.device, block_elements: 
 
 @torch.no_grad()
 def absolute_gap(first: TargetDistribution, other: TargetDistribution, tokens: int, device: torch.device) -> Tensor:
-    """Sum |first - other| over the vocabulary at each token, twice the total variation distance, [tokens]."""
+    """Sum |p_first - p_other| over the vocabulary at each token, twice the total variation distance, [tokens]."""
     width = min(first.vocabulary, other.vocabulary)
     gaps = [
         (first.log_probs(rows, width).exp() - other.log_probs(rows, width).exp()).abs().sum(-1)
@@ -106,7 +105,7 @@ def fused_divergence(
     compute: torch.dtype | None = None,
     block_elements: int | None = None,
 ) -> Tensor:
-    """Compute the divergence of the distribution after each state from the target's, [tokens], nats; gradient flows.
+    """Compute the divergence of the policy's next-token distribution from the target's, [tokens], nats; gradient flows.
 
     Both are distributions over the tokens that both projections have rows for: models of one tokenizer differ in how
     many rows they have for tokens that do not exist.
@@ -135,8 +134,15 @@ def fused_divergence(
 
 
 def divergence_at(log_p: Tensor, log_q: Tensor, beta: float) -> tuple[Tensor, Tensor]:
-    """Compute the divergence of p from q and its slope at p's logits, [rows, vocabulary] each -> [rows] and [rows,
-    vocabulary]."""
+    """Compute the divergence of p from q, and its gradient by the logits of p.
+
+    Args:
+        log_p, log_q: log-probs, [rows, vocabulary].
+        beta: see `fused_divergence`.
+
+    Returns:
+        The divergence, [rows], and the gradient, [rows, vocabulary].
+    """
     p = log_p.exp()
     if beta == 0.0:
         q = log_q.exp()

@@ -1,19 +1,19 @@
-"""Hidden states to log-probs of chosen tokens and entropies, never holding tokens x vocabulary.
+"""Log-probs of given tokens and entropies from hidden states, without tokens x vocabulary in memory.
 
-The projection runs in blocks over tokens and vocabulary; the softmax is put together block by block (the running
-maximum and sums of the online softmax, Milakov & Gimelshein 2018) and the backward pass makes each block again. What
-is kept between the two is one number a token; and the products of states and projection as they came out, where they
-are so few that they cost less than making them again: the numbers are the same to the bit.
+The projection is computed in blocks over tokens and vocabulary. The softmax is accumulated block by block (by the
+running maximum and sums of the online softmax, Milakov & Gimelshein 2018), and the backward pass computes each block
+again. One number per token is kept for it. The products of states and projection are kept too if they are so few that
+this costs less than computing them again; the values are bit-identical.
 With z = logits / temperature, p = softmax(z):
 
     log p(t) = z_t - lse          d log p(t) / dz = onehot(t) - p
     H = lse - sum p z             dH / dz = -p (log p + H)
 
-Sampling that cuts the distribution (top-k, then top-p, as vLLM and transformers do) is the same with p = 0 for what
-was cut, so that learner and engine mean one distribution. Each row is then needed whole, so blocks are over tokens
-only. The cut is constant for the gradient; the chosen token is always inside (rounding, or a policy that has moved
-since it was drawn, could leave it outside, where the log-prob is minus infinity). The same holds where another model
-masks tokens out.
+Sampling that cuts the distribution (top-k, then top-p, as vLLM and transformers do) is the same with p = 0 for the
+excluded tokens, so that learner and engine have the same distribution. Each row is then needed whole, so blocks are
+over tokens only. The cut is constant for the gradient. The given token is always kept: rounding, or a policy that has
+changed since it was drawn, could exclude it, and its log-prob would be minus infinity. The same holds if another model
+masks tokens.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ KEPT_BYTES = 2**26
 
 @dataclass(frozen=True)
 class Head:
-    """An output projection as numbers."""
+    """Weights and constants of an output projection (the language-model head)."""
 
     weight: Tensor
     """[vocabulary, hidden]."""
@@ -168,11 +168,11 @@ class _Fused(torch.autograd.Function):
 
 
 def kept_bytes(tokens: int, vocabulary: int, compute: torch.dtype, device: str) -> int:
-    """Return the bytes of the products that are kept for the backward pass; zero if they are too many.
+    """Return the memory of the products kept for the backward pass, in bytes; zero on a GPU or above `KEPT_BYTES`.
 
     Args:
-        tokens: whose log-probs are read together.
-        vocabulary: entries of the whole.
+        tokens: number of tokens whose log-probs are computed together.
+        vocabulary: number of entries of the whole vocabulary.
         compute: dtype of the products.
         device: cpu or cuda.
     """
@@ -181,7 +181,7 @@ def kept_bytes(tokens: int, vocabulary: int, compute: torch.dtype, device: str) 
 
 
 def next_token_log_probs(hidden: Tensor, head: Head, distribution: Distribution) -> Tensor:
-    """Compute the whole distribution after each state, [rows, hidden] -> [rows, vocabulary], nats, float32 or wider.
+    """Compute all tokens' log-probs after each state, [rows, hidden] -> [rows, vocabulary], nats, float32 or wider.
 
     For drawing the next token of a few rows; `fused_log_probs` gives the same numbers for the tokens that were drawn.
     """

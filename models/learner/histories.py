@@ -1,4 +1,4 @@
-"""Sequences that share their histories, at any depth: branches of an episode, or turns that are each a separate sample.
+"""Tries of sequences that share histories at any depth: branches of an episode, or turns that are separate samples.
 
     prompt - turn 1 - heard - turn 2 a          every token of the trie once, in depth-first order
                             \\ turn 2 b - ...
@@ -21,7 +21,7 @@ Whole = tuple[int, ...]
 
 
 def families(prompts: Sequence[Sequence[int]]) -> list[list[int]]:
-    """Return indices of prompts that begin with the same prompt, families by their first prompt, [families][members].
+    """Group prompts into families, each a prompt and those that begin with it, as indices, [families][members].
 
     Prompts that only share a beginning, as all of a data set may, are not a family: they would make one tree of
     everything.
@@ -39,7 +39,7 @@ def families(prompts: Sequence[Sequence[int]]) -> list[list[int]]:
 
 
 def joined(groups: Sequence[Sequence[int]], together: Sequence[Hashable]) -> list[list[int]]:
-    """Join groups of indices with a common label into one group, [groups][members], in the order of `groups`.
+    """Merge groups of indices that have a label in common, [groups][members], sorted by their first index.
 
     Args:
         groups: disjoint.
@@ -56,13 +56,13 @@ def joined(groups: Sequence[Sequence[int]], together: Sequence[Hashable]) -> lis
 
 
 def laid_tokens(prompts: Sequence[Sequence[int]], wholes: Sequence[Whole]) -> int:
-    """Count the tokens of the tries of sequences, one for each of their families."""
+    """Count the tokens of sequences stored as tries, one trie per family of `prompts`."""
     return sum(unique_tokens([wholes[index] for index in members]) for members in families(prompts))
 
 
 @dataclass
 class Trie:
-    """Tokens of a row, as its tries are laid out one after the other."""
+    """Tokens, spans and prefixes of a packed row, to which tries of sequences are appended one after the other."""
 
     ids: list[int] = field(default_factory=list)
     positions: list[int] = field(default_factory=list)
@@ -70,8 +70,11 @@ class Trie:
     prefixes: list[Prefix] = field(default_factory=list)
 
     def lay(self, wholes: Sequence[Whole]) -> list[list[int]]:
-        """Lay out sequences that share a beginning. Returns the place of each of their tokens, [sequences] lists of
-        [tokens of it]."""
+        """Append the trie of sequences that share a beginning, and return the place of each token in the row.
+
+        Returns:
+            Places, [sequences] lists of [tokens of it].
+        """
         places: list[list[int]] = [[] for _ in wholes]
         self._node(wholes, list(range(len(wholes))), 0, places)
         return places
@@ -103,12 +106,12 @@ class Trie:
 
 
 def unique_tokens(wholes: Sequence[Whole]) -> int:
-    """Count the tokens of the trie of sequences."""
+    """Count the tokens of sequences stored as one trie, in which a shared beginning counts once."""
     return sum(len(whole) - shared for whole, shared in _sorted(wholes))
 
 
 def attended_pairs(wholes: Sequence[Whole]) -> int:
-    """Count the pairs of tokens of the trie that attend to one another."""
+    """Count the pairs of tokens that attend to one another in the trie of sequences."""
     return sum(len(whole) * (len(whole) + 1) // 2 - shared * (shared + 1) // 2 for whole, shared in _sorted(wholes))
 
 
@@ -126,16 +129,16 @@ def _shared(first: Whole, other: Whole) -> int:
 def cut_family(
     prompts: Sequence[Sequence[int]], wholes: Sequence[Whole], units: Sequence[Sequence[int]], budget: int
 ) -> list[list[int]]:
-    """Cut the members of units into tries of at most `budget` tokens without splitting a unit, [tries][members].
+    """Cut a family into tries of at most `budget` tokens without splitting a unit, as indices, [tries][members].
 
     Neighbours of the trie stay together: units follow one another depth first, and a trie is filled before the next
-    begins with the path to where the last one ended.
+    one begins with the path to the end of the last one.
 
     Args:
         prompts: of each sequence.
         wholes: sequences of the family, or of families that a unit joins.
         units: indices of those that stay together; no unit alone is larger than the budget.
-        budget: most tokens of a trie.
+        budget: largest number of tokens of a trie.
     """
     ordered = sorted(units, key=lambda unit: min((wholes[member], member) for member in unit))
     cut: list[list[int]] = []

@@ -20,7 +20,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Span:
-    """Tokens of a row that follow one another in the same sequence."""
+    """Adjacent tokens of a row that follow one another in the same sequence."""
 
     start: int
     length: int
@@ -28,7 +28,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Prefix:
-    """A prompt that occurs once, and the part of the row whose tokens all continue it, some through another prefix."""
+    """A shared prompt, stored once, and the part of the row that continues it, directly or through another prefix."""
 
     start: int
     end: int
@@ -40,7 +40,7 @@ class Prefix:
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """The layout of one packed row; compared by identity, so that derived values can be cached with it."""
+    """The spans and prefixes of one packed row. Compared by identity, so that derived values can be cached with it."""
 
     spans: tuple[Span, ...]
     prefixes: tuple[Prefix, ...]
@@ -48,7 +48,7 @@ class Layout:
 
     @classmethod
     def of_sequences(cls, lengths: Sequence[int]) -> Layout:
-        """Build the layout of sequences in a row, which share nothing. `lengths`: tokens of each, [sequences]."""
+        """Build the layout of a row of sequences that share nothing. `lengths`: tokens of each, [sequences]."""
         ends = list(accumulate(lengths))
         return cls(tuple(Span(end - length, length) for end, length in zip(ends, lengths, strict=True)), (), ends[-1])
 
@@ -64,7 +64,7 @@ class Layout:
 
     @property
     def before(self) -> list[int]:
-        """Number of tokens that each span continues, [spans]."""
+        """Number of tokens that precede each span in its sequence, [spans]."""
         return [sum(prefix.end - prefix.start for prefix in path) for path in self.paths]
 
     @cached_property
@@ -75,7 +75,7 @@ class Layout:
 
 @lru_cache(maxsize=2)  # with and without the window of the layers that have one
 def allowed(layout: Layout, device: torch.device, window: int | None) -> Tensor:
-    """Return whether token i may attend to token j, [tokens, tokens], bool: the layout as a mask.
+    """Build the attention mask of a layout: whether token i may attend to token j, [tokens, tokens], bool.
 
     Args:
         window: a token sees this many tokens at most, itself included; None for all before it.

@@ -1,4 +1,4 @@
-"""Log-probabilities of completion tokens, from packed rows, shared prompts and the fused projection.
+"""Log-probabilities of completion tokens, by packed rows, shared prompts and a fused output projection.
 
 The backbone reads one packed row; only the hidden states that predict completion tokens pass through the output
 projection, block by block. `use_packed_attention` prepares a model for it and checks, on a few tokens, that its packed
@@ -34,7 +34,7 @@ PROBE_TOLERANCE = {torch.float64: 1e-3, torch.float32: 1e-3, torch.bfloat16: 0.1
 
 
 def plain_inner(model: nn.Module) -> PreTrainedModel:
-    """Return the transformers model itself, whether or not adapters are wrapped around it."""
+    """Return the transformers model itself, without the wrapper that adapters put around it."""
     adapted: Any = model
     inner: PreTrainedModel = adapted.get_base_model() if hasattr(model, "get_base_model") else adapted
     return inner
@@ -60,7 +60,7 @@ def completion_log_probs(
     The output projection, which costs as much as many layers, is computed only for tokens that are `kept`.
 
     Args:
-        model: a causal language model; gradient flows where it is enabled.
+        model: a causal language model; gradient flows if it is enabled.
         sequences: prompts and completions, [completions]; they are read as one row, equal prompts once.
         distribution: temperature, top-p and top-k that the completions were drawn with.
         autocast: dtype of the matrix products, None for that of the weights. Sums are float32 at least.
@@ -85,7 +85,10 @@ def completion_log_probs(
 def completion_states(
     model: nn.Module, sequences: Sequences, autocast: torch.dtype | None = None, kept: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Compute hidden states that predict every completion token that is `kept`, [kept, hidden]; also return it, [kept].
+    """Compute the hidden state that predicts each kept completion token, [kept, hidden], and return both.
+
+    Returns:
+        The states, [kept, hidden], and the tokens, [kept].
 
     Args:
         kept: see `completion_log_probs`.
@@ -107,7 +110,7 @@ def completion_states(
 
 
 def row_states(model: nn.Module, ids: Tensor, positions: Tensor, layout: Any, autocast: torch.dtype | None) -> Tensor:
-    """Compute hidden states of one packed row before any head, [tokens, hidden]."""
+    """Compute the hidden states of one packed row, before any head, [tokens, hidden]."""
     backbone: Any = plain_inner(model).base_model
 
     def read() -> Tensor:
@@ -118,7 +121,7 @@ def row_states(model: nn.Module, ids: Tensor, positions: Tensor, layout: Any, au
 
 
 def output_head(model: nn.Module, dtype: torch.dtype | None = None) -> Head:
-    """Return the output projection as numbers; low-rank adapters on it are added, and gradient flows to them.
+    """Return the weights of the output projection; its low-rank adapters are added, and gradient flows to them.
 
     For a model that is sharded over the ranks, gradient flows only inside `with_whole_weights`; outside it all ranks
     must call this.
@@ -143,7 +146,7 @@ def output_head(model: nn.Module, dtype: torch.dtype | None = None) -> Head:
 
 
 def use_packed_attention(model: nn.Module) -> None:
-    """Let `model` read packed rows, once; afterwards ordinary forward passes still work.
+    """Prepare `model` for packed rows, if it is not yet prepared; ordinary forward passes still work afterwards.
 
     Raises:
         UserError: its attention cannot take the layout, or another part of it mixes tokens in another way.
@@ -185,7 +188,7 @@ def use_packed_attention(model: nn.Module) -> None:
 
 
 def _rounding(model: PreTrainedModel, plain: Tensor) -> float:
-    """Measure how far a plain pass in half precision is from one in the weights' float32; zero where it is one."""
+    """Measure the gap between plain passes in half precision and in float32; zero if half precision is not used."""
     return 0.0 if _probe_autocast(model) is None else _gap(plain, _plain_probe(model, None))
 
 
@@ -230,7 +233,7 @@ def _plain_probe(model: PreTrainedModel, autocast: torch.dtype | None) -> Tensor
 
 
 def in_vocabulary(model: nn.Module, sequences: Sequences) -> Sequences:
-    """Map `sequences` to tokens that the model has, ordinary ones if it has many: equal tokens stay equal."""
+    """Map token ids into the vocabulary of `model`, past the special tokens if it is large; equal ids stay equal."""
     embeddings: Any = plain_inner(model).get_input_embeddings()
     rows = int(embeddings.weight.shape[0])
     parts, first = (sequences.prompts, sequences.completions), SPECIAL_TOKENS if rows > 2 * SPECIAL_TOKENS else 0

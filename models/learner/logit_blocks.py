@@ -1,4 +1,4 @@
-"""The logits of a batch, block by block over tokens and vocabulary, and the sums of a softmax over them."""
+"""Logits of a batch in blocks over tokens and vocabulary, and the sums that a softmax over them needs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ GPU_BLOCK_ELEMENTS = 2**28
 
 @dataclass(frozen=True)
 class Blocks:
-    """The logits of a batch, block by block."""
+    """Settings and arithmetic of the logits of a batch, computed in blocks; z = logits / temperature."""
 
     matrix: Tensor
     bias: Tensor | None
@@ -34,35 +34,38 @@ class Blocks:
 
     @property
     def compiles(self) -> bool:
-        """Whether a block's arithmetic is compiled."""
+        """Whether torch compiles the arithmetic of a block."""
         return self.compile_blocks and not self.cut and self.bias is None
 
     @property
     def cut(self) -> bool:
-        """Whether some tokens cannot be drawn."""
+        """Whether top-p, top-k or a mask excludes some tokens."""
         return self.distribution.cut or self.mask is not None
 
     def rows(self, tokens: int) -> list[slice]:
-        """Return the blocks of tokens."""
+        """Return the blocks of `tokens` tokens, as slices."""
         step = _row_step(self.matrix.shape[0], self.matrix.device.type, self.size, cut=self.cut)
         return [slice(start, min(tokens, start + step)) for start in range(0, tokens, step)]
 
     def columns(self, tokens: int) -> list[slice]:
-        """Return the blocks of the vocabulary for a block of `tokens`."""
+        """Return the blocks of the vocabulary for a block of `tokens` tokens, as slices."""
         vocabulary = self.matrix.shape[0]
         step = vocabulary if self.cut else _column_step(tokens, self.size)
         return [slice(start, min(vocabulary, start + step)) for start in range(0, vocabulary, step)]
 
     def logits(self, states: Tensor, columns: slice, kept: list[Tensor] | None = None) -> Tensor:
-        """Compute z of a block, [tokens of it, vocabulary of it], in `wide`; the product that it is computed from is
-        appended to `kept`, if that is a list."""
+        """Compute z of a block, [tokens of it, vocabulary of it], in the dtype `wide`.
+
+        Args:
+            kept: receives the product of states and projection; None: it is not kept.
+        """
         product = states @ self.matrix[columns].T
         if kept is not None:
             kept.append(product)
         return self.bent(product, columns, keep=kept is not None)
 
     def bent(self, product: Tensor, columns: slice, *, keep: bool) -> Tensor:
-        """Compute z from the product of states and projection, [tokens of it, vocabulary of it], in `wide`.
+        """Apply bias, soft cap and temperature to a block's product of states and projection: z, in the dtype `wide`.
 
         Args:
             product: unchanged if `keep`, else it may be overwritten by z.
@@ -77,19 +80,19 @@ class Blocks:
         return z
 
     def slope(self, z: Tensor) -> Tensor | None:
-        """Compute d capped logit / d logit of a block; None without a cap."""
+        """Compute the derivative of the soft-capped logits of a block by the plain logits; None without a soft cap."""
         if self.softcap is None:
             return None
         return 1.0 - (z * self.distribution.temperature / self.softcap).square()
 
     def leave_out(self, z: Tensor, targets: Tensor, rows: slice) -> None:
-        """Mask the tokens outside the mask in whole rows of logits, in place; the target always stays."""
+        """Set the logits of masked tokens to minus infinity, in place, in whole rows; a target is never masked."""
         if self.mask is not None:
             outside = self.mask.outside(rows).scatter_(1, targets[:, None], False)
             z.masked_fill_(outside, float("-inf"))
 
     def compiled_gradient(self, *of: Tensor | None) -> Tensor:
-        """Call `models.learner.compiled_blocks.block_gradient`, compiled, on its tensors in their order."""
+        """Call the compiled `models.learner.compiled_blocks.block_gradient` with its tensors, in their order."""
         made: Tensor = compiled(block_gradient)(*of, self.softcap, self.distribution.temperature)
         return made
 
@@ -103,10 +106,10 @@ class Blocks:
         entropy: Tensor | None,
         of_entropy: Tensor | None,
     ) -> Tensor:
-        """Compute the gradient of a block's products, [tokens of it, vocabulary of it], in `wide`.
+        """Compute the gradient by a block's product of states and projection, in the dtype `wide`.
 
         Args:
-            z: logits of the block, minus infinity where they are cut; it is overwritten.
+            z: logits of the block, minus infinity for excluded tokens; it is overwritten.
             slope: see `slope`.
             place, lse, of_log_prob, entropy, of_entropy: see `models.learner.compiled_blocks.block_gradient`.
         """
@@ -129,7 +132,7 @@ class Blocks:
     def sums(
         self, states: Tensor, targets: Tensor, rows: slice, kept: list[Tensor] | None = None
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Compute z of the target, lse, mean of z under p, and the least z that was not cut, [tokens] each.
+        """Compute z of the target, log-sum-exp of z, mean of z under p, and the smallest z that is kept, [tokens] each.
 
         Args:
             states: that predict the targets, [tokens of the block, hidden].
@@ -178,18 +181,18 @@ class Blocks:
 
 
 def exp_(values: Tensor) -> Tensor:
-    """Compute e to the power of `values`, in place; on a CPU with the base 2, which torch has vectorised everywhere."""
+    """Compute exp(values) in place; on a CPU by the exponential to base 2, which torch has vectorised everywhere."""
     return values.mul_(LOG2_E).exp2_() if values.device.type == "cpu" else values.exp_()
 
 
 def block_shape(tokens: int, vocabulary: int, device: str, *, cut: bool) -> tuple[int, int]:
-    """Return tokens and entries of the vocabulary of the largest block of logits that is ever in memory.
+    """Return the shape of the largest block of logits that is in memory at once: tokens and entries of the vocabulary.
 
     Args:
-        tokens: whose log-probs are read together.
-        vocabulary: entries of the whole.
+        tokens: number of tokens whose log-probs are computed together.
+        vocabulary: number of entries of the whole vocabulary.
         device: cpu or cuda.
-        cut: whether some tokens cannot be drawn, so that rows are needed whole.
+        cut: whether some tokens are excluded, so that whole rows are needed.
     """
     size = BLOCK_ELEMENTS if device == "cpu" else GPU_BLOCK_ELEMENTS
     rows = min(tokens, _row_step(vocabulary, device, size, cut=cut))

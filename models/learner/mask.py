@@ -22,7 +22,7 @@ from models.learner.log_probs import output_head
 
 @dataclass(frozen=True)
 class Lagged:
-    """The lagged policy's mask after each of some tokens. See `models.learner.fused_log_probs.Mask`."""
+    """The mask of a lagged policy after each hidden state. See `models.learner.distribution.Mask`."""
 
     states: Tensor
     """Its hidden states, [tokens, hidden]."""
@@ -31,14 +31,14 @@ class Lagged:
     """The temperature that completions are drawn with, and the mask's top-p."""
 
     def outside(self, rows: slice) -> Tensor:
-        """Return whether the mask leaves out each token, [rows, vocabulary], bool."""
+        """Return whether the mask excludes each token after the states of `rows`, [rows, vocabulary], bool."""
         return torch.isneginf(next_token_log_probs(self.states[rows], self.head, self.distribution))
 
 
 def lagged_at(
     model: nn.Module, states: Sequence[Tensor], distribution: Distribution, autocast: torch.dtype | None
 ) -> Lagged:
-    """Build the mask of some completions, from the states of each.
+    """Build the mask of some completions from the lagged policy's hidden states.
 
     Args:
         model: the lagged policy.

@@ -10,14 +10,14 @@ from torch import Tensor, nn
 
 
 class Offloaded:
-    """Keeps the weights of a frozen model away from `device` except while it is read.
+    """A frozen model whose weights are on `device` only while it is read, and in host memory otherwise.
 
     The weights are restored to the bit. A reading costs the copy of all weights over the bus, once: 25 GB/s and more
     from pinned memory, so a model of 8B parameters in bfloat16 takes under a second. Buffers, which are small, stay.
 
     Args:
         model: it must not be changed; its weights leave `device` at once.
-        device: where it is read.
+        device: device on which it is read.
     """
 
     def __init__(self, model: nn.Module, device: torch.device) -> None:

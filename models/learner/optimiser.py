@@ -19,7 +19,7 @@ Decay = Annotated[float, Field(ge=0, lt=1)]
 
 
 class NotFinite(UserError):
-    """A step whose loss or gradient is not finite. The weights have not moved, and no gradient is left."""
+    """Error for a step whose loss or gradient is not finite. Weights are unchanged, gradients are cleared."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,17 +33,17 @@ class OptimiserSettings:
     betas: tuple[Decay, Decay] = (0.9, 0.99)
     """Decay of the gradients' running mean and of their squares'."""
     clip_norm: PositiveFloat = 1.0
-    """Gradients are scaled down to this global L2 norm."""
+    """Largest global L2 norm of the gradients; larger ones are scaled down to it."""
     warmup_steps: NonNegativeInt = 10
     """Steps over which the step size rises linearly from zero; the last of them has its peak."""
     decay: Literal["none", "linear", "cosine"] = "none"
     """How the step size falls from its peak, when the warm-up ends, to nearly zero at the last step."""
     moments: Literal["float32", "int8"] = "float32"
-    """Type of AdamW's two running means; int8: a byte a number, by torchao (the extra `eight-bit`)."""
+    """Type of AdamW's two running means; int8: one byte per number, by torchao (the extra `eight-bit`)."""
 
 
 def build_optimiser(model: nn.Module, settings: OptimiserSettings) -> torch.optim.Optimizer:
-    """Build AdamW over the trainable parameters; matrices decay, vectors (norms, biases) do not.
+    """Build AdamW over the trainable parameters; weight decay is for matrices, not for vectors (norms, biases).
 
     Raises:
         UserError: its moments are to be int8, and torchao is not installed.
@@ -60,7 +60,7 @@ def build_optimiser(model: nn.Module, settings: OptimiserSettings) -> torch.opti
 
 
 def learning_rate_at(step: int, total: int, settings: OptimiserSettings) -> float:
-    """Return the step size of the `step`-th update (from 0) of `total`: `learning_rate` at the end of the warm-up."""
+    """Return the learning rate of update `step` (from 0) of `total`; it peaks at the end of the warm-up."""
     warm = min(1.0, (step + 1) / max(1, settings.warmup_steps))
     peak = max(0, settings.warmup_steps - 1)
     progress = min(1.0, max(0, step - peak) / max(1, total - peak))
@@ -80,7 +80,7 @@ def take_step(
     section: str = "optimiser",
     loss: Tensor | None = None,
 ) -> float:
-    """Clip the accumulated gradients, update the weights, clear the gradients. Returns the norm before clipping.
+    """Clip the gradients, update the weights and clear the gradients. Returns the norm before clipping.
 
     It waits for the device once, for the norm and the loss together.
 

@@ -1,4 +1,4 @@
-"""Repetition of a step that runs out of memory in a way that needs less and gives the same gradient."""
+"""Retries of a step that runs out of memory, with settings that need less memory and give the same gradient."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Result = TypeVar("Result")
 
 
 class NeedsLess(UserError):
-    """One of several ranks has run out of memory: no rank can retry alone, as the others are in the same step."""
+    """Error of a rank that ran out of memory and cannot retry alone, because all ranks make the step together."""
 
     budget: int
     """Tokens of a packed row to continue with."""
@@ -30,7 +30,7 @@ class NeedsLess(UserError):
 
 @dataclass(frozen=True)
 class GradientPlan:
-    """How a gradient is computed; it changes only memory and time."""
+    """Settings for the computation of a gradient; they affect only memory and time."""
 
     budget: int
     """Tokens of a packed row at most."""
@@ -51,25 +51,27 @@ def within_memory(
     *,
     able: bool,
 ) -> tuple[Result, GradientPlan]:
-    """Return the result of `make` in the first way for which there is memory: `first`, then with layers computed again,
-    then with rows of half as many tokens, and again half as many.
+    """Call `make`, and repeat it with less memory as long as memory runs out.
+
+    The first attempt is made with `first`, the next with gradient checkpointing, and the others with rows of half as
+    many tokens each time.
 
     Args:
-        make: reads and differentiates rows of at most so many tokens.
+        make: largest number of tokens of a row -> the result; it computes the gradient in such rows.
         model: the model that is differentiated.
         optimiser: of its weights; gradients left by a failed attempt are cleared.
-        first: the way to begin with.
+        first: settings of the first attempt.
         least: tokens of the longest row that cannot be cut; called if memory has run out.
-        what: which step it is, for the message.
-        able: whether layers may be computed again if `first` does not.
+        what: name of the step, for the message.
+        able: whether gradient checkpointing may be tried if `first` does not use it.
 
     Returns:
-        The result, and the way that it was made.
+        The result, and the settings that it was computed with.
 
     Raises:
-        UserError: memory runs out in the last way too.
-        NeedsLess: the model is sharded over several ranks; raised where it runs out, which ends the step for all of
-        them.
+        UserError: memory runs out in the last attempt too.
+        NeedsLess: the model is sharded over several ranks; raised on the rank that ran out, which ends the step for
+            all of them.
     """
     tried = _ways(first, least, able)
     way = next(tried)
@@ -100,7 +102,7 @@ def within_memory(
 
 
 def _ways(first: GradientPlan, least: Callable[[], int], able: bool) -> Iterator[GradientPlan]:
-    """Iterate over the ways to try, each needing less memory than the one before."""
+    """Iterate over the settings to try, each of which needs less memory than the one before."""
     budget, recompute = first.budget, first.recompute
     yield first
     if able and not recompute:

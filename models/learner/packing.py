@@ -19,7 +19,7 @@ from models.learner.layout import Layout, Prefix, Span
 from models.learner.upload import all_to_device
 
 PerToken = Sequence[Tensor]
-"""Values of completions token by token: a tensor of [tokens of it] for each, [completions]."""
+"""One value for each completion token: [completions] tensors of [tokens of it]."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Sequences:
         return Sequences(prompts, completions, self.nested, weights)
 
     def once_each(self) -> tuple[Sequences, list[int]]:
-        """Return the different sequences, in order of appearance, and the index of each sequence among them."""
+        """Return the distinct sequences, without weights, and the index of each sequence among them."""
         numbers: dict[tuple[tuple[int, ...], tuple[int, ...]], int] = {}
         pairs = zip(self.prompts, self.completions, strict=True)
         which = [numbers.setdefault((tuple(prompt), tuple(completion)), len(numbers)) for prompt, completion in pairs]
@@ -60,13 +60,13 @@ class Sequences:
         return Sequences(prompts, completions, self.nested), which
 
     def whole(self, index: int) -> tuple[int, ...]:
-        """Return prompt and completion together, [tokens]."""
+        """Return the tokens of prompt and completion together, [tokens]."""
         return (*self.prompts[index], *self.completions[index])
 
 
 @dataclass(frozen=True)
 class PackedRow:
-    """One row of tokens, as the model reads it."""
+    """One packed row of tokens, as the input of a model."""
 
     ids: Tensor
     """Token ids, [tokens], int64."""
@@ -85,7 +85,7 @@ class PackedRow:
 
 
 def packed_row(sequences: Sequences, device: torch.device | str = "cpu") -> PackedRow:
-    """Lay `sequences` out in one row on `device`; equal prompts are stored once, for nested ones every shared token.
+    """Pack `sequences` into one row on `device`; equal prompts, or all shared tokens of nested ones, occur once.
 
     Raises:
         ValueError: a completion is empty.
@@ -172,7 +172,7 @@ def _row_on(
 
 
 def by_prompt(sequences: Sequences) -> list[list[int]]:
-    """Return indices of the completions of each different prompt, prompts in order of appearance."""
+    """Group the indices of completions by prompt, in order of appearance; each empty prompt has its own group."""
     members: dict[tuple[int, ...], list[int]] = {}
     for index, prompt in enumerate(sequences.prompts):
         members.setdefault(tuple(prompt) or (-1 - index,), []).append(index)  # an empty prompt has nothing to share
@@ -190,7 +190,7 @@ class Bundle:
     """Number of pairs of tokens that attend to one another."""
 
     def cost(self, width: int) -> float:
-        """Return the work of the bundle in tokens: a layer costs 24 width^2 a token, and a pair of tokens 4 width."""
+        """Return the cost of the bundle in tokens: a layer costs 24 width^2 per token, 4 width per pair."""
         return self.tokens + self.pairs / (6.0 * width)
 
 
@@ -207,7 +207,7 @@ def cut_into_rows(
 
     Args:
         sequences: the sequences to read, [completions].
-        budget: most tokens of a row.
+        budget: largest number of tokens of a row.
         width: hidden width of the model.
         among: indices of the completions to read; None: all of them.
         together: a label of each completion, [completions]; those with the same label, and of plain sequences the
@@ -239,7 +239,7 @@ def pack(
 
     Args:
         sequences: the sequences to pack.
-        budget: most tokens of a row; bounds memory and does not change the result.
+        budget: largest number of tokens of a row; bounds memory and does not change the result.
         width: hidden width of the model, for the cost of attention relative to the rest.
         together: a label of each completion, [completions]; those with the same label, and of plain sequences the
             same prompt, are never split.
@@ -262,13 +262,13 @@ def pack_shares(
     setting: str = "token_budget",
     filled: int | None = None,
 ) -> list[list[list[int]]]:
-    """Pack as `pack` does, for readers that work at the same time, [shares][rows][completions of a row] indices.
+    """Pack sequences for several readers that work at the same time, [shares][rows][completions of a row] indices.
 
     Bundles are dealt out by their cost, and each share packed by itself; one may have no row. A bundle that is larger
     than a share is split too.
 
     Args:
-        shares: number of readers; the others as of `pack`.
+        shares: number of readers; see `pack` for the other arguments.
         filled: tokens from which on a row gets no further bundle, though the budget would allow it; None: the budget.
 
     Raises:
@@ -294,7 +294,7 @@ def pack_shares(
 
 
 def deal(costs: Sequence[float], shares: int) -> list[list[int]]:
-    """Deal out places of `costs`, which fall: each to the share with the least so far, [shares][places].
+    """Assign items of falling `costs` to shares, each to the share of least cost so far, [shares][places of items].
 
     No share has more than the mean and the first cost (Graham 1969): none is 1.15 times the mean if nothing costs more
     than a seventh of it.

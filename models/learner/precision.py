@@ -47,14 +47,14 @@ LEAST_GAIN = 1.15
 
 @dataclass(frozen=True)
 class PrecisionTiming:
-    """The measured seconds of one forward and backward pass, and the precision that follows."""
+    """Measured seconds of one forward and backward pass in each precision."""
 
     float32: float
     bfloat16: float
 
     @property
     def precision(self) -> Precision:
-        """The precision to learn in."""
+        """The precision to train in: bfloat16 if it is faster by `LEAST_GAIN`."""
         return "bfloat16" if self.float32 >= LEAST_GAIN * self.bfloat16 else "float32"
 
 
@@ -64,22 +64,24 @@ def autocast_of(precision: Precision) -> torch.dtype | None:
 
 
 def chosen_precision(asked: Precision | Literal["auto"], model: nn.Module, folder: Path) -> Precision:
-    """Return the precision of `model` here: the one that the recipe names, or the faster; see `fastest_precision`."""
+    """Return the precision of `model` on this machine: that of the recipe, or of `fastest_precision` for `auto`."""
     return fastest_precision(model, folder) if asked == "auto" else asked
 
 
 def autocast_rule(asked: Precision | Literal["auto"], folder: Path) -> Callable[[nn.Module], torch.dtype | None]:
-    """Return a function that gives the autocast dtype of a model here; see `chosen_precision`."""
+    """Return a function that maps a model to its autocast dtype on this machine; see `chosen_precision`."""
     return lambda model: autocast_of(chosen_precision(asked, model, folder))
 
 
 def fastest_precision(model: nn.Module, folder: Path) -> Precision:
-    """Choose the precision that `fix_precision` fixed for models of this shape; otherwise bfloat16 on a GPU, float32 on
-    a CPU that emulates bfloat16, and the one that was measured once for them on another CPU.
+    """Return the precision of `model` on this machine for `auto`: fixed, given by the device, or measured once.
+
+    A precision that `fix_precision` fixed for models of this shape is used first. Otherwise it is bfloat16 on a GPU and
+    float32 on a CPU that emulates bfloat16. On any other CPU the faster one is measured once and stored.
 
     Args:
         model: a policy or reward model; its gradients are cleared, nothing else of it changes.
-        folder: where choices are kept.
+        folder: folder in which choices are stored.
 
     Raises:
         UserError: the model cannot read packed rows.
@@ -105,10 +107,10 @@ def fastest_precision(model: nn.Module, folder: Path) -> Precision:
 
 
 def fix_precision(folder: Path, shape: str, precision: Precision) -> None:
-    """Fix the precision of models of a shape wherever `folder` is used, whatever is faster there.
+    """Fix the precision of all models of one shape in `folder`, regardless of which is faster.
 
     Args:
-        folder: where choices are kept.
+        folder: folder in which choices are stored.
         shape: see `shape_of`.
         precision: the choice for them.
     """
@@ -116,7 +118,7 @@ def fix_precision(folder: Path, shape: str, precision: Precision) -> None:
 
 
 def shape_of(model: nn.Module) -> str:
-    """Return the key of a choice on every machine: a hash of names, shapes and which parameters learn."""
+    """Return a hash of a model's parameters: names, shapes and whether they learn; the same on every machine."""
     return sha256(repr(_shapes(model)).encode()).hexdigest()[:24]
 
 
@@ -141,7 +143,7 @@ def _measured_aloud(model: nn.Module) -> PrecisionTiming:
 
 
 def measured(model: nn.Module) -> PrecisionTiming:
-    """Time both in turn, after one pass each to warm up; the shortest of `REPEATS` counts.
+    """Time forward and backward passes in both precisions, in turn, after a warm-up pass; the shortest time counts.
 
     If the warm-up pass in bfloat16 is far slower, nothing else is timed.
     """

@@ -16,16 +16,16 @@ from models.learner.log_probs import plain_inner
 
 
 def can_recompute(model: nn.Module) -> bool:
-    """Return whether transformers can compute the model's layers again."""
+    """Return whether transformers supports gradient checkpointing for the model."""
     return bool(plain_inner(model).supports_gradient_checkpointing and layers_of(model))
 
 
 @contextmanager
 def recomputing(model: nn.Module, on: bool = True) -> Iterator[None]:
-    """Let layers of `model` keep only their input inside the context; with `on` false nothing changes.
+    """Enable gradient checkpointing for `model` inside the context; with `on` false nothing changes.
 
     Raises:
-        UserError: transformers cannot compute the model's layers again.
+        UserError: transformers does not support it for the model.
     """
     if not on:
         yield
@@ -48,7 +48,7 @@ def recomputing(model: nn.Module, on: bool = True) -> Iterator[None]:
 
 
 def layers_of(model: nn.Module) -> list[nn.Module]:
-    """Return the layers of a model that can be computed again one by one."""
+    """Return the layers of a model that gradient checkpointing computes again, one by one."""
     from transformers.modeling_layers import GradientCheckpointingLayer
 
     return [module for module in plain_inner(model).modules() if isinstance(module, GradientCheckpointingLayer)]

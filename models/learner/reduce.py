@@ -32,8 +32,8 @@ def token_weights(lengths: Sequence[int], normalisation: Normalisation, longest:
 
     Args:
         lengths: tokens of each completion of the whole batch, [completions].
-        normalisation: the mean that the loss takes.
-        longest: tokens that a completion may have, for `constant`.
+        normalisation: `token`, `completion` or `constant`; see above.
+        longest: largest number of tokens that a completion may have, for `constant`.
     """
     tokens, completions = sum(lengths), len(lengths)
 
@@ -48,7 +48,7 @@ def token_weights(lengths: Sequence[int], normalisation: Normalisation, longest:
 
 
 def entropy_term(entropy: Tensor, bonus: float, tokens: int) -> Tensor:
-    """Compute a row's entropy term in the loss of the whole batch; the rows' terms sum to -bonus * mean.
+    """Compute one row's entropy term in the loss of the whole batch; the rows' terms sum to -bonus * mean entropy.
 
     Args:
         entropy: of the policy's distribution at the row's trained tokens, [tokens of the row], nats; gradient flows.

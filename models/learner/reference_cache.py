@@ -1,4 +1,4 @@
-"""Log-probs under a reference that never moves, computed once and kept on disk under a hash of their inputs.
+"""Disk cache of the log-probs under a frozen reference, keyed by a hash of their inputs.
 
 An offline method reads the same completions again and again against the same reference. The file's name is a hash of
 the reference's weights, the distribution, the precision and the tokens, so that nothing stale can be read.
@@ -38,11 +38,13 @@ def cached_reference_log_probs(
     autocast: torch.dtype | None = None,
     token_budget: int = 16384,
 ) -> list[Tensor]:
-    """Return log-probs of all completions under `reference`, [completions] tensors of [tokens of it], nats, on the CPU.
+    """Return the cached log-probs of all completions, [completions] tensors of [tokens of it], nats, on the CPU.
+
+    They are computed if the cache does not hold them.
 
     Args:
-        folder: where such files are kept; made if it is missing. A broken file is made again.
-        reference: a causal language model, which is neither moved nor put into another mode.
+        folder: folder of the cache, created if missing. A broken file is replaced.
+        reference: a causal language model; its device and its mode are not changed.
         sequences: all prompts and completions of the data set.
         distribution: the distribution over tokens.
         autocast: precision of the matrix products.
@@ -84,7 +86,7 @@ def _read(file: Path, tokens: int) -> Tensor | None:
 
 
 def weights_hash(model: nn.Module) -> str:
-    """Hash a model's weights, names and shapes."""
+    """Return the SHA-256 over the names, shapes, types and values of a model's weights."""
     total = hashlib.sha256()
     for name, tensor in sorted(model.state_dict().items()):
         total.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
@@ -93,7 +95,7 @@ def weights_hash(model: nn.Module) -> str:
 
 
 def tokens_hash(sequences: Sequences) -> str:
-    """Hash prompts and completions, including their boundaries."""
+    """Return the SHA-256 over the tokens of prompts and completions, including their boundaries."""
     total = hashlib.sha256()
     for rows in (sequences.prompts, sequences.completions):
         total.update(_bytes([len(row) for row in rows]))

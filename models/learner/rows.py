@@ -26,7 +26,7 @@ _AMONG_OWN: ContextVar[bool] = ContextVar("among_own", default=False)
 
 
 class LearnerRow(NamedTuple):
-    """One packed row."""
+    """One packed row that this rank reads, possibly as a filler."""
 
     indices: list[int]
     """Indices of its completions among those that are to be read."""
@@ -36,12 +36,12 @@ class LearnerRow(NamedTuple):
     """False: it is a filler for a row that this rank does not have."""
 
     def backward(self, loss: Tensor) -> None:
-        """Add the gradient of `loss`, a scalar; of a filler, zeros."""
+        """Accumulate the gradient of `loss`, a scalar; for a filler, zeros."""
         torch.autograd.backward(loss if self.counts else loss * 0.0)
 
 
 def among_own_rows() -> bool:
-    """Return whether the caller works on a row of this rank's share: other ranks do not read what it reads now."""
+    """Return whether the caller works on a row of this rank alone, so that other ranks do not join in its reads."""
     return _AMONG_OWN.get()
 
 
@@ -55,17 +55,19 @@ def rows_of(
     setting: str = "token_budget",
     shared: bool = True,
 ) -> Iterator[LearnerRow]:
-    """Iterate over this rank's rows of `sequences`. While the caller works on one, its other reads are not shared out.
+    """Iterate over this rank's packed rows of `sequences`.
+
+    While the caller works on one of them, its other reads are not divided among the ranks.
 
     Args:
-        model: that reads them: its width, and the ranks that it is sharded over.
+        model: the model that reads them; its width and the ranks that it is sharded over are used.
         sequences: the sequences to read, [completions]; the same on every rank.
-        budget: most tokens of a row.
+        budget: largest number of tokens of a row.
         among: indices of the completions to read; None: all of them.
         together: a label of each completion, [completions]; those with the same label, and of plain sequences the
             same prompt, are never split.
         setting: key of the budget in the recipe, for the error.
-        shared: False: every rank reads all rows.
+        shared: whether rows are divided among the ranks; False: every rank reads all rows.
 
     Raises:
         UserError: the budget is smaller than one row must be; before the first row.
@@ -96,11 +98,11 @@ def rows_of(
 
 
 def from_every_rank(model: nn.Module, known: dict[int, Tensor], place: torch.device) -> dict[int, Tensor]:
-    """Gather the values of all ranks' rows of `model`, by index; while a row is worked on, only this rank's.
+    """Gather values by completion index from all ranks; inside `rows_of`, return only this rank's values.
 
     Args:
-        model: that was read.
-        known: of the completions of this rank's rows.
+        model: the model that was read.
+        known: values of the completions of this rank's rows, by index.
         place: device for the values of all ranks.
     """
     ranks = ranks_of(model)

@@ -1,5 +1,6 @@
-"""Models sharded over the ranks (FSDP2): each holds a part of every weight, gradient and moment, and gathers a layer
-only while it is read. After Zhao et al. 2023 (arXiv 2304.11277).
+"""Sharding of a model over the ranks (FSDP2), so that each rank holds a part of every weight, gradient and moment.
+
+A layer is gathered only while it is read. After Zhao et al. 2023 (arXiv 2304.11277).
 
 Gradients are added up over the ranks in the weights' own precision and never averaged: a loss's weights are those of
 the whole batch already, whichever rank reads its rows.
@@ -29,7 +30,7 @@ def shard(model: nn.Module, ranks: Ranks, optimiser: torch.optim.Optimizer | Non
         model: a causal language model with or without adapters, a sequence classifier, or a module around a `backbone`
             with further weights of its own; the same on every rank, on the CPU or on the rank's device.
         ranks: those that hold the parts.
-        optimiser: of its weights, without state: from now on it moves the parts.
+        optimiser: optimiser of its weights, without state; from now on it updates the parts.
 
     Raises:
         UserError: the model cannot read packed rows.

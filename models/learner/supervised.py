@@ -81,12 +81,12 @@ class SupervisedSettings:
 
     @property
     def judges(self) -> bool:
-        """Whether the demonstrations that are shown depend on which of them are right."""
+        """Whether the training data depend on which demonstrations are right."""
         return self.only_right or self.context is not None
 
 
 def shuffled_batches(rows: int, batch: int, seed: int) -> Iterator[list[int]]:
-    """Yield endless batches of row numbers; every row once an epoch, in an order drawn from `seed` and the epoch."""
+    """Yield batches of row numbers without end; each epoch is one permutation, drawn from `seed` and the epoch."""
     epoch = 0
     carried = torch.empty(0, dtype=torch.int64)
     while True:
@@ -109,8 +109,11 @@ def fit_supervised(
     report: Report = lambda step, metrics: None,
     recompute: bool = False,
 ) -> dict[str, float]:
-    """Fine-tune `model` in place on `sequences`; with `recompute` its layers are computed again for their backward
-    pass. Returns the last reported metrics.
+    """Fine-tune `model` in place on `sequences`. Returns the last reported metrics.
+
+    Args:
+        report: called with the number of updates and the metrics, every `settings.report_every` updates and at the end.
+        recompute: whether to use gradient checkpointing from the start.
 
     Raises:
         UserError: there is nothing to learn from, or the loss is not finite.
@@ -146,8 +149,10 @@ def fit_supervised(
 
 
 def accumulate(model: nn.Module, batch: Sequences, token_budget: int, autocast: torch.dtype | None) -> Tensor:
-    """Add the gradient of the mean negative log-likelihood per completion token, weighted if the batch has weights.
-    Returns the loss, a scalar, nats."""
+    """Accumulate the gradient of the mean negative log-likelihood per completion token. Returns it, a scalar, nats.
+
+    The mean is weighted if the batch has weights.
+    """
     counted = _counted(batch)
     whole = sum(float(weights.sum()) for weights in counted)
     total = torch.zeros((), dtype=torch.float64, device=next(model.parameters()).device)
@@ -162,7 +167,7 @@ def accumulate(model: nn.Module, batch: Sequences, token_budget: int, autocast: 
 def negative_log_likelihood(
     model: nn.Module, sequences: Sequences, token_budget: int, autocast: torch.dtype | None = None
 ) -> float:
-    """Compute the mean negative log-likelihood per completion token of held-out sequences, nats, with their weights."""
+    """Compute the mean negative log-likelihood per completion token, nats, weighted if the sequences have weights."""
     total, counts = torch.zeros((), dtype=torch.float64, device=next(model.parameters()).device), 0.0
     for first in range(0, len(sequences), PACKED_TOGETHER):
         some = sequences.take(range(first, min(len(sequences), first + PACKED_TOGETHER)))

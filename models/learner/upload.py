@@ -14,10 +14,10 @@ from torch import Tensor
 
 
 def to_device(values: Tensor, place: torch.device, dtype: torch.dtype | None = None) -> Tensor:
-    """Copy `values` to a device, the same to the bit as `values.to(place, dtype)`; a tensor on a device is not copied.
+    """Copy `values` to a device, bit-identical to `values.to(place, dtype)`; values that are there are not copied.
 
     Args:
-        dtype: of the result; None: that of `values`.
+        dtype: dtype of the result; None: that of `values`.
     """
     dtype = dtype or values.dtype
     if place.type != "cuda" or values.device.type != "cpu":
@@ -26,7 +26,7 @@ def to_device(values: Tensor, place: torch.device, dtype: torch.dtype | None = N
 
 
 def all_to_device(values: Sequence[Tensor], place: torch.device) -> list[Tensor]:
-    """Copy flat tensors of one dtype from the CPU to a device at once, [tensors] of [length of it]."""
+    """Copy flat tensors of one dtype from the CPU to a device in one transfer, [tensors] of [length of it]."""
     if place.type == "cpu" or not values:
         return list(values)
     return list(to_device(torch.cat(list(values)), place).split([len(each) for each in values]))

@@ -1,4 +1,4 @@
-"""Reading of a model whose weights are sharded over the ranks: inside the call they are whole.
+"""Access to the whole weights of a model that is sharded over the ranks.
 
 Whether a model is sharded (`models.learner.sharding`) decides how it is read: all ranks read a sharded one in step, any
 rank reads another by itself.
@@ -35,7 +35,7 @@ def note_cut(names: Iterable[nn.Module], root: nn.Module, ranks: Ranks) -> None:
     """Record that a model is sharded over `ranks`.
 
     Args:
-        names: the modules that it is read by: with adapters around it, without, its backbone.
+        names: modules through which it is read: the model with adapters, without them, and its backbone.
         root: the module that has `METHOD`.
         ranks: those that hold its parts.
     """
@@ -45,7 +45,7 @@ def note_cut(names: Iterable[nn.Module], root: nn.Module, ranks: Ranks) -> None:
 
 
 def ranks_of(model: nn.Module) -> Ranks:
-    """Return the ranks that read `model` together: `ALONE` if it is whole.
+    """Return the ranks that `model` is sharded over; `ALONE` if it is whole.
 
     Raises:
         RuntimeError: it is sharded, and this runs on the first rank alone.
@@ -58,7 +58,7 @@ def ranks_of(model: nn.Module) -> Ranks:
 
 
 def with_whole_weights(model: nn.Module, read: Callable[[], T]) -> T:
-    """Return the result of `read`, a tensor or a tuple of tensors and None, while the weights of `model` are whole.
+    """Call `read` while the weights of `model` are whole. Returns its result, a tensor or a tuple of tensors and None.
 
     Gradient flows only through those tensors: any kept weights are gone afterwards. A call inside another call for the
     same model is part of that call.

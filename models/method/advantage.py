@@ -1,4 +1,4 @@
-"""The slot `advantage`: how much better than expected each token of a completion was."""
+"""The slot `advantage`: estimates of how much better than expected each token of a completion was."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from models.method.world import World
 
 @dataclass(frozen=True)
 class Signal:
-    """How much better than expected, token by token, [completions] tensors of [tokens of it] each."""
+    """Advantages of a round's tokens, and the critic's targets, [completions] tensors of [tokens of it] each."""
 
     tokens: PerToken
     """Advantage of each token."""
@@ -34,43 +34,43 @@ class Signal:
 
 
 class Advantage(SlotPart):
-    """How much better than expected each token of a completion was."""
+    """Base class of advantages: estimates of how much better than expected each token of a completion was."""
 
     slot = "advantage"
 
     @property
     def needs_group(self) -> bool:
-        """Whether the signal of a group of one is zero."""
+        """Whether it compares the completions of a group: alone in its group, a completion has advantage zero."""
         return False
 
     @property
     def least_group(self) -> int:
-        """Least number of completions of a prompt that it needs."""
+        """Smallest number of completions per prompt that it can work with."""
         return 2 if self.needs_group else 1
 
     @property
     def kl_in_reward(self) -> float:
-        """Reduction of the reward per nat of the KL to the reference; needs a reference unless it is zero."""
+        """Coefficient of a KL penalty in the reward, per nat of KL to the reference; needs a reference unless zero."""
         return 0.0
 
     @property
     def learns_from_flat_groups(self) -> bool:
-        """Whether it is not zero for the completions of a prompt that all have the same reward."""
+        """Whether it can differ from zero if all completions of a prompt have the same reward."""
         return False
 
     @property
     def needs_token_rewards(self) -> bool:
-        """Whether it reads rewards token by token, which some reward must give."""
+        """Whether it needs rewards token by token, so that one of the rewards must be a `TokenReward`."""
         return False
 
     @property
     def remembers(self) -> bool:
-        """Whether it keeps rollouts in the learner's memory, which the source then may not use."""
+        """Whether it keeps rollouts in `Learner.memory`; the source of rollouts may then not use this memory."""
         return False
 
     @property
     def critic_pretraining(self) -> int:
-        """Optimiser steps of the critic before the policy is trained with it."""
+        """Number of optimiser steps that the critic takes before the policy is trained with it."""
         return 0
 
     @abstractmethod
@@ -78,18 +78,18 @@ class Advantage(SlotPart):
         """Compute advantages token by token."""
 
     def learn(self, world: World, scored: Scored, signal: Signal, round_number: int) -> dict[str, float]:
-        """Fit the companion, if any, to the round, after the policy's fit. Returns its metrics."""
+        """Train the part's companion, if any, on the round, after the policy's update. Returns its metrics."""
         return {}
 
 
 class CompletionAdvantage(Advantage):
-    """How much better than expected a completion was, the same at each of its tokens."""
+    """Base class of advantages with one value per completion, repeated at each of its tokens."""
 
     slot = "advantage"
 
     @abstractmethod
     def of_completions(self, world: World, scored: Scored) -> Tensor:
-        """Compute advantages, [completions]."""
+        """Compute the advantage of each completion, [completions]."""
 
     def __call__(self, world: World, scored: Scored) -> Signal:
         """Return the completion's advantage at each of its tokens."""

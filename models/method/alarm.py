@@ -35,9 +35,9 @@ from models.base.bounds import Positive
 
 SPREAD, CUT, ENTROPY = "reward/spread", "rollouts/cut_share", "policy/entropy"
 BAD_START = 0.5
-"""A start is bad if completions differ in reward less than this share of their spread in the best rounds."""
+"""A run has a bad start if its rewards spread less at the start than this share of their spread in the best rounds."""
 KEPT = 0.25
-"""Share of a gain: if less of it is left, the gain counts as lost."""
+"""Smallest share of the gain in reward that must remain; with less, the gain counts as lost."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,9 +47,9 @@ class AlarmSettings:
     action: Literal["stop", "warn"] = "stop"
     """stop: the run ends and keeps the best policy of a checkpoint. warn: the run continues with a warning."""
     patience: Positive = 5
-    """Rounds in a row that must show a sign."""
+    """Number of consecutive rounds that must show a sign of collapse."""
     opening: Positive = 3
-    """First rounds of a run, whose mean is its start."""
+    """Number of first rounds of a run, whose means are its start."""
     by: str = "total"
     """The reward that is watched: total, or the label of one of the recipe's rewards."""
     drop: PositiveFloat = 0.25
@@ -64,7 +64,7 @@ class AlarmSettings:
     proxy: str | None = None
     """Label of the reward that approximates the truth, such as a reward model; null: not checked."""
     truth: str | None = None
-    """Label of the true reward, of any weight, also zero. The best policy is then the best by it."""
+    """Label of the true reward, whose weight may be zero. If set, the best policy is the best by this reward."""
     margin: PositiveFloat = 0.1
     """How far the truth may fall below its best while the proxy rises, in the truth's unit: a share for a verifier."""
 
@@ -90,11 +90,11 @@ class Collapse:
     """A collapse of the policy."""
 
     round_number: int
-    """The round after which every sign was present, from 1."""
+    """Number of the round after which the collapse was detected, from 1."""
     signs: tuple[str, ...]
-    """The signs, in words."""
+    """The signs that were present, in words."""
     kept: int | None = None
-    """Rounds of the policy that was kept; 0: the one that the run began with. None: the run continued."""
+    """Number of rounds after which the kept policy was stored; 0: the initial policy. None: the run continued."""
 
     def __str__(self) -> str:
         kept = "" if self.kept is None else f"; kept the policy after round {self.kept}"
@@ -113,22 +113,22 @@ class History:
     opening: tuple[Metrics, ...] = ()
     """Watched metrics of the first rounds."""
     last: tuple[Metrics, ...] = ()
-    """Watched metrics of the last rounds after these."""
+    """Watched metrics of the last `patience` rounds, without those of `opening`."""
     best_round: int = 0
-    """Rounds of the best policy that was kept; 0: the one that the run began with."""
+    """Number of rounds after which the best policy so far was stored; 0: the initial policy."""
     best: float | None = None
-    """Its worth; None as long as it is the policy that the run began with."""
+    """Worth of the best policy; None as long as this is the initial policy."""
     collapse: Collapse | None = None
     """The first collapse of the run."""
     peak: Metrics = field(default_factory=dict)
-    """Means of the consecutive rounds in which the truth was best, the first rounds included, if it is watched."""
+    """Means of proxy and truth in the consecutive rounds with the best truth, the first rounds included; else empty."""
     top: Metrics = field(default_factory=dict)
     """Means of the `patience` consecutive rounds with the highest watched reward: that reward, and its spread."""
     least_cut: float | None = None
     """Smallest mean share of cut completions in `patience` consecutive rounds."""
 
     def after(self, metrics: Metrics, settings: AlarmSettings) -> History:
-        """Return the history with one more round, judged for collapse."""
+        """Return the history with one more round, checked for collapse."""
         seen = {name: metrics[name] for name in settings.watched if name in metrics}
         if self.rounds < settings.opening:
             begun = replace(self, rounds=self.rounds + 1, opening=(*self.opening, seen))
@@ -140,19 +140,21 @@ class History:
         return longer if self.collapse is not None else replace(longer, collapse=judge(longer, settings))
 
     def worth(self, settings: AlarmSettings) -> float:
-        """Return the current policy's worth, by the truth, else by the watched reward: the mean over the last rounds,
-        or the value of the last of them if that is less, because a falling policy is worse than its mean; -inf if no
-        round has the metric."""
+        """Return the value of the current policy by which the best one is chosen.
+
+        It is the mean over the last rounds of the truth, else of the watched reward; or the value in the last of them
+        if that is smaller, because a falling policy is worse than its mean. -inf if no round has the metric.
+        """
         values = _values(self.last or self.opening, settings.worth)
         return min(_mean_of(values), values[-1]) if values else -math.inf
 
     def improved(self, settings: AlarmSettings) -> bool:
-        """Whether the last rounds were better than those of the policy that was kept."""
+        """Return whether the current policy is worth more than the best one stored so far."""
         kept = _or_least(_mean(self.opening, settings.worth)) if self.best is None else self.best
         return self.worth(settings) > kept
 
     def keeping(self, settings: AlarmSettings) -> History:
-        """Return the history with the current policy as the one that was kept."""
+        """Return the history with the current policy recorded as the best one stored."""
         return replace(self, best_round=self.rounds, best=self.worth(settings))
 
 
@@ -172,7 +174,7 @@ def read(content: bytes) -> History:
 
 
 def judge(history: History, settings: AlarmSettings) -> Collapse | None:
-    """Return the collapse of the policy, if the rounds so far show one; None otherwise, or with too few rounds."""
+    """Return the collapse that the rounds so far show; None if there is none, or too few rounds so far."""
     if len(history.last) < settings.patience:
         return None
     start = {name: _mean(history.opening, name) for name in settings.watched}

@@ -34,7 +34,7 @@ Grade = Callable[[Sequence[Attempt]], list[float]]
 
 
 class Verifying(SlotPart):
-    """Methods by which a reward decides right and wrong."""
+    """Base class of parts that can decide whether an answer is right, and traits about how they decide."""
 
     @property
     def needs_answers(self) -> bool:
@@ -48,21 +48,21 @@ class Verifying(SlotPart):
 
     @property
     def verifies(self) -> bool:
-        """Whether `right` decides in evaluations and at the gate too, instead of the problems' answers."""
+        """Whether `right` also decides in evaluations and at the gate, instead of the problems' expected answers."""
         return False
 
     @property
     def by_wording(self) -> bool:
-        """Whether an answer of words is right only in the expected words: then no whole sentence can be expected."""
+        """Whether an answer in words must match the expected words, so that no sentence can be expected."""
         return False
 
     def right(self, attempts: Sequence[Attempt]) -> list[bool]:
-        """Return which attempts solve their problems, [attempts], of a reward that `verifies`."""
+        """Return which attempts solve their problems, [attempts], bool; used if it `verifies`."""
         return []
 
     @property
     def grades(self) -> bool:
-        """Whether a reward that `verifies` also measures in part, by `grade`."""
+        """Whether a reward that `verifies` also gives partial credit, by `grade`."""
         return False
 
     def grade(self, attempts: Sequence[Attempt]) -> list[float]:
@@ -70,12 +70,14 @@ class Verifying(SlotPart):
         return []
 
     def stated(self, problem: Problem) -> str | None:
-        """Return a completion that states the problem's own answer, which `right` must accept; None: none can be made
-        from the problem alone."""
+        """Return a completion that states the problem's expected answer, which `right` must accept.
+
+        None: no such completion can be made from the problem alone.
+        """
         return None
 
     def accepts(self, problems: Sequence[Problem]) -> list[bool]:
-        """Return which problems' own answers are accepted, [problems]; also where no completion can be made of one."""
+        """Return which problems' expected answers are accepted, [problems], or cannot be stated by `stated`."""
         stated = [self.stated(problem) for problem in problems]
         asked = [Attempt(each, text, True) for each, text in zip(problems, stated, strict=True) if text is not None]
         verdicts = iter(self.right(asked) if asked else ())

@@ -1,4 +1,4 @@
-"""The choice of each round's prompts: rules over the run's record of each prompt.
+"""The choice of each round's prompts, by rules that use the run's record of rewards for each prompt.
 
     shuffled    every prompt once an epoch, in a new order each time
     signal      at random in proportion to floor + (1 - floor) * 4 p (1 - p), four times the variance of a verdict:
@@ -43,30 +43,30 @@ from models.method.tally import Tally
 
 @dataclass(frozen=True, kw_only=True)
 class CurriculumSettings:
-    """The choice of the rounds' prompts. Set under `schedule.curriculum`."""
+    """Rule by which the prompts of each round are chosen. Set under `schedule.curriculum`."""
 
     order: Literal["shuffled", "signal", "phases", "by_level", "adaptive"] = "shuffled"
-    """The rule."""
+    """The rule: see the list in `models.method.curriculum`."""
     by: str = "total"
     """The reward component that decides whether a prompt is solved; `total` is the weighted sum."""
     discount: Annotated[float, Field(gt=0, le=1)] = 0.5
-    """Weight of an earlier visit of a prompt when it is visited again; for by_level, of a level."""
+    """Factor on a prompt's earlier rewards each time it is sampled again; for by_level, on those of a level."""
     floor: Annotated[float, Field(gt=0, le=1)] = 0.1
-    """For signal: probability of a prompt without any signal, relative to one with the most."""
+    """For signal: probability of a prompt that is always or never solved, relative to one solved half the time."""
     phases: Positive = 3
-    """For phases: their number."""
+    """For phases: number of phases."""
     again: Share = 0.25
-    """For phases and by_level: share of a round's prompts that come from earlier phases, or lower levels."""
+    """For phases and by_level: share of a round's prompts that come from earlier phases or lower levels."""
     mastery: Share = 0.7
     """For by_level: share of a level's tries that must succeed before the next level begins."""
     every: Positive = 3
-    """For adaptive: rounds of a block."""
+    """For adaptive: number of rounds in a block."""
     low: Share = 0.0
-    """Least share of a prompt's tries that must succeed under the initial policy."""
+    """Smallest success rate of the initial policy at which a prompt is kept."""
     high: Share = 1.0
-    """Largest share of a prompt's tries that may succeed under the initial policy."""
+    """Largest success rate of the initial policy at which a prompt is kept."""
     tried: Positive = 256
-    """Prompts that are tried for `low` and `high`; the others are left out too."""
+    """Number of prompts that are tried if `low` or `high` is set; all other prompts are not trained on."""
 
     def __post_init__(self) -> None:
         """Refuse a filter that no prompt passes."""
@@ -75,17 +75,17 @@ class CurriculumSettings:
 
     @property
     def filters(self) -> bool:
-        """Whether prompts are tried before the first round and left out."""
+        """Whether prompts are filtered by `low` and `high` before the first round."""
         return self.low > 0.0 or self.high < 1.0
 
     @property
     def tries(self) -> bool:
-        """Whether completions are sampled that nothing is trained on."""
+        """Whether some completions are sampled only to measure how hard prompts are, and not trained on."""
         return self.filters or self.order == "adaptive"
 
     @property
     def foretold(self) -> bool:
-        """Whether the prompts of every round follow from its number alone."""
+        """Whether the prompts of a round depend only on its number and the seed, and not on earlier rewards."""
         return self.order == "shuffled" and not self.filters
 
 
@@ -126,7 +126,7 @@ def choose(
 def drawn_at_most(
     problems: Sequence[Problem], settings: CurriculumSettings, count: int, rounds: int, seed: int, open_ended: bool
 ) -> Sequence[Problem]:
-    """Return the prompts that the rounds will draw, each once; all that they may draw if that is known only later.
+    """Return the distinct prompts that a run will draw; all that it may draw if this is not known in advance.
 
     Args:
         problems: all that there are.
@@ -142,7 +142,7 @@ def drawn_at_most(
 
 
 def note(tally: Tally, scored: Scored, settings: CurriculumSettings) -> None:
-    """Record the rewards of the round's completions for their prompts; only of those that the policy sampled."""
+    """Record the rewards of the round's completions in the tally, by prompt and level; only of origin `policy`."""
     worth = scored.component(settings.by, "schedule.curriculum.by").clamp(0.0, 1.0).tolist()
     seen: dict[str, list[float]] = {}
     levels: dict[int, list[float]] = {}
@@ -161,13 +161,13 @@ def _discounted(known: tuple[float, float], values: Sequence[float], discount: f
 
 
 def solved(tally: Tally, name: str) -> float:
-    """Estimate the mean reward of the prompt with this id, in (0, 1); a half if it was never seen."""
+    """Estimate the mean reward of the prompt with the id `name`, in (0, 1); 0.5 if it was never sampled."""
     total, weight = tally.seen.get(name, (0.0, 0.0))
     return (1.0 + total) / (2.0 + weight)
 
 
 def level_reached(levels: Sequence[int], tally: Tally, mastery: float) -> int:
-    """Return the lowest of `levels` that is not mastered, the highest if all are; an unseen level is not mastered."""
+    """Return the lowest level that is not mastered, or the highest if all are; an unseen level is not mastered."""
     rates = {level: total / weight for level, (total, weight) in tally.levels.items()}
     return next((level for level in sorted(levels) if rates.get(level, -1.0) < mastery), max(levels))
 
@@ -175,7 +175,7 @@ def level_reached(levels: Sequence[int], tally: Tally, mastery: float) -> int:
 def drawn(
     problems: Sequence[Problem], weights: Sequence[float] | NDArray[np.float64], count: int, seed: int
 ) -> list[Problem]:
-    """Draw `count` of `problems` at random in proportion to `weights`, none twice before all have been drawn.
+    """Draw `count` problems at random in proportion to `weights`, none twice before all have been drawn.
 
     They are drawn one after the other without replacement, which is the order of log weight plus Gumbel noise.
     """
@@ -238,7 +238,7 @@ def _by_level(
 
 
 def prompts_of_round(problems: Sequence[Problem], count: int, number: int, seed: int) -> list[Problem]:
-    """Return the prompts of round `number`: every problem once an epoch, in an order drawn from seed and epoch."""
+    """Return the prompts of round `number`: each problem once per epoch, in random order by seed and epoch."""
     chosen = []
     for position in range(number * count, (number + 1) * count):
         epoch, place = divmod(position, len(problems))
@@ -247,12 +247,12 @@ def prompts_of_round(problems: Sequence[Problem], count: int, number: int, seed:
 
 
 def first_drawn(problems: Sequence[Problem], draws: int, seed: int) -> Sequence[Problem]:
-    """Return the first `draws` prompts of the rounds, each once, in the order of their first round."""
+    """Return the distinct prompts among the first `draws` draws of a shuffled run, in the order they are drawn."""
     return taken(problems, _order(len(problems), seed, "order", 0)[:draws])
 
 
 def further_prompts(problems: Sequence[Problem], taken: Sequence[Problem], number: int, seed: int) -> Iterator[Problem]:
-    """Iterate over problems that round `number` has not drawn yet, in an order drawn from seed and round.
+    """Iterate over the problems that round `number` has not drawn yet, in random order by seed and round.
 
     Args:
         problems: all that there are.

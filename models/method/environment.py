@@ -36,7 +36,7 @@ from models.text.encoding import Codec
 
 Info = dict[str, Any]
 Heard = tuple[str, float, bool, bool, Info]
-"""Text, reward, terminated, truncated, info."""
+"""Result of a step, as in Gymnasium: text, reward, terminated, truncated, info."""
 
 
 class EnvironmentEpisode(Protocol):
@@ -58,22 +58,22 @@ class EnvironmentEpisode(Protocol):
 
 
 class View(Protocol):
-    """The view of one seat in an episode of several."""
+    """The episode as one of several seats (players) sees it."""
 
     def reset(self, seed: int) -> tuple[str, Info]:
-        """Begin as in `Opened.reset`; all seats of an episode get the same seed."""
+        """Begin as in `EnvironmentEpisode.reset`; all seats of an episode get the same seed."""
         ...
 
     def step(self, turn: str) -> Heard | None:
-        """Take a turn as in `Opened.step`; None: others move first, and `news` returns the outcome later."""
+        """Take a turn as in `EnvironmentEpisode.step`; None: others move first, and `news` gives the result later."""
         ...
 
     def news(self) -> Heard | None:
-        """Return what the seat reads before it is to move, or when the episode is over; None: others move first."""
+        """Return the step result that the seat reads before its next turn, or at the end; None: others move first."""
         ...
 
     def close(self) -> None:
-        """Release all resources as in `Opened.close`."""
+        """Release all resources as in `EnvironmentEpisode.close`."""
         ...
 
 
@@ -83,16 +83,16 @@ Speaker = Literal["policy", "frozen"]
 
 @dataclass(frozen=True, eq=False)
 class Seat:
-    """A seat in an episode. Its turns are generated in waves, together with all others of the round."""
+    """A player's place in an episode. Its turns are generated in waves, together with all others of the round."""
 
     opened: EnvironmentEpisode | View
     speaker: Speaker = "policy"
     learns: bool = True
-    """Whether its turns are a rollout that the policy is trained on."""
+    """Whether the policy is trained on its turns, which form one rollout."""
     prompt: str | None = None
     """The prompt of the seat; None: the problem's prompt."""
     forgets: bool = False
-    """Whether it reads the latest text right after its prompt, without any earlier history."""
+    """Whether it reads only its prompt and the latest text, without any earlier history."""
 
     def __post_init__(self) -> None:
         if self.learns and (self.speaker != "policy" or self.forgets):
@@ -100,7 +100,7 @@ class Seat:
 
 
 class Environment(Part):
-    """The environment that answers the policy's turns. Set under `rollouts.environment:`."""
+    """Base class of environments, which answer the policy's turns. Set under `rollouts.environment:`."""
 
     slot = "environment"
 
@@ -111,7 +111,7 @@ class Environment(Part):
 
     @property
     def at_once(self) -> bool:
-        """Whether its episodes may be stepped concurrently, each in a thread of its own (`rollouts.waves`)."""
+        """Whether its episodes may be stepped concurrently, each in its own thread (`rollouts.waves`)."""
         return True
 
     def in_round(self, number: int) -> Environment:
@@ -122,13 +122,15 @@ class Environment(Part):
         self, engine: Engine, codec: Codec, limits: EpisodeLimits, problems: Sequence[Problem], sampling: Sampling,
         seed: int,
     ) -> list[list[Episode]] | None:  # fmt: skip
-        """Return episodes as `models.agents.play.play.play` does, for an environment that calls the policy by itself;
-        None: it answers the policy's turns."""
+        """Play whole episodes, for an environment that calls the policy itself, such as an agent program.
+
+        Returns the same as `models.agents.play.play.play`. None: the environment only answers the policy's turns.
+        """
         return None
 
     @property
     def learning(self) -> int:
-        """Number of seats of an episode that learn; each gives a rollout of its own, in a group of its own."""
+        """Number of seats that learn in an episode; each gives its own rollout, and belongs to its own group."""
         return 1
 
     @property
@@ -147,17 +149,19 @@ class Environment(Part):
         return None
 
     def beside(self, partner: Path) -> Environment | None:
-        """Return the environment of evaluations in which the model in the folder `partner` speaks for the other seats;
-        None: it has no other seats (strategy cross_play)."""
+        """Return the environment for evaluations in which the model in the folder `partner` plays the other seats.
+
+        None: it has only the policy's seat. The strategy cross_play uses this.
+        """
         return None
 
     @property
     def measured(self) -> Environment:
-        """The environment of evaluations, with one seat that learns."""
+        """The environment that evaluations use instead, in which only one seat learns."""
         return self
 
     def seats(self, problem: Problem) -> Sequence[Seat]:
-        """Return the seats of an episode about `problem`; by default only the policy's.
+        """Open an episode about `problem` and return its seats; by default only the policy's.
 
         Raises:
             UserError: the problem does not belong to this environment.
@@ -173,18 +177,20 @@ class Environment(Part):
         """
 
     def reached(self, problem: Problem, turns: Sequence[Turn]) -> Problem | None:
-        """Return another problem that an episode about `problem` solves, with its prompt as text; None: it solves none,
-        or this is unknown. The caller verifies that the episode does solve it (rollouts relabelled)."""
+        """Return another problem that an episode about `problem` happens to solve, with its prompt as text.
+
+        None: it solves none, or this is unknown. The caller verifies the solution (rollouts relabelled).
+        """
         return None
 
 
 @dataclass(frozen=True, kw_only=True)
 class EpisodeSettings:
-    """Environment and limits of episodes."""
+    """Environment of the episodes, their limits, and how they are generated."""
 
     environment: Environment
     limits: EpisodeLimits
     role: Role
     """Role of the environment in a chat template."""
     waves: bool = True
-    """Whether all take their turns together; else each continues as soon as its own turn and answer are complete."""
+    """Whether all episodes take their turns together; else each continues as soon as its own answer is complete."""

@@ -11,20 +11,20 @@ from torch import Tensor
 Cut = Literal["", "tokens", "turns", "time", "error"]
 """Why an episode did not end by itself.
 
-tokens: a turn, or the episode, was as long as it may be
-turns: it had as many turns as it may have
-time: the environment took longer for an answer than it may
+tokens: a turn or the episode reached its limit of tokens
+turns: the episode reached its limit of turns
+time: an answer of the environment exceeded its time limit
 error: the environment failed
 """
 
 
 class Turn(NamedTuple):
-    """The policy's text of one turn, and the environment's response."""
+    """One turn of the policy in an episode, with the environment's answer to it."""
 
     start: int
-    """First token of the turn in the completion."""
+    """Index of the turn's first token in the completion."""
     stop: int
-    """End of the turn, exclusive."""
+    """Index after the turn's last token in the completion."""
     reward: float = 0.0
     """Reward of the environment for the turn."""
     state: str = ""
@@ -37,7 +37,7 @@ class Turn(NamedTuple):
     heard: str = ""
     """The environment's answer, whether or not the policy read it."""
     duration: float = 0.0
-    """Duration of its action, seconds, as the environment declares; the same in every run."""
+    """Duration of the turn's action that the environment declares, seconds; the same in every run."""
 
 
 def transcript(turns: Sequence[Turn]) -> str:
@@ -48,11 +48,11 @@ def transcript(turns: Sequence[Turn]) -> str:
 
 
 Rule = Literal["kept", "wrong", "masked"]
-"""How an episode that was cut is treated.
+"""Treatment of an episode that was cut.
 
-    kept     it counts as one that ended by itself
-    wrong    no verifier looks for an answer in it, as in a completion that was cut
-    masked   the same, and it is excluded from the loss; it stays in its group's baseline
+    kept     it counts as if it had ended by itself
+    wrong    verifiers count it as wrong without looking for an answer, as they do for a cut completion
+    masked   as wrong, and it is also excluded from the loss; it stays in its group's baseline
 """
 
 
@@ -72,8 +72,10 @@ class EpisodeLimits:
     """Rule for an episode whose environment took too long or failed."""
 
     def rule(self, cut: Cut) -> Rule:
-        """Return the rule for an episode; for one that was cut at a limit of tokens see also the setting
-        `truncated:`."""
+        """Return the rule for an episode that was cut for the reason `cut`.
+
+        For one that was cut at a limit of tokens, the setting `truncated:` applies too.
+        """
         if cut in ("time", "error"):
             return self.when_stuck
         return {"": "kept", "tokens": "wrong", "turns": self.at_last_turn}[cut]  # type: ignore[return-value]
@@ -81,7 +83,7 @@ class EpisodeLimits:
 
 @dataclass(frozen=True, eq=False)
 class Episode:
-    """An episode that was played."""
+    """Record of an episode that was played."""
 
     tokens: tuple[int, ...]
     """All tokens after the prompt, including the environment's, [tokens]; the last is the policy's."""

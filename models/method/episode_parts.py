@@ -1,4 +1,4 @@
-"""Episodes that models read as several sequences: values are mapped from the episode to its sequences and back.
+"""Mapping of values between an episode and the several sequences that models read it as.
 
 A template that cannot be continued, or a program that prompts with contexts of its own, makes an episode that no single
 sequence contains. Models read its parts (`RolloutEpisode.parts`); rewards, selection, advantage and loss see the
@@ -19,7 +19,7 @@ from models.method.rollout import Rollout
 
 
 def whole_of(parts: Sequence[Rollout]) -> Rollout:
-    """Build the episode that models read as `parts`, in their order; all but text and tokens is the first part's."""
+    """Join the sequences `parts` into the one rollout of their episode; fields other than tokens are the first's."""
     first = parts[0]
     if len(parts) == 1:
         return first
@@ -45,13 +45,12 @@ def _joined(rows: Sequence[Tensor | None]) -> Tensor | None:
 
 
 def owners_of(rollouts: Sequence[Rollout]) -> list[int]:
-    """Return the completion that each of `models.method.rollout.parts_of` belongs to, [sequences]."""
+    """Return the index of the rollout that each sequence of `parts_of(rollouts)` belongs to, [sequences]."""
     return [number for number, rollout in enumerate(rollouts) for _ in rollout.episode.parts or (rollout,)]
 
 
 def places_of(rollouts: Sequence[Rollout]) -> list[list[int]]:
-    """Return places of each completion's sequences in `models.method.rollout.parts_of`, [completions][sequences of
-    it]."""
+    """Return the indices in `parts_of(rollouts)` of each rollout's sequences, [completions][sequences of it]."""
     places: list[list[int]] = [[] for _ in rollouts]
     for place, owner in enumerate(owners_of(rollouts)):
         places[owner].append(place)
@@ -59,13 +58,15 @@ def places_of(rollouts: Sequence[Rollout]) -> list[list[int]]:
 
 
 def episodes_together(rollouts: Sequence[Rollout]) -> list[int] | None:
-    """Return labels that keep the sequences of an episode in one row, [sequences]; None: each is one sequence."""
+    """Return labels by which all sequences of an episode are packed into one row, [sequences]; None: not needed."""
     return owners_of(rollouts) if any(rollout.episode.parts for rollout in rollouts) else None
 
 
 def rows_of_parts(rows: Sequence[Tensor], rollouts: Sequence[Rollout]) -> list[Tensor]:
-    """Split values of completions into those of their sequences, [completions] tensors of [tokens of it, ...] ->
-    [sequences] tensors of [tokens of it, ...]."""
+    """Split the values of completions into those of their sequences: the inverse of `rows_of_wholes`.
+
+    [completions] tensors of [tokens of it, ...] -> [sequences] tensors of [tokens of it, ...].
+    """
     split: list[Tensor] = []
     for row, rollout in zip(rows, rollouts, strict=True):
         parts = rollout.episode.parts
@@ -83,14 +84,14 @@ def rows_of_wholes(rows: Sequence[Tensor], rollouts: Sequence[Rollout]) -> list[
 
 
 def wholes_of_row(indices: Sequence[int], owners: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Return the completions of a row that splits none, and the order of their sequences.
+    """Group the sequences of a packed row by their completion; the row must hold whole completions.
 
     Args:
         indices: the row's sequences, [sequences of the row].
         owners: the completion that each of all sequences belongs to (`owners_of`).
 
     Returns:
-        Completions by first appearance.
+        Indices of the completions, by first appearance.
         Places in `indices`, the sequences of each completion in their order, [sequences of the row].
     """
     members: dict[int, list[int]] = {}
@@ -100,7 +101,7 @@ def wholes_of_row(indices: Sequence[int], owners: Sequence[int]) -> tuple[list[i
 
 
 def sums_of_row(values: Sequence[Tensor], indices: Sequence[int], owners: Sequence[int]) -> tuple[list[int], Tensor]:
-    """Sum the values of a row's sequences by completion, in a row that splits no completion; gradient flows.
+    """Sum the values of a packed row's sequences by completion; the row must hold whole completions. Gradient flows.
 
     Args:
         values: of each sequence one, [sequences of the row] scalars.

@@ -1,4 +1,4 @@
-"""One round's fit: the policy's optimiser steps on the chosen completions and their signal.
+"""One round's fit: the policy's optimiser steps on the selected completions and their advantages.
 
 A step adds up the gradient row by packed row; then the weights move, or the step is skipped.
 """
@@ -36,7 +36,7 @@ BUDGET = "schedule.token_budget"
 
 @dataclass(frozen=True)
 class Fit:
-    """Inputs of all optimiser steps of a round, fixed when it begins."""
+    """Inputs of all optimiser steps of a round, which stay the same for all of them."""
 
     learner: Learner
     objective: Objective
@@ -47,7 +47,7 @@ class Fit:
     settings: ScheduleSettings
     readings: Readings
     longest: int
-    """Tokens that a completion may have."""
+    """Largest number of tokens that a completion may have."""
     progress: float
     """Share of the run's rounds that are done."""
     old: PerToken | None
@@ -58,7 +58,7 @@ class Fit:
     """Tokens that the objective has marked, likewise; None: none."""
 
     def update(self, rows: Sequence[int]) -> UpdateMetrics:
-        """Take one optimiser step on the completions at `rows`. Returns the watched values; empty if it was skipped.
+        """Take one optimiser step on the completions with the indices `rows`. Returns their metrics; none if skipped.
 
         If memory runs out, the step is repeated in a way that needs less, which the steps after it use too.
 
@@ -105,7 +105,7 @@ class Fit:
         return watched
 
     def gradient(self, rows: Sequence[int], budget: int) -> UpdateMetrics:
-        """Add the gradient of the loss of the completions at `rows`, read in packed rows of at most `budget` tokens."""
+        """Accumulate the loss gradient of the completions `rows`, in packed rows of at most `budget` tokens."""
         learner, objective, chosen = self.learner, self.objective, self.chosen
         by_token = objective.level == "token"
         weights = token_weights(
@@ -253,7 +253,7 @@ def fit_round(
 
 
 def minibatches(chosen: Scored, count: int) -> Iterator[list[int]]:
-    """Cut the completions into `count` parts by whole groups, [completions of a part] indices each."""
+    """Split the completions into at most `count` minibatches of whole groups; yields the indices of each."""
     groups = chosen.groups.tolist()
     number = max(groups) + 1
     for part in range(min(count, number)):

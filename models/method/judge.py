@@ -1,4 +1,4 @@
-"""Interface of a judge: it answers questions in text, with as many votes as requested."""
+"""Interface of a generative judge: a model that answers questions in text, with several votes if requested."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import Tensor
 from models.base.errors import UserError
 
 LONGEST = 1_000_000
-"""Maximum length of a question, characters; a longer one is not asked."""
+"""Maximum length of a question, characters; a longer one is not sent and gets the answer `MISSING`."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Answer:
     text: str
     """Critique and verdict."""
     finished: bool
-    """Whether the answer ended by itself. An answer that was cut, or a question that could not be asked, has no
+    """Whether the answer ended by itself. If not, it was cut or the question was not sent: it has no
     verdict."""
     log_probs: tuple[float, ...] | None = None
     """Log-prob of each token of the answer under the distribution it was drawn from, nats; None if not known."""
@@ -38,7 +38,7 @@ MISSING = Answer("", False)
 
 
 class GenerativeJudge(Protocol):
-    """Interface of a generative judge."""
+    """Interface of a model that answers questions in text, such as for a verdict on a completion."""
 
     @abstractmethod
     def ask(self, questions: Sequence[str], votes: int = 1, *, greedy: bool = False) -> list[list[Answer]]:
@@ -86,7 +86,7 @@ class GenerativeJudge(Protocol):
 
 
 def askable(questions: Sequence[str]) -> list[str]:
-    """Return the distinct questions, without those that are empty or too long."""
+    """Return the distinct questions that can be sent: not empty, and at most `LONGEST` characters."""
     return [text for text in dict.fromkeys(questions) if text.strip() and len(text) <= LONGEST]
 
 
@@ -96,7 +96,7 @@ def encodable(text: str) -> str:
 
 
 def vote_seed(seed: int, question: str, vote: int, version: int = 0) -> int:
-    """Return the random seed of a vote, in [0, 2^63); `version`: of the judge's weights, 0: the initial weights."""
+    """Return the seed of a vote, in [0, 2^63); `version` is that of the judge's weights, 0 for the initial ones."""
     whose = f"{seed} version {version}" if version else f"{seed}"
     digest = hashlib.sha256(f"{whose} vote {vote} {question}".encode(errors="replace")).digest()
     return int.from_bytes(digest[:8], "big") >> 1

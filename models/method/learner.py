@@ -1,4 +1,4 @@
-"""The state that changes while the loop runs."""
+"""State of the learner: all models and records that change while the training loop runs."""
 
 from __future__ import annotations
 
@@ -21,20 +21,26 @@ from models.method.memory import Memory
 from models.method.tally import Tally
 
 Role = Literal["teacher", "contrast", "judge"]
-"""Role of a frozen model: the teacher that the policy imitates, the contrast that the teacher is moved away from, or
-the judge that writes the worth of completions (`models.reward_models.judges`), which reads texts and may have another
-tokenizer."""
+"""Role of a frozen model.
+
+teacher: the policy imitates it
+contrast: the teacher's logits are moved away from those of this model
+judge: it grades completions in text (`models.reward_models.judges`), and may have another tokenizer
+"""
 Judge = Literal["teacher", "reference", "policy"]
-"""Model whose distributions the policy is trained towards: a frozen model of its own, the reference, or the policy
-itself; the last two read context that the policy does not."""
+"""Model whose token distributions the policy is trained towards: the frozen teacher, the reference, or the policy
+itself. The last two read context that the policy does not read."""
 TeacherUse = Literal["log_probs", "model"]
-"""Use of the teacher: log-probs of given tokens, which one at an address also returns, or the model itself, which draws
-and whose whole distributions can be read."""
+"""Use of the teacher.
+
+log_probs: log-probs of given tokens, which a teacher at an address returns too
+model: the model itself on this machine, which can sample, and whose whole distributions can be read
+"""
 
 
 @dataclass
 class Companion:
-    """A model that learns in addition to the policy, for a part that needs one: a critic, a process reward model."""
+    """A model that is trained in addition to the policy for one part, such as a critic or a process reward model."""
 
     model: nn.Module
     optimiser: torch.optim.Optimizer
@@ -61,7 +67,7 @@ class Companion:
 
 @dataclass
 class Learner:
-    """The state that changes while the loop runs: the policy, its optimiser, its reference, and companions."""
+    """State that changes while the training loop runs: the policy, its optimiser, the reference and companions."""
 
     policy: nn.Module
     optimiser: torch.optim.Optimizer
@@ -71,12 +77,12 @@ class Learner:
     """For LoRA: context in which the policy is its own reference."""
     autocast: torch.dtype | None
     distribution: Distribution
-    """Temperature, top-p and top-k of the completions; log-probs mean the same distribution."""
+    """Temperature, top-p and top-k of sampling; the learner's log-probs are those of the same distribution."""
     mask_top_p: float = 1.0
-    """Probability that the reference gives the tokens that may be drawn at all; log-probs mean the distribution within
-    them. 1: all tokens."""
+    """Top-p of the mask: only tokens within this probability of the reference may be drawn, and log-probs are those of
+    the distribution over them. 1: no mask."""
     reference_moves: bool = True
-    """Whether the reference can change; one that cannot is in no checkpoint."""
+    """Whether the reference can change; one that cannot is not written to checkpoints."""
     offloaded: Offloaded | None = None
     """Store of the reference's weights while it is not read; None: they stay on the policy's device."""
     updates: int = 0
@@ -90,7 +96,7 @@ class Learner:
     """Function that returns log-probs under a teacher at an address, [completions] tensors of [tokens of it]; None if
     there is none."""
     memory: Memory = field(default_factory=list)
-    """Rollouts of earlier rounds, which a source that replays them keeps here."""
+    """Rollouts of earlier rounds, kept here by a source that replays them, or by an advantage that `remembers`."""
     tally: Tally = field(default_factory=Tally)
     """Counts of the run so far."""
 
@@ -111,7 +117,7 @@ class Learner:
 
     @contextmanager
     def as_judge(self, judge: Judge) -> Iterator[nn.Module]:
-        """Yield the model whose distributions the policy is trained towards, for reading.
+        """Yield the model whose token distributions the policy is trained towards, for reading.
 
         Raises:
             UserError: the recipe has none.

@@ -1,4 +1,4 @@
-"""Rollouts of earlier rounds, for sources that replay them: kept by the learner, written into its checkpoints.
+"""Rollouts of earlier rounds, kept in memory for parts that use them again, and written into checkpoints.
 
 Log-probs are stored in safetensors, in the precision that they have, and all else in JSON. Every number is restored to
 the last bit, so that a run that resumes replays the same rollouts as an uninterrupted one.
@@ -24,11 +24,11 @@ Memory = list[list[Rollout]]
 FILES = ROLLOUTS, LOG_PROBS = "memory.json", "memory.safetensors"
 """Names of the files in a checkpoint."""
 TENSORS = ("behaviour_log_probs", "reference_log_probs")
-"""Fields that are tensors; those of all rollouts that have them are concatenated. In JSON: whether one has it."""
+"""Fields of a rollout that are tensors, stored concatenated; the JSON records which rollouts have them."""
 
 
 def written(memory: Memory) -> dict[str, bytes]:
-    """Serialise `memory` into files, by name; of each problem only its id."""
+    """Serialise `memory`: file name -> content. Of each problem only the id is stored."""
     fields = [[_fields(rollout) for rollout in rollouts] for rollouts in memory]
     rows = [
         [{**row, "problem": row["problem"].id, **{name: row[name] is not None for name in TENSORS}} for row in rollouts]
@@ -40,7 +40,7 @@ def written(memory: Memory) -> dict[str, bytes]:
 
 
 def read(files: Mapping[str, bytes], problems: Sequence[Problem]) -> Memory:
-    """Read the files that `written` returned; the problems are those of `problems` with the same ids."""
+    """Rebuild the memory from the files that `written` returned; its problems are looked up by id in `problems`."""
     rows: list[list[dict[str, Any]]] = json.loads(files[ROLLOUTS])
     names = {row["problem"] for rollouts in rows for row in rollouts}
     known = {problem.id: problem for problem in taken(problems, places_of(problems, names))}

@@ -22,11 +22,11 @@ from models.method.slot_part import SlotPart
 from models.method.token_batch import TokenBatch
 
 Level = Literal["token", "completion", "pair", "group"]
-"""Unit of an objective's loss: tokens, completions, pairs of completions of the same prompt, or groups."""
+"""Unit of an objective's loss: a token, a completion, a pair of completions of one prompt, or a group."""
 
 
 class RoundTokens:
-    """A round's tokens that are trained on, completion after completion; values are computed only if requested."""
+    """The trained tokens of a round, completion after completion; their values are computed on first request."""
 
     def __init__(self, chosen: Scored, advantage: PerToken, readings: Readings, round_number: int) -> None:
         """Begin without any values.
@@ -42,7 +42,7 @@ class RoundTokens:
 
     @cached_property
     def advantage(self) -> Tensor:
-        """How much better than expected, [tokens]."""
+        """Advantage of each token, [tokens]."""
         return self._trained(self._advantage)
 
     @cached_property
@@ -52,7 +52,7 @@ class RoundTokens:
 
     @cached_property
     def entropy(self) -> Tensor:
-        """Entropy of that policy's distribution at each token, [tokens], nats; one more pass over the round."""
+        """Entropy of the same policy's distribution at each token, [tokens], nats; one more pass over the round."""
         return self._trained(self._readings.entropy(self._chosen.rollouts))
 
     @cached_property
@@ -65,24 +65,24 @@ class RoundTokens:
         return torch.cat([row.cpu() for row in rows])[self._flags]
 
     def by_completion(self, marked: Tensor) -> list[Tensor]:
-        """Return marks of the tokens that are trained on, [tokens], as rows of whole completions, False elsewhere."""
+        """Split marks of the trained tokens, [tokens], into rows of whole completions; other tokens get False."""
         whole = torch.zeros_like(self._flags)
         whole[self._flags] = marked.cpu()
         return list(whole.split(self._chosen.lengths.tolist()))
 
 
 def highest(values: Tensor, share: float) -> Tensor:
-    """Return which of `values` [tokens] are among the highest `share`, [tokens], bool: at least one, and equals."""
+    """Return whether each value is among the highest `share`, [tokens], bool; at least one is, and ties count."""
     count = max(1, int(share * len(values)))
     return values >= values.topk(count).values[-1]
 
 
 class Objective(SlotPart):
-    """The loss that the policy minimises."""
+    """Base class of objectives: the loss that the policy minimises."""
 
     slot = "objective"
     level: ClassVar[Level]
-    """Unit of the loss: a token, a completion, a pair or a group (whose completions are in one row). No default."""
+    """Unit of the loss: token, completion, pair, or group (whose completions are packed into one row). No default."""
 
     @property
     def needs_group(self) -> bool:
@@ -91,7 +91,7 @@ class Objective(SlotPart):
 
     @property
     def reads_tokens(self) -> bool:
-        """Whether it receives the log-prob of each token instead of sums although its loss is not per token."""
+        """Whether it receives the log-prob of each token although its loss is not per token; else it receives sums."""
         return False
 
     @property
@@ -106,16 +106,16 @@ class Objective(SlotPart):
 
     @property
     def entropy_bonus(self) -> float:
-        """Weight of the tokens' mean entropy, nats; the fit subtracts the product, however the loss is averaged."""
+        """Weight of the tokens' mean entropy, nats, that the fit subtracts, however the loss is averaged."""
         return 0.0
 
     @property
     def divergence(self) -> Divergence | None:
-        """The divergence that the batch contains as `TokenBatch.divergence`; None: none is computed."""
+        """The divergence to compute for the objective as `TokenBatch.divergence`; None: none."""
         return None
 
     def mark(self, tokens: RoundTokens) -> Tensor | None:
-        """Return which tokens the loss treats differently (`TokenBatch.marked`), [tokens], bool; None: none."""
+        """Return which of a round's tokens to mark for the loss as `TokenBatch.marked`, [tokens], bool; None: none."""
         return None
 
     @abstractmethod

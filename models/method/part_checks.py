@@ -21,11 +21,11 @@ from pydantic.fields import FieldInfo
 
 PROMISED = {"companion": "accompany", "exports": "export", "moves": "follow", "by_token": "tokens", "verifies": "right",
             "grades": "grade"}  # fmt: skip
-"""Traits that require a method which the slot's class does not have, or has only as an empty one."""
+"""Trait -> the method that a part with this trait must define itself."""
 
 
 def check_part(made: type, base: type) -> None:
-    """Check a part's class against the class of its slot.
+    """Check that a part's class defines only names that the class of its slot declares, and all that it requires.
 
     Args:
         made: the part, a dataclass.
@@ -97,7 +97,7 @@ def _check_docstrings(made: type) -> None:
 
 
 def bounded(hint: Any, inside: bool = False) -> bool:
-    """Return whether every number in a type has a least or a largest value.
+    """Return whether every number in a type has a lower or an upper bound.
 
     Args:
         hint: a type, with its annotations.

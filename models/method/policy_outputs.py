@@ -26,25 +26,28 @@ from models.method.readings import Readings
 from models.method.rollout import Rollout, privileged_sequences, trained_places
 
 LEAST_EXTRAPOLATION = 1e-3
-"""Added to the weight of a contrast, so that a loss divided by it stays finite (AlignDistil's code)."""
+"""Added to the weight of a contrast, so that a loss divided by this weight stays finite (AlignDistil's code)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Divergence:
-    """How far the policy's whole distribution is from another's, at every token (`models.learner.fused_divergence`)."""
+    """Divergence of the policy's distribution from a judge's at each token (`models.learner.fused_divergence`)."""
 
     beta: float
     """0: KL(judge || policy), 1: KL(policy || judge), between them the generalised Jensen-Shannon divergence."""
     judge: Judge = "teacher"
-    """The model of the other distribution."""
+    """The model whose distribution the policy's is compared with."""
     extrapolation: float | None = None
-    """The judge's logits are moved away from those of its contrast: z + w (z - z_contrast), w this many times the sum
-    of |judge - contrast| over the vocabulary, and a little; None: they are used unchanged."""
+    """Strength with which the judge's logits are moved away from those of its contrast, z + w (z - z_contrast).
+
+    w is this times the sum of |judge - contrast| over the vocabulary, plus `LEAST_EXTRAPOLATION`. None: the judge's
+    logits are used unchanged.
+    """
 
 
 @dataclass(frozen=True)
 class PolicyOutputs:
-    """The policy's output at the completion tokens that are trained on, [trained] each, nats."""
+    """The policy's output at the trained tokens of a packed row, [trained] each, nats."""
 
     log_prob: Tensor
     """Log-prob of each token; gradient flows."""
@@ -53,13 +56,13 @@ class PolicyOutputs:
     divergence: Tensor | None = None
     """Divergence of the distribution at each token from the judge's; gradient flows. None if not requested."""
     contrast_gap: Tensor | None = None
-    """Sum of |judge - contrast| over the vocabulary; None without a contrast."""
+    """Sum of |judge - contrast| over the vocabulary, of probabilities; None without a contrast."""
 
 
 def read_policy(
     learner: Learner, row: Sequences, rollouts: Sequence[Rollout], readings: Readings, asked: Divergence | None
 ) -> PolicyOutputs:
-    """Read a row with the policy. Only tokens that are trained on pass through the output projection.
+    """Run the policy on one packed row. Only trained tokens pass through the output projection.
 
     Args:
         learner: the policy and its judge.
@@ -96,7 +99,7 @@ def read_policy(
 
 
 def contrast_weight(gap: Tensor, extrapolation: float) -> Tensor:
-    """Return how far the judge's logits are moved away from its contrast's, [tokens] (AlignDistil, arXiv 2503.02832).
+    """Return the weight w of a contrast (`Divergence.extrapolation`), [tokens] (AlignDistil, arXiv 2503.02832).
 
     Args:
         gap: sum of |judge - contrast| over the vocabulary, [tokens].

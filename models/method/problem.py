@@ -23,12 +23,12 @@ relabelled: the policy wrote it for another prompt
 demonstration, chosen, rejected: it is part of the data
 """
 Reads = Literal["problems", "demonstrations", "preferences"]
-"""Source of the rollouts' prompts: problems with an answer, or prompts with the answers in the data."""
+"""Rows of the data that prompts are read from: problems, demonstrations, or preferences with their answers."""
 
 
 @dataclass(frozen=True, eq=False)
 class KnownAnswer:
-    """An answer to a prompt that is part of the data. Equal only to itself, as a rollout is."""
+    """An answer to a prompt that is part of the data. It is equal only to itself, as a rollout is."""
 
     origin: Origin
     completion: tuple[int, ...]
@@ -51,9 +51,9 @@ class Problem:
     tokens: tuple[int, ...] = ()
     """The encoded prompt, [tokens]."""
     known: tuple[KnownAnswer, ...] = ()
-    """Answers in the data, if the recipe's source reads them."""
+    """Answers to the prompt in the data, if the recipe's source of rollouts reads them."""
     tests: str = ""
-    """Code that decides whether an answer, which is code too, is right; empty where there is none."""
+    """Code that decides whether an answer, which is code too, is right; empty if there is none."""
     entry_point: str = ""
     """Name of the function that the tests call."""
     system: str = ""

@@ -1,4 +1,4 @@
-"""Problems that are made from a split's rows when they are requested, and facts about all of them without making them.
+"""Lazy sequence of problems: each is made from a split's rows on access; ids and lengths are read without making any.
 
 A training draws few of the prompts of a large split. For each, 8 bytes are held, or a few times that; texts and tokens
 are on the disk. Code that reads all prompts takes a `Sequence[Problem]`, which may be a plain list, and uses the
@@ -24,9 +24,9 @@ from models.method.problem import KnownAnswer, Origin, Problem
 from models.text.token_rows import TokenRows, few
 
 TOGETHER = 4096
-"""Problems that are made together when all are iterated over."""
+"""Number of problems that are made at a time when a sequence is iterated over."""
 TRUTHS = ("answer", "tests", "entry_point")
-"""Columns of a problem that define the right answer."""
+"""Columns of a problem that define its right answer."""
 Numbers = NDArray[np.int64]
 
 
@@ -36,20 +36,20 @@ class ProblemRows:
 
     table: RowTable
     key: str
-    """The column that holds their ids."""
+    """The column with the ids of the problems."""
     prompts: TokenRows
     answers: Mapping[str, tuple[Origin, TokenRows]]
-    """Columns that hold answers, with the origin of such an answer in the loop, and its tokens."""
+    """Column with answers in the data -> the origin of these answers in the loop, and their tokens."""
     truths: tuple[Names, RowTable] | None = None
-    """The problems by their id, for rows that state no answer and tests of their own."""
+    """Table of the problems with its index by id, in which answer and tests of rows without an answer are looked up."""
 
     @cached_property
     def names(self) -> Names:
-        """The rows by the ids of their problems."""
+        """Index from a problem's id to its rows."""
         return Names(self.table.column(self.key))
 
     def problems(self, groups: Sequence[Sequence[int]]) -> list[Problem]:
-        """Return the problem of each group of rows, [groups]: the first row's prompt with the answers of all."""
+        """Make one problem of each group of rows, [groups]: the prompt of its first row with the answers of all."""
         rows = iter(self.table.rows([row for group in groups for row in group]))
         read = [[next(rows) for _ in group] for group in groups]
         truths = self._truths([group[0] for group in read])
@@ -91,8 +91,11 @@ def _flaw(origin: Origin, flaw: str) -> str:
 
 
 def grouped(table: RowTable, key: str, rows: Numbers) -> tuple[Numbers, Numbers | None]:
-    """Return `rows` with those of one `key` together, groups by their first row; and where each group begins, in the
-    form that `Problems` takes. While it works, some fifty bytes of each row are held."""
+    """Sort `rows` so that rows with equal `key` are adjacent, groups in the order of their first rows.
+
+    Returns the sorted rows and the index at which each group begins, as `Problems` takes them. Some fifty bytes per row
+    are held during the call.
+    """
     hashes = np.concatenate([hashes_of(map(str, some)) for some in table.column(key)])[rows]
     numbers = same_prompts(hashes)
     _, firsts = np.unique(numbers, return_index=True)
@@ -106,12 +109,12 @@ def grouped(table: RowTable, key: str, rows: Numbers) -> tuple[Numbers, Numbers 
 
 
 class Problems(Sequence[Problem]):
-    """Problems that are made when they are requested.
+    """Lazy sequence of problems, each made from its rows on access.
 
     Args:
         source: the tables that they are made from.
-        rows: the rows of one after the rows of the other, [rows].
-        begins: where those of each begin, and where the last end, [problems + 1]; None: each has one row.
+        rows: the rows of the problems, problem after problem, [rows].
+        begins: index in `rows` at which those of each begin, and the last end, [problems + 1]; None: each has one row.
     """
 
     def __init__(self, source: ProblemRows, rows: Numbers, begins: Numbers | None = None) -> None:
@@ -135,7 +138,7 @@ class Problems(Sequence[Problem]):
             yield from self._source.problems(self._groups(first, min(len(self), first + TOGETHER)))
 
     def take(self, places: Numbers) -> Problems:
-        """Return those at `places`, in that order; none is made."""
+        """Return a lazy sequence of the problems at the indices `places`, in that order."""
         if self._begins is None:
             return Problems(self._source, self._rows[places])
         counts = np.diff(self._begins)[places]
@@ -150,31 +153,31 @@ class Problems(Sequence[Problem]):
 
     @property
     def answers(self) -> Numbers:
-        """Number of answers in the data of each, [problems]."""
+        """Number of known answers of each problem, [problems]."""
         rows = np.ones(len(self), np.int64) if self._begins is None else np.diff(self._begins)
         return rows * len(self._source.answers)
 
     def ids(self) -> Iterator[str]:
-        """Iterate over the id of each, [problems]."""
+        """Iterate over the ids of the problems, [problems]."""
         for first in range(0, len(self), TOGETHER):
             rows = self._source.table.rows(self._firsts[first : first + TOGETHER].tolist())
             yield from (str(row[self._source.key]) for row in rows)
 
     @cached_property
     def levels(self) -> Numbers:
-        """The level of each, [problems]."""
+        """Level of each problem, [problems]."""
         pieces = (self._firsts[first : first + TOGETHER].tolist() for first in range(0, len(self), TOGETHER))
         return np.array([int(row["level"]) for rows in pieces for row in self._source.table.rows(rows)], np.int64)
 
     def places_of(self, names: Collection[str]) -> Numbers:
-        """Return the places of the problems with these ids, ascending; an unknown id has none."""
+        """Return the indices of the problems with these ids, ascending; unknown ids are ignored."""
         if not names:
             return np.empty(0, np.int64)
         rows = np.array(list(chain.from_iterable(self._source.names.rows(list(names)))), np.int64)
         return np.flatnonzero(np.isin(self._firsts, rows))
 
     def held(self) -> Sequence[Problem]:
-        """Return the same problems: as a list if they are few, and unchanged otherwise."""
+        """Return the problems as a list, made now, if they are few; otherwise this lazy sequence."""
         tokens = int(self.prompt_lengths.sum())
         tokens += sum(int(ids.lengths[self._rows].sum()) for _, ids in self._source.answers.values())
         return list(self) if few(len(self._rows), tokens) else self
@@ -192,7 +195,7 @@ class Problems(Sequence[Problem]):
 
 
 def taken(problems: Sequence[Problem], places: Any) -> Sequence[Problem]:
-    """Return the problems at `places`, in that order; whole numbers, [taken]."""
+    """Return the problems at the indices `places`, [taken], in that order."""
     places = np.asarray(places, dtype=np.int64)
     if isinstance(problems, Problems):
         return problems.take(places)
@@ -200,7 +203,7 @@ def taken(problems: Sequence[Problem], places: Any) -> Sequence[Problem]:
 
 
 def prompt_lengths(problems: Sequence[Problem]) -> Numbers:
-    """Return the tokens of each prompt, [problems]."""
+    """Return the number of tokens of each prompt, [problems]."""
     if isinstance(problems, Problems):
         return problems.prompt_lengths
     return np.fromiter((len(problem.tokens) for problem in problems), np.int64, len(problems))
@@ -214,19 +217,19 @@ def levels_of(problems: Sequence[Problem]) -> Numbers:
 
 
 def known_answers(problems: Sequence[Problem]) -> Numbers:
-    """Return the number of answers in the data of each, [problems]."""
+    """Return the number of known answers of each problem, [problems]."""
     if isinstance(problems, Problems):
         return problems.answers
     return np.fromiter((len(problem.known) for problem in problems), np.int64, len(problems))
 
 
 def ids_of(problems: Sequence[Problem]) -> Iterator[str]:
-    """Iterate over the id of each, [problems]."""
+    """Iterate over the ids of the problems, [problems]."""
     return problems.ids() if isinstance(problems, Problems) else (problem.id for problem in problems)
 
 
 def places_of(problems: Sequence[Problem], names: Collection[str]) -> Numbers:
-    """Return the places of the problems with these ids, ascending; an unknown id has none."""
+    """Return the indices of the problems with these ids, ascending; unknown ids are ignored."""
     if isinstance(problems, Problems):
         return problems.places_of(names)
     return np.array([place for place, problem in enumerate(problems) if problem.id in names], np.int64)

@@ -1,4 +1,4 @@
-"""Log-probs of a round's completions under the policy as the round began and under the reference, each read once.
+"""Cache of a round's log-probs under the policy as the round began and under the reference.
 
 Rewards, advantages and the fit may all request them; the first request computes them. The loop makes one object for
 every round, because the policy moves in the fit and the reference after it. Tokens that an environment wrote have
@@ -26,11 +26,11 @@ from models.method.learner import Judge, Learner
 from models.method.rollout import Rollout, parts_of, privileged_sequences, sequences_of, written_places
 
 Read = dict[int, tuple[Rollout, Tensor]]
-"""Log-probs by identity of the rollout, which is kept with them so that its identity is not reused."""
+"""Log-probs by the `id()` of their rollout, which is stored with them so that the `id()` is not reused."""
 
 
 class Readings:
-    """Log-probs of completions under policy and reference, valid as long as neither moves."""
+    """Cache of completions' log-probs under policy and reference, valid as long as neither of them changes."""
 
     def __init__(self, learner: Learner, token_budget: int) -> None:
         """Begin with an empty cache.
@@ -105,8 +105,9 @@ class Readings:
             return self._recall(self._reference, rollouts, lambda missing: self._masked(model, missing))
 
     def judge(self, rollouts: Sequence[Rollout], judge: Judge) -> list[Tensor]:
-        """Return log-probs under the judge of the tokens, which reads `RolloutSource.privileged` if there is any,
-        [completions] tensors of [tokens of it], nats.
+        """Return log-probs under the model `judge`, [completions] tensors of [tokens of it], nats.
+
+        It reads `RolloutSource.privileged` instead of the prompt if a rollout has it.
 
         Raises:
             UserError: the recipe has none of this kind, or the server of the teacher does not answer.
@@ -124,8 +125,10 @@ class Readings:
         return self._recall(self._judge.setdefault(judge, {}), rollouts, read)
 
     def mask(self, rollouts: Sequence[Rollout], kept: Tensor | None = None) -> Mask | None:
-        """Return the mask of the vocabulary by the reference for the tokens of `rollouts`, one completion after the
-        other, or for those at the places that are `kept`, [kept]; None if the learner masks nothing."""
+        """Return the reference's mask of the vocabulary for the tokens of `rollouts`, one completion after the other.
+
+        With `kept`, [kept], only for the tokens at these places. None if the learner masks nothing.
+        """
         learner = self._learner
         if learner.mask_top_p == 1.0:
             return None

@@ -1,4 +1,4 @@
-"""Files that a recipe names, by the type of a part's setting.
+"""Types of settings that are paths or commands, by which the files that a recipe names are found.
 
     RecipePath     a file or folder; a relative path in a recipe's file is relative to the folder of that file
     ContentPath    a file or folder, relative to the working directory, as all paths of a command line are
@@ -19,11 +19,11 @@ from models.method.registry import INSIDE, SLOTS, Slot, parts
 
 
 class BesideRecipe:
-    """Marks a setting as a path that is relative to the recipe, whose content the part has read (`Part.given`)."""
+    """Marker of a setting that is a path relative to the recipe, and is read by the part (`Part.given`)."""
 
 
 class ByContent:
-    """Marks a setting whose files are read later, by the code that uses the part."""
+    """Marker of a setting whose files are read later, by the code that uses the part."""
 
 
 RecipePath = Annotated[str, BesideRecipe()]
@@ -32,7 +32,7 @@ Command = Annotated[tuple[str, ...], ByContent()]
 
 
 def from_recipe(slot: Slot, part: Any, folder: Path) -> Any:
-    """Return the recipe's settings of a part of `slot`, or of several, with relative paths resolved from `folder`."""
+    """Resolve the relative paths in the settings of a part, or a list of parts, of `slot` from `folder`."""
     if isinstance(part, list):
         return [from_recipe(slot, entry, folder) for entry in part]
     if not isinstance(part, Mapping):
@@ -49,12 +49,12 @@ def from_recipe(slot: Slot, part: Any, folder: Path) -> Any:
 
 
 def paths_of(cls: type) -> tuple[str, ...]:
-    """Return the settings of a part that are paths relative to the recipe."""
+    """Return the names of a part's settings that are paths relative to the recipe (`RecipePath`)."""
     return _marked(cls, BesideRecipe)
 
 
 def used_by_content(cls: type) -> tuple[str, ...]:
-    """Return the settings of a part that are a `ContentPath` or a `Command`."""
+    """Return the names of a part's settings that are a `ContentPath` or a `Command`."""
     return _marked(cls, ByContent)
 
 

@@ -8,18 +8,18 @@ from models.method.slot_part import SlotPart
 
 
 class Reference(SlotPart):
-    """The model that the policy is compared with."""
+    """Base class of references: how the model that the policy is compared with is kept and changed."""
 
     slot = "reference"
 
     @property
     def kept(self) -> bool:
-        """False if the method has no reference: none is kept in memory."""
+        """Whether the method has a reference; if not, none is kept in memory."""
         return True
 
     @property
     def moves(self) -> bool:
-        """Whether it ever changes: a reference that does is a separate copy, also with an adapter."""
+        """Whether it ever changes; if so, it is a separate copy of the policy even with LoRA."""
         return False
 
     @property
@@ -33,5 +33,5 @@ class Reference(SlotPart):
         return False
 
     def follow(self, reference: nn.Module, policy: nn.Module, round_number: int) -> bool:
-        """Move the reference after a round, in place. Returns whether it changed."""
+        """Update the reference after a round, in place. Returns whether it changed."""
         return False

@@ -51,11 +51,11 @@ class SlotInfo:
     """Properties of a slot as a whole."""
 
     default: str
-    """The part that is used if a recipe names none."""
+    """Name of the part that is used if a recipe names none."""
     package: str
-    """Package with the slot's parts; they may be in packages of it."""
+    """Package with the slot's parts, which may be in packages below it."""
     many: bool = False
-    """Whether a recipe may name several, which are applied one after the other."""
+    """Whether a recipe may name several parts, which are applied one after the other."""
 
 
 SLOTS: dict[Slot, SlotInfo] = {
@@ -74,9 +74,11 @@ INSIDE: dict[Slot, SlotInfo] = {
     "labels": SlotInfo("monte_carlo", "models.parts.labels"),
     "feedback": SlotInfo("verdict", "models.parts.feedback"),
 }
-"""Slots inside of a part: `rollouts.environment` and `rollouts.environment.tool`, the `feedback` of rollouts and
-rewards. Or inside of a section, the `labels` of `reward_model.process`, or outside the recipe: the `strategy` of
-`rewardflow evaluate`. Their parts are found in the same way."""
+"""Slots that are not part of a round; their parts are found in the same way.
+
+Inside of a part: `rollouts.environment`, `rollouts.environment.tool`, and the `feedback` of rollouts and rewards.
+Inside of a section: the `labels` of `reward_model.process`. Outside the recipe: `strategy` of `rewardflow evaluate`.
+"""
 
 
 class Part(ABC):
@@ -90,11 +92,15 @@ class Part(ABC):
 
     @property
     def given(self) -> tuple[GivenFile, ...]:
-        """The user's own files that it reads, by their content: recorded on the run, and compared with the commit."""
+        """The user's own files that the part has read; they are recorded on the run and compared with the commit."""
         return ()
 
     def try_out(self) -> None:  # noqa: B027 - most have nothing to try
-        """Raise a UserError, before anything starts, if the first round would fail; nothing is tried by default."""
+        """Test, before anything starts, whether the first round would fail; does nothing by default.
+
+        Raises:
+            UserError: it would.
+        """
 
 
 _PARTS: dict[Slot, dict[str, type[Part]]] = {slot: {} for slot in (*SLOTS, *INSIDE)}
@@ -102,7 +108,7 @@ Made = TypeVar("Made", bound=Part)
 
 
 def slot_class(cls: type[Part]) -> type[Part]:
-    """Return the class that declares the traits of a part's slot: the nearest of its bases that names a slot."""
+    """Return the class that declares the traits of a part's slot: the first in its MRO that sets `slot`."""
     return next(base for base in cls.__mro__ if "slot" in vars(base))
 
 
@@ -130,7 +136,7 @@ def part(name: str) -> Callable[[type[Made]], type[Made]]:
 
 
 def parts(slot: Slot) -> dict[str, type[Part]]:
-    """Return all parts of a slot by name; every file of the slot's package is imported once.
+    """Return all parts of a slot, name -> class; imports every file of the slot's package.
 
     Raises:
         TypeError: a file among them holds no part.
@@ -162,7 +168,7 @@ def _import_parts(slot: Slot, folders: tuple[str, ...], changed: tuple[int, ...]
 
 
 def default_part(slot: Slot) -> Any:
-    """Return the class of the part that is used if a recipe names none."""
+    """Return the class of a slot's default part, which is used if a recipe names none."""
     return parts(slot)[(SLOTS | INSIDE)[slot].default]
 
 
@@ -171,9 +177,15 @@ def _as_list(value: Any) -> Any:
 
 
 def slot_type(slot: Slot, kind: type = object, default: str | None = None) -> Any:
-    """Build the type of a slot's key: the union of its parts that are of `kind`, discriminated by `name`. It is a list
-    of them, or a single part, if a recipe may name several. `default` is used if no name is given; None: the slot's
-    own."""
+    """Build the pydantic type of a slot's key in a recipe: the union of its parts, discriminated by `name`.
+
+    If a recipe may name several parts, it is a list of them, and a single part is read as a list of one.
+
+    Args:
+        slot: the slot.
+        kind: only its subclasses belong to the union.
+        default: part that is used if no name is given; None: the slot's own default.
+    """
 
     info = (SLOTS | INSIDE)[slot]
 

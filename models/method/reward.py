@@ -25,19 +25,19 @@ from models.method.world import World
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """Handling of a reward that blocks, fails or returns a value that is not finite. Set under `limits:` of it."""
+    """Handling of a reward that blocks, fails or returns a value that is not finite. Set under its `limits:`."""
 
     seconds: Annotated[float, Field(gt=0, le=LARGEST)] = 300.0
-    """Longest that the reward may take for the completions of one round."""
+    """Time limit of the reward for the completions of one round, seconds."""
     retries: Annotated[int, Field(ge=0, le=100)] = 1
-    """Number of further calls for a round in which it failed."""
+    """Number of further calls in a round in which the reward failed."""
     value: Number = 0.0
-    """Reward of a completion whose value is still missing after that, before weighting; `rewards/LABEL/failures` counts
-    them."""
+    """Value used for a completion that has none after all calls, before weighting; `rewards/LABEL/failures` counts
+    these."""
     failed_share: Share = 0.5
-    """A round fails if more than this share of its completions lacks a value."""
+    """Share of a round's completions without a value above which the round counts as failed."""
     patience: Positive = 3
-    """Rounds in a row that may fail; with the last of them the run stops with an error."""
+    """Number of consecutive failed rounds with which the run stops with an error."""
 
 
 AS_USUAL = Limits()
@@ -45,11 +45,11 @@ AS_USUAL = Limits()
 
 @dataclass(frozen=True, kw_only=True)
 class Reward(Verifying):
-    """The reward of each completion, or of each of its tokens."""
+    """Base class of rewards, which assign a value to each completion, or to each of its tokens."""
 
     slot = "rewards"
     weight: Number = 1.0
-    """Weight of this reward in the sum of all."""
+    """Weight of this reward in the sum of all rewards."""
     label: str = ""
     """Name of the component in metrics and sample tables; empty: the name of the part."""
     limits: Limits = AS_USUAL
@@ -61,32 +61,32 @@ class Reward(Verifying):
 
     @property
     def needs_reward_model(self) -> bool:
-        """Whether a reward model must be fitted."""
+        """Whether it reads the reward model, which the recipe must then fit."""
         return False
 
     @property
     def needs_steps(self) -> bool:
-        """Whether it must be a process reward model, which scores each step."""
+        """Whether the reward model must be a process reward model, which scores each step."""
         return False
 
     @property
     def needs_goal(self) -> bool:
-        """Whether it must be a reward model with a goal, the state that good completions reach."""
+        """Whether the reward model must have a goal, the state that good completions reach."""
         return False
 
     @property
     def principle(self) -> str:
-        """The principle of the recipe that the reward model must follow; empty: any."""
+        """Principle of `reward_model.principles` that the reward model is to follow; empty: none is required."""
         return ""
 
     @property
     def by_token(self) -> bool:
-        """Whether it is given token by token, as by a `TokenReward`."""
+        """Whether it has a value for each token, as a `TokenReward` has."""
         return False
 
     @property
     def reads_learner(self) -> bool:
-        """Whether it reads the learner's models: then all ranks call it, else only the first, for all of them."""
+        """Whether it reads the learner's models: then all ranks call it; else only the first rank does, for all."""
         return False
 
     @abstractmethod
@@ -94,12 +94,12 @@ class Reward(Verifying):
         """Compute values before weighting, [completions]. A `UserError` stops the run; `limits` handles the rest."""
 
     def learn(self, world: World, rollouts: Sequence[Rollout], components: Mapping[str, Tensor]) -> dict[str, float]:
-        """Fit the companion, if any, to the rewards before this one, by label, `by` among them. Returns its metrics."""
+        """Train the companion, if any, on `components`, the rewards before this one by label. Returns its metrics."""
         return {}
 
 
 class TokenReward(Reward):
-    """The reward of each token of a completion."""
+    """Base class of rewards with a value for each token of a completion."""
 
     slot = "rewards"
     by_token = True
@@ -114,13 +114,13 @@ class TokenReward(Reward):
 
 
 class Blend(Reward):
-    """A reward computed from other rewards of the recipe, most of which then have no weight."""
+    """Base class of rewards computed from other rewards of the recipe, most of which then have weight zero."""
 
     slot = "rewards"
 
     @property
     def made_of(self) -> tuple[str, ...]:
-        """Labels of these rewards, which come before it in the recipe."""
+        """Labels of the rewards that it is computed from, which come before it in the recipe."""
         return ()
 
     @abstractmethod
@@ -128,24 +128,24 @@ class Blend(Reward):
         """Compute values before weighting, [completions]; `components`: the rewards before it, [completions] each."""
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
-        """Compute `blend` without rewards before it."""
+        """Compute `blend` with no other rewards."""
         return self.blend(world, rollouts, {})
 
 
 @dataclass(frozen=True)
 class Reasoned:
-    """Values of a reward that gives reasons."""
+    """Values of a reward, with the reason for each."""
 
     values: Tensor
     """Values before weighting, [completions]; NaN if there is none."""
     reasons: Sequence[str]
     """Reason for each value, [completions]; empty if there is none."""
     watched: Mapping[str, float] = field(default_factory=dict)
-    """Further metrics, such as answers that could not be read; each as `rewards/LABEL/NAME`."""
+    """Further metrics, such as a count of unreadable answers, each logged as `rewards/LABEL/NAME`."""
 
 
 class ReasonedReward(Reward):
-    """A reward of each completion with its reason; the reasons are shown in the sample tables."""
+    """Base class of rewards that give a reason for each value, which the sample tables show."""
 
     slot = "rewards"
 
@@ -159,14 +159,14 @@ class ReasonedReward(Reward):
 
 
 class JudgedReward(ReasonedReward):
-    """A generative judge's reward of completions by their texts alone; a jury also uses it before any training."""
+    """Base class of rewards by a generative judge from the texts alone; a jury also uses it before any training."""
 
     slot = "rewards"
     needs_judge = True
 
     @abstractmethod
     def judged(self, judge: GenerativeJudge, rollouts: Sequence[Rollout], seed: int) -> Reasoned:
-        """Compute values and reasons of each completion; `seed`: of any draws of its own, such as an order."""
+        """Compute the value and reason of each completion; `seed` is for its own random choices, such as an order."""
 
     def reasoned(self, world: World, rollouts: Sequence[Rollout]) -> Reasoned:
         """Return the values and reasons of the recipe's judge."""
@@ -174,7 +174,7 @@ class JudgedReward(ReasonedReward):
 
 
 def before(label: str, by: str, components: Mapping[str, Tensor]) -> Tensor:
-    """Return the reward called `by`, [completions], of those that come before the one called `label` in a recipe.
+    """Look up the reward called `by`, [completions], among those computed before the reward `label`.
 
     Raises:
         UserError: none before it has this label.

@@ -15,7 +15,7 @@ from models.method.episode import Cut, Turn
 from models.method.problem import Origin, Problem
 
 Extra = Literal["greedy", "opponents", "choices", "privileged", "values", "step_values"]
-"""Data that rollouts may carry with the trained completions, for parts that need them.
+"""Kind of further data that a source may provide with its completions, for parts that need it.
 
 greedy: the policy's likeliest completion of each prompt
 opponents: completions used only for comparison, which the policy is not trained on
@@ -28,20 +28,20 @@ step_values: the value that the source expects from the beginning of each step o
 
 @dataclass(frozen=True)
 class RolloutSource:
-    """Origin of a completion, and what its source passes on with it."""
+    """Origin of a completion, and further data from its source about it."""
 
     origin: Origin = "policy"
     flaw: str = ""
     """Flaw of the answer according to the data; empty if there is none."""
     begun: int = 0
-    """Tokens of the answer that the policy did not write; they are at the prompt's end."""
+    """Number of tokens at the prompt's end that begin the answer, and that the policy did not write."""
     privileged: tuple[int, ...] | None = None
     """Context that a judge of the tokens reads instead of the prompt, such as the prompt and its answer, [tokens]."""
     versions: Versions = ()
-    """Versions of the weights that drew the tokens, if weights changed while it was written: first token of each span,
-    and the number of rounds that made its weights. Empty: the weights that its round's completions are sampled from."""
+    """Versions of the weights that drew the tokens, if they changed while it was written: the first token of each span,
+    and the number of rounds after which its weights were made. Empty: one version for the whole round."""
     value: float | None = None
-    """Value that the source assigns to the completion; None: none."""
+    """Value that the source assigns to the completion; None if it assigns none."""
     step_values: tuple[float | None, ...] = ()
     """Value that the source expects before each token, [tokens]; None if it assigns none."""
     feedback: str = ""
@@ -50,7 +50,7 @@ class RolloutSource:
 
 @dataclass(frozen=True)
 class RolloutEpisode:
-    """The episode that a completion is; of a plain completion, nothing."""
+    """Data about the episode that a completion records; the defaults are for a completion of a single turn."""
 
     turns: tuple[Turn, ...] = ()
     """The policy's turns. Tokens between turns are the environment's, which are neither trained on nor part of the
@@ -60,23 +60,23 @@ class RolloutEpisode:
     solved: bool | None = None
     """Whether the environment reports that the goal was reached; None: not reported."""
     history: int = 0
-    """Tokens at the prompt's end that are earlier turns of the episode; other sequences may contain them too, and the
-    learner reads them once."""
+    """Number of tokens at the prompt's end that are earlier turns of the episode. Other sequences may contain them too;
+    the learner then reads them once."""
     parts: tuple[Rollout, ...] = ()
-    """Sequences that models read the episode as, if no single one contains it: their completions, concatenated, are the
-    completion. Empty: the rollout is one sequence. Rewards, selection, advantage and loss see the episode."""
+    """Sequences that models read, if the episode does not fit into a single one; their completions, concatenated, are
+    the rollout's. Empty: the rollout is one sequence. Rewards, selection, advantage and loss see the whole episode."""
 
 
 @dataclass(frozen=True, eq=False)
 class Rollout:
-    """One completion of one problem. Equal only to itself: an easy prompt has many equal completions, and each counts.
+    """One completion of one problem. It is equal only to itself: equal completions of a prompt each count.
 
     Its log-probs are on the CPU in memory of their own, so that keeping one does not keep others.
     """
 
     problem: Problem
     group: int
-    """Completions with the same number answer the same prompt in the same round."""
+    """Number of its group: completions with the same number answer the same prompt in the same round."""
     completion: tuple[int, ...]
     """Token ids, the end token included if it was reached, [tokens]."""
     behaviour_log_probs: Tensor | None
@@ -122,7 +122,7 @@ class Rollout:
 
 
 def turn_numbers(rollout: Rollout) -> Tensor:
-    """Return the turn of each token, from 0, [tokens], int64; the environment's text counts to the turn before."""
+    """Return the turn of each token, from 0, [tokens], int64; the environment's text belongs to the turn before it."""
     begins = torch.zeros(len(rollout.completion), dtype=torch.long)
     for turn in rollout.episode.turns[1:]:
         begins[turn.start] = 1
@@ -130,22 +130,30 @@ def turn_numbers(rollout: Rollout) -> Tensor:
 
 
 def written_places(rollouts: Sequence[Rollout]) -> Tensor | None:
-    """Return places of the tokens that the policy wrote, completions in a row, [written], int64; None: it wrote all."""
+    """Return the indices of the tokens that the policy wrote, in the concatenated completions, [written], int64.
+
+    None: it wrote all of them.
+    """
     if not any(rollout.episode.turns for rollout in rollouts):
         return None
     return _places([rollout.written for rollout in rollouts])
 
 
 def trained_places(rollouts: Sequence[Rollout]) -> Tensor | None:
-    """Return places of the tokens the policy learns from, completions in a row, [trained], int64; None: from all."""
+    """Return the indices of the tokens that are trained on, in the concatenated completions, [trained], int64.
+
+    None: all of them.
+    """
     if all(rollout.trained is None for rollout in rollouts):
         return None
     return _places([rollout.trained or (True,) * len(rollout.completion) for rollout in rollouts])
 
 
 def sampled_places(rollouts: Sequence[Rollout]) -> list[int]:
-    """Return indices of the completions that the policy has sampled, whether it began them or not. Greedy baselines,
-    opponents, explanations and answers of the data are left out."""
+    """Return the indices of the completions that the policy sampled, also after a beginning that it did not write.
+
+    Greedy baselines, opponents, explanations and answers of the data are left out.
+    """
     return [index for index, rollout in enumerate(rollouts) if rollout.source.origin in ("policy", "guide")]
 
 
@@ -154,12 +162,12 @@ def _places(flags: Sequence[Sequence[bool]]) -> Tensor:
 
 
 def parts_of(rollouts: Sequence[Rollout]) -> list[Rollout]:
-    """Return the sequences that models read, [sequences]: an episode's own, if it has several, in their order."""
+    """Return the sequences that models read, [sequences]: the parts of an episode that has them, else the rollout."""
     return [part for rollout in rollouts for part in rollout.episode.parts or (rollout,)]
 
 
 def sequences_of(rollouts: Sequence[Rollout]) -> Sequences:
-    """Return prompts and completions as the learner reads them, [sequences] as in `parts_of`."""
+    """Return the tokens of prompts and completions as the learner reads them, [sequences] as in `parts_of`."""
     parts = parts_of(rollouts)
     return Sequences(
         [part.problem.tokens for part in parts],
@@ -174,13 +182,13 @@ def said_sequences(rollouts: Sequence[Rollout]) -> Sequences:
 
 
 def privileged_sequences(rollouts: Sequence[Rollout]) -> Sequences:
-    """Return prompts and completions as a judge of the tokens reads them, [sequences] as in `parts_of`."""
+    """Return completions after their privileged context, if any, else prompt, [sequences] as in `parts_of`."""
     parts = parts_of(rollouts)
     prompts = [part.problem.tokens if part.source.privileged is None else part.source.privileged for part in parts]
     return Sequences(prompts, [part.completion for part in parts])
 
 
 def groups_of(rollouts: Sequence[Rollout]) -> Tensor:
-    """Return the group of each completion, numbered from 0 in order of appearance, [completions], int64."""
+    """Return the group of each completion, renumbered from 0 in order of appearance, [completions], int64."""
     numbers: dict[int, int] = {}
     return torch.tensor([numbers.setdefault(rollout.group, len(numbers)) for rollout in rollouts], dtype=torch.long)

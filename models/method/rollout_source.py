@@ -1,4 +1,4 @@
-"""The slot `rollouts`: the source of completions."""
+"""The slot `rollouts`: sources of completions, such as an engine that samples from the policy."""
 
 from __future__ import annotations
 
@@ -18,95 +18,95 @@ from models.text.encoding import Codec
 
 
 class Rollouts(SlotPart):
-    """Source of completions."""
+    """Base class of sources of completions."""
 
     slot = "rollouts"
     prompts: int
-    """Prompts of one round. A setting."""
+    """Number of prompts per round. A setting."""
     max_tokens: int
     """Longest completion, in tokens. A setting."""
 
     @property
     def draws(self) -> bool:
-        """Whether an engine samples; it is started for no others."""
+        """Whether it samples with an engine; otherwise no engine is started."""
         return True
 
     @property
     def reads_models(self) -> bool:
-        """Whether it reads the learner's models in addition to an engine: it cannot work ahead of the learner."""
+        """Whether it reads the learner's models in addition to an engine, so that no round can be generated ahead."""
         return False
 
     @property
     def in_flight(self) -> bool:
-        """Whether a completion is only `sampling` of its prompt, so that it can be trained on when it ends."""
+        """Whether it only samples completions with `sampling`, as `schedule.async` of 2 or more requires."""
         return False
 
     @property
     def off_policy(self) -> bool:
-        """Whether completions of earlier rounds are included."""
+        """Whether its completions may be from earlier rounds."""
         return False
 
     @property
     def several_sequences(self) -> bool:
-        """Whether an episode may be several sequences (`RolloutEpisode.parts`)."""
+        """Whether models may have to read an episode as several sequences (`RolloutEpisode.parts`)."""
         return False
 
     @property
     def misfit(self) -> str:
-        """Why its own settings do not fit together, each of them valid by itself; empty: they do."""
+        """Error message if its settings, each valid by itself, do not fit together; empty if they do."""
         return ""
 
     @property
     def stands_behind(self) -> str:
-        """The context with an earlier answer that completions are trained after; empty: the plain prompt."""
+        """Context with an earlier answer after which completions are trained; empty: the plain prompt."""
         return ""
 
     @property
     def reads(self) -> Reads:
-        """The rows of the data that its prompts are read from."""
+        """Kind of rows in the data that its prompts are read from."""
         return "problems"
 
     @property
     def episodes(self) -> EpisodeSettings | None:
-        """Settings of the environment for the policy's turns, in evaluations too; None: a completion is one turn."""
+        """Settings of episodes with an environment, in evaluations too; None: a completion is a single turn."""
         return None
 
     @property
     def adviser(self) -> Feedback | None:
-        """Source of feedback in words, in the warm start too; None: no feedback."""
+        """Part that gives feedback in words, which the warm start uses too; None: no feedback."""
         return None
 
     @property
     @abstractmethod
     def group_size(self) -> int:
-        """Completions of one prompt (G) that count for a comparison within the group."""
+        """Number of completions per prompt (G) that are compared within their group."""
 
     @property
     @abstractmethod
     def sampling(self) -> Sampling:
-        """Settings of an engine's sampling, which also define the distribution that the learner's log-probs mean."""
+        """Sampling settings, which also define the distribution of the learner's log-probs."""
 
     @property
     def mask_top_p(self) -> float:
-        """Share of the probability of the mask that every log-prob is read within; 1: no mask."""
+        """Top-p of the reference's mask on the tokens that may be drawn (`Learner.mask_top_p`); 1: no mask."""
         return 1.0
 
     @property
     def gives(self) -> tuple[Extra, ...]:
-        """Further data that come with the completions, for parts that request them."""
+        """Kinds of further data that it provides with the completions, for parts that ask for them."""
         return ()
 
     @property
     def needs_companion(self) -> str:
-        """Name of the companion that another part must bring."""
+        """Name of the companion model that another part of the recipe must provide; empty: none."""
         return ""
 
     def largest_group(self, problems: Sequence[Problem] = ()) -> int:
-        """Return the most completions of one of `problems`, including those in addition to the samples."""
+        """Return the largest number of completions of one problem, including any in addition to the samples."""
         return self.group_size
 
     def extra_tokens(self, codec: Codec, problems: Sequence[Problem]) -> list[int]:
-        """Return the most tokens that a sequence of each problem has beyond its prompt and `max_tokens`, [problems]."""
+        """Return how many tokens a problem's sequence may have beyond its prompt and `max_tokens`, [problems]."""
         return [0] * len(problems)
 
     @abstractmethod
@@ -115,11 +115,11 @@ class Rollouts(SlotPart):
 
     @property
     def exports(self) -> bool:
-        """Whether the policy is used with more than a plain prompt and its own weights, which `export` writes."""
+        """Whether inference needs more than a plain prompt and the policy's weights; `export` then writes the rest."""
         return False
 
     def export(self, learner: Learner, codec: Codec, start: Path, folder: Path) -> None:
-        """Write what the policy needs at inference (`models.policies.use`) into its model folder; nothing by default.
+        """Write further files that inference needs (`models.policies.use`) into the model folder; none by default.
 
         Args:
             learner: as the run ended.

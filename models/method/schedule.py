@@ -1,4 +1,4 @@
-"""Settings of the length and the optimisation of a training."""
+"""Settings of a training's length and optimisation."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ class ScheduleSettings:
     """Length and optimisation of the training. Set under `schedule:`."""
 
     rounds: Positive = 100
-    """Rounds of the run; fewer if `completions` ends it before."""
+    """Number of rounds of the run; fewer if `completions` ends it earlier."""
     completions: Positive | None = None
-    """Number of sampled completions after which the run ends with its round; null: only `rounds` end it."""
+    """Number of sampled completions after which the run ends, at the end of the round; null: only `rounds` ends it."""
     minibatches: Positive = 1
-    """Optimiser steps of one pass over a round's completions."""
+    """Number of optimiser steps in one pass over a round's completions."""
     epochs: Positive = 1
-    """Passes over a round's completions."""
+    """Number of passes over a round's completions."""
     normalisation: Normalisation | None = None
     """Mean of the loss for an objective over tokens: over tokens (None means this), over completions, or by a constant.
     Objectives over completions, pairs or groups take the mean of these; no other may be set for them."""
     token_budget: Positive = 16384
-    """Tokens of one packed row; bounds memory and does not change the result."""
+    """Maximum number of tokens of a packed row; bounds memory and does not change the result."""
     gradient_checkpointing: bool | Literal["auto"] = "auto"
     """Whether layers of the policy keep only their input and are computed again for their backward pass: less memory, a
     third more arithmetic, the same result. auto: once memory has run out."""
@@ -42,9 +42,9 @@ class ScheduleSettings:
     samples_every: Positive = 20
     """Rounds between two sample tables."""
     skip_nonfinite: Count = 0
-    """Optimiser steps in a row that are skipped if loss or gradient are not finite; the next such step ends the run."""
+    """Number of consecutive steps skipped if loss or gradient are not finite; the next such step ends the run."""
     canary_tolerance: PositiveFloat | None = None
-    """Largest gap between engine and learner, the mean in nats a token; None: by precision."""
+    """Largest mean gap between log-probs of engine and learner, nats a token; None: depends on the precision."""
     staleness: Annotated[int, Field(ge=0, le=64)] = 0
     """In a recipe `async`. 1: a round's completions are sampled while the learner fits the round before. 2 or more:
     they continue while weights change, and are trained on as they end, with tokens at most so many rounds old; resuming
@@ -54,7 +54,7 @@ class ScheduleSettings:
     they are dropped and their prompts requested again. Dropping makes rounds faster, and trains on shorter
     completions."""
     curriculum: CurriculumSettings = field(default_factory=CurriculumSettings)
-    """The choice and the order of the prompts."""
+    """Choice and order of the prompts."""
     optimiser: OptimiserSettings = field(default_factory=OptimiserSettings)
 
     __pydantic_config__ = {  # noqa: RUF012 - read by the recipe's validation, no field; `async` is a word of Python's
@@ -65,9 +65,9 @@ class ScheduleSettings:
 
     @property
     def updates(self) -> int:
-        """Optimiser steps of the whole run, over which the step size decays."""
+        """Number of optimiser steps of the whole run, over which the step size decays."""
         return self.rounds * self.minibatches * self.epochs
 
     def spent(self, completions: int) -> bool:
-        """Return whether a run that has sampled so many completions ends."""
+        """Return whether a run ends that has sampled so many completions."""
         return self.completions is not None and completions >= self.completions

@@ -21,23 +21,23 @@ class Scored:
     rewards: Tensor
     """Weighted sum of the components, [completions], float32."""
     components: Mapping[str, Tensor]
-    """Every component of the reward before weighting, [completions] each; one given by token is summed."""
+    """Label -> reward component before weighting, [completions]; one with a value per token is summed."""
     watched: Mapping[str, float]
     """Metrics that the rewards' companions logged while they learned."""
     token_rewards: PerToken | None = None
-    """Weighted sum of the components that are given token by token, [completions] tensors of [tokens of it]; None if
-    there are none. Part of `rewards` too."""
+    """Weighted sum of the components with a value per token, [completions] tensors of [tokens of it]. It is included in
+    `rewards`. None if there are none."""
     reasons: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Reasons for the rewards of the completions, by the label of a reward that gives reasons, [completions] each."""
+    """Label of a reward that gives reasons -> reason for each completion, [completions]."""
 
     @property
     def groups(self) -> Tensor:
-        """Group of each completion, numbered from 0 in order of appearance, [completions]."""
+        """Group of each completion, renumbered from 0 in order of appearance, [completions]."""
         return groups_of(self.rollouts)
 
     @property
     def lengths(self) -> Tensor:
-        """Tokens of each completion, [completions]."""
+        """Number of tokens of each completion, [completions]."""
         return torch.tensor([len(rollout.completion) for rollout in self.rollouts], dtype=torch.long)
 
     @property
@@ -47,7 +47,7 @@ class Scored:
 
     @property
     def sampled(self) -> list[int]:
-        """Indices of the completions that the policy has sampled; see `sampled_places`."""
+        """Indices of the completions that the policy has sampled (`sampled_places`)."""
         return sampled_places(self.rollouts)
 
     @property
@@ -76,8 +76,10 @@ class Scored:
         return reward_called(by, self.rewards, self.components, setting)
 
     def rewards_by_token(self) -> list[Tensor]:
-        """Return rewards token by token, [completions] tensors of [tokens of it]: the reward of a whole completion is
-        placed at the last token that the policy wrote."""
+        """Return the reward at each token, [completions] tensors of [tokens of it].
+
+        The reward of a whole completion is placed at the last token that the policy wrote.
+        """
         placed = []
         for index, rollout in enumerate(self.rollouts):
             values = torch.zeros(len(rollout.completion), dtype=self.rewards.dtype)
@@ -90,7 +92,7 @@ class Scored:
 
 
 def reward_called(by: str, total: Tensor, components: Mapping[str, Tensor], setting: str) -> Tensor:
-    """Return the reward named `by`, [completions]: `total` if it is called so, else that component.
+    """Return the reward named `by`, [completions]: the weighted sum if `by` is total, else that component.
 
     Args:
         by: name of a component, or `total`.

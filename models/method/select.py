@@ -1,4 +1,4 @@
-"""The slot `select`: the choice of the completions that the policy is trained on."""
+"""The slot `select`: selectors, which choose the completions that the policy is trained on."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from models.method.slot_part import SlotPart
 
 
 class Select(SlotPart):
-    """The choice of the completions that the policy is trained on."""
+    """Base class of selectors, which choose the completions that the policy is trained on."""
 
     slot = "select"
 
     @property
     def makes_pairs(self) -> bool:
-        """Whether it leaves two completions of different reward in each group."""
+        """Whether it keeps exactly two completions of different reward in each group."""
         return False
 
     @property
     def drops_flat(self) -> bool:
-        """Whether it leaves out groups whose completions all have the same reward."""
+        """Whether it drops groups whose completions all have the same reward."""
         return False
 
     @property
     def refills(self) -> int:
-        """How often a round may draw further prompts, until as many groups are left as it has prompts."""
+        """How often a round may draw further prompts while it keeps fewer groups than it has prompts."""
         return 0
 
     @abstractmethod

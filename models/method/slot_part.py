@@ -22,7 +22,7 @@ TOTAL = "total"
 
 
 class SlotPart(Part):
-    """Traits that every part may declare, whatever its slot."""
+    """Base class of the parts of the loop, with the traits that every one may declare."""
 
     @property
     def needs_reference(self) -> bool:
@@ -31,12 +31,12 @@ class SlotPart(Part):
 
     @property
     def needs_teacher(self) -> TeacherUse | None:
-        """Use that it makes of the teacher; None: none."""
+        """Its use of the teacher; None: it needs no teacher."""
         return None
 
     @property
     def needs_judge(self) -> bool:
-        """Whether it uses the judge."""
+        """Whether it needs the generative judge."""
         return False
 
     @property
@@ -51,24 +51,24 @@ class SlotPart(Part):
 
     @property
     def asks_for(self) -> Extra | None:
-        """Data that the rollouts must provide with the completions."""
+        """Kind of further data that the source of rollouts must provide with its completions; None: none."""
         return None
 
     @property
     def one_sequence(self) -> bool:
-        """Whether it reads an episode as one prompt and its continuation, and cannot read one of several sequences."""
+        """Whether it can only read episodes that are a single sequence: a prompt and its continuation."""
         return False
 
     @property
     def companion(self) -> str:
-        """Name of its own model that is trained in addition to the policy, also in metrics; empty: none."""
+        """Name, in metrics too, of its companion: a model that is trained in addition to the policy; empty: none."""
         return ""
 
     @property
     def begins_as(self) -> Literal["policy", "judge"]:
-        """The model whose weights its companion begins with."""
+        """The model whose weights its companion starts from."""
         return "policy"
 
     def accompany(self, policy: nn.Module) -> Companion | None:
-        """Build the model of a part that names a `companion`, from the model that it `begins_as`; else return None."""
+        """Build the part's companion from `policy`, the model named by `begins_as`; None if it has no companion."""
         return None

@@ -1,4 +1,4 @@
-"""The parts of a recipe together: what the loop is made of."""
+"""All parts of a recipe together, from which the loop is built."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from models.method.slot_part import SlotPart
 
 @dataclass(frozen=True)
 class Slots:
-    """The parts of a recipe, one for each slot, or several."""
+    """The parts of a recipe by slot; rewards and selectors may be several."""
 
     rollouts: Rollouts
     rewards: Sequence[Reward]
@@ -32,12 +32,12 @@ class Slots:
 def companions_of(
     parts: Iterable[SlotPart], policy: nn.Module, open_judge: Callable[[], nn.Module] | None = None
 ) -> dict[str, Companion]:
-    """Build the companion models of `parts`, by name, in the state in which they begin.
+    """Build the companion models of `parts`, name -> companion, in their initial state.
 
     Args:
         parts: of a recipe.
         policy: as it begins.
-        open_judge: opens a copy of the judge for a part whose companion begins as that; None: the judge is the policy
+        open_judge: opens a copy of the judge, for a part whose companion starts from it; None: the judge is the policy
             as it begins.
     """
     made: dict[str, Companion] = {}
@@ -49,5 +49,5 @@ def companions_of(
 
 
 def reference_is_read_alone(reference: Reference, rollouts: Rollouts) -> bool:
-    """Return whether the reference is only read: it does not move, and no source exports it with the policy."""
+    """Return whether the reference is only read: it never changes, and the source of rollouts does not need it."""
     return not (reference.moves or rollouts.needs_reference)

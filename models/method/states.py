@@ -1,4 +1,4 @@
-"""Hidden states of the reference, for heads that read them: a gate, a value of prompts."""
+"""Hidden states of the reference, as input of small heads such as a gate or a value of prompts."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ from models.method.world import World
 
 
 def flat_head(policy: nn.Module, value: float) -> nn.Linear:
-    """Build a linear head for the states of models like `policy`, on its device and in its dtype, that outputs `value`
-    for all of them until it learns."""
+    """Build a linear head on the hidden states of `policy`, on its device and in its dtype, whose output is `value`.
+
+    Its weights are zero and its bias is `value`, so that it is constant until it is trained.
+    """
     weight = next(policy.parameters())
     head = nn.Linear(hidden_width(policy), 1, device=weight.device, dtype=weight.dtype)
     nn.init.zeros_(head.weight)
@@ -26,7 +28,7 @@ def flat_head(policy: nn.Module, value: float) -> nn.Linear:
 
 
 def reference_states(world: World, sequences: Sequences, asked_by: str) -> Iterator[tuple[list[int], Tensor]]:
-    """Yield the reference's states that predict the completions' tokens, row by row, to limit the memory.
+    """Yield the reference's hidden states that predict the completions' tokens, row by row, to limit the memory.
 
     Args:
         world: holds the learner and the token budget of a row.

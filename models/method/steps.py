@@ -1,4 +1,4 @@
-"""Boundaries of the steps of a completion: a step ends with the token whose text holds a mark, such as a line break."""
+"""Boundaries of the steps of a completion: a token whose text contains a mark, such as a line break, ends a step."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def step_texts(codec: Codec, ids: Sequence[int], ends: Sequence[int]) -> list[st
 
 
 def step_begins(ends: Sequence[int]) -> list[int]:
-    """Return the index of the first token of each step from those of the last ones, [steps]."""
+    """Return the index of the first token of each step, given those of the last tokens, [steps]."""
     return [0, *(end + 1 for end in ends[:-1])] if ends else []
 
 

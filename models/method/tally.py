@@ -1,4 +1,4 @@
-"""Counts of a run from its first round on: part of every checkpoint, so that a run that resumes continues them."""
+"""Counts of a run since its first round; every checkpoint includes them, so that a run that resumes continues them."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ class Tally:
     """Counts of all rounds so far."""
 
     completions: int = 0
-    """Completions sampled or read, including those that only estimate how hard prompts are."""
+    """Number of completions sampled or read so far, including those that only measure how hard prompts are."""
     seen: dict[str, tuple[float, float]] = field(default_factory=dict)
-    """For each prompt id: sum of its completions' rewards and their number, the earlier ones discounted."""
+    """Prompt id -> sum and number of its completions' rewards, the earlier ones discounted."""
     levels: dict[int, tuple[float, float]] = field(default_factory=dict)
-    """The same by the level of the prompt."""
+    """Level of prompts -> the same."""
     kept: list[str] | None = None
-    """Ids of the prompts that the filter has left; None without a filter, or before it has run."""
+    """Ids of the prompts that passed the filter; None without a filter, or before it has run."""
     order: list[str] = field(default_factory=list)
     """Ids of the prompts of the current block of rounds, the easiest first."""
     token_budget: int | None = None
-    """Tokens of a packed row since memory ran out; None: as in the recipe."""
+    """Smaller limit of tokens of a packed row, since memory ran out; None: that of the recipe."""
     recompute: bool = False
-    """Whether memory has run out, so that the policy's layers are computed again for their backward pass."""
+    """Whether the policy's layers are computed again for their backward pass, since memory ran out."""
     open: list[tuple[int, int]] = field(default_factory=list)
-    """For rollouts in flight (`models.training.in_flight`): positions of the prompts that were requested and that no
-    round has taken, in their order, and how often each was dropped."""
+    """For rollouts in flight (`models.training.in_flight`): positions of the prompts that were requested but that no
+    round has used yet, in order, each with how often it was dropped."""
     skipped: int = 0
-    """Optimiser steps in a row, up to the last, that were skipped because they were not finite."""
+    """Number of consecutive optimiser steps, up to the last, that were skipped because they were not finite."""
     shown: dict[str, int] = field(default_factory=dict)
-    """By the label of a reward whose companion does not learn every time: how often it received completions."""
+    """Label of a reward whose companion does not learn every round -> how often it has received completions."""
 
 
 FILE = "tally.json"
-"""Name of its file in a checkpoint."""
+"""Name of the tally's file in a checkpoint."""
 
 
 def written(tally: Tally) -> bytes:

@@ -1,4 +1,4 @@
-"""Inputs of an objective in addition to the current log-probs, built from the round's completions row by row."""
+"""Inputs of an objective for one packed row, in addition to the current log-probs."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from models.method.scored import Scored, reward_called
 
 @dataclass(frozen=True)
 class TokenBatch:
-    """Inputs of an objective in addition to the current log-probs: an entry per trained token, completions in a row."""
+    """Inputs of an objective in addition to the current log-probs, for the trained tokens of a packed row."""
 
     advantage: Tensor
-    """How much better than expected, [tokens]."""
+    """Advantage of each token, [tokens]."""
     behaviour: Tensor
-    """Log-probs under the policy that sampled, from the engine, [tokens], nats; `old` if they are unknown."""
+    """Log-probs that the engine recorded when it sampled (mu), [tokens], nats; `old` if they are unknown."""
     old: Tensor
     """Log-probs under the learner's policy when the round began, [tokens], nats, no gradient."""
     reference: Tensor | None
@@ -36,7 +36,7 @@ class TokenBatch:
     reward: Tensor
     """Weighted sum of the reward's components, [completions]."""
     components: Mapping[str, Tensor]
-    """Every component of the reward, [completions] each."""
+    """Label -> reward component before weighting, [completions]."""
     group: Tensor
     """Group of each completion, numbered from 0 in this batch, [completions]."""
     origins: Sequence[Origin]
@@ -46,13 +46,13 @@ class TokenBatch:
     marked: Tensor
     """Whether the objective has marked the token among all of the round (`Objective.mark`), [tokens], bool."""
     divergence: Tensor | None = None
-    """Divergence of the policy's whole distribution from the teacher's at each token, [tokens], nats; gradient flows.
-    None unless the objective asks for one."""
+    """Divergence of the policy's whole distribution from the judge's (`Divergence.judge`) at each token, [tokens],
+    nats; gradient flows. None unless the objective requests it."""
     contrast_gap: Tensor | None = None
-    """Sum over the vocabulary of |teacher - contrast|, [tokens], in [0, 2]; None unless the objective's divergence is
-    from a contrast of two models."""
+    """Sum over the vocabulary of |judge - contrast|, [tokens], in [0, 2]; None unless the objective's divergence sets
+    `extrapolation`."""
     pairs: Tensor | None = None
-    """Better and worse completion of each pair, [pairs, 2]; None unless the objective is one over pairs."""
+    """Indices of the better and the worse completion of each pair, [pairs, 2]; None unless the level is pair."""
     turn: Tensor | None = None
     """Turn of the episode that a token belongs to, from 0, [tokens], int64; None: every completion is one turn."""
 
@@ -63,15 +63,15 @@ class TokenBatch:
 
     @property
     def lengths(self) -> Tensor:
-        """Tokens of each completion that are trained on, [completions], int64."""
+        """Number of trained tokens of each completion, [completions], int64."""
         return torch.bincount(self.completion, minlength=self.completions)
 
     def from_origins(self, *origins: Origin) -> Tensor:
-        """Return which completions come from one of `origins`, [completions], bool."""
+        """Return whether each completion has one of `origins`, [completions], bool."""
         return to_device(torch.tensor([origin in origins for origin in self.origins]), self.completion.device)
 
     def worth(self, by: str) -> Tensor:
-        """Return one reward component, or with `total` their weighted sum, [completions].
+        """Return the reward component `by`, or the weighted sum if `by` is total, [completions].
 
         Raises:
             UserError: no reward is called `by`.
@@ -96,11 +96,11 @@ class TokenBatch:
         return self.sum_by_group(values) / self.sum_by_group(torch.ones_like(values))
 
     def of_group(self, values: Tensor) -> Tensor:
-        """Repeat each group's value at every one of its completions, [groups] -> [completions]."""
+        """Repeat each group's value for each of its completions, [groups] -> [completions]."""
         return values[self.group]
 
     def by_pair(self, values: Tensor) -> Tensor:
-        """Sum token values over the better and the worse completion, [tokens] -> [pairs, 2]; gradient flows."""
+        """Sum token values over both completions of each pair, [tokens] -> [pairs, 2]; gradient flows."""
         assert self.pairs is not None, "only objectives over pairs see pairs"
         return self.sum_by_completion(values)[self.pairs]
 
@@ -180,7 +180,7 @@ def _behaviour(rollouts: Sequence[Rollout], old: Tensor) -> Tensor:
 
 
 def pairs_of(chosen: Scored, indices: Sequence[int]) -> Tensor:
-    """Return places in `indices` of the better and the worse completion of each group, [pairs, 2], int64.
+    """Return the positions in `indices` of the better and worse completion of each group, [pairs, 2], int64.
 
     Raises:
         UserError: a group does not have exactly two completions of different reward.

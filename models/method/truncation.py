@@ -1,4 +1,4 @@
-"""Rules for completions that did not end: cut at the limit of tokens, they count as stating no answer.
+"""Rules for completions that were cut at the limit of tokens: a verifier counts them as wrong.
 
 `#### 4` may be the beginning of `#### 42`. So a verifier counts every cut completion as wrong, and a learned reward
 finds none of them better than the worst of its round (see each reward). In addition a recipe has one of three rules:
@@ -40,8 +40,8 @@ class TruncationSettings:
 
     rule: Literal["wrong", "masked", "soft_penalty"] = "wrong"
     last_tokens: Positive | None = None
-    """Tokens before the limit that are penalised, for soft_penalty (L_cache); None: a fifth of rollouts.max_tokens, as
-    in the paper (4,096 of 20,480)."""
+    """For soft_penalty: number of last tokens before the limit that are penalised (L_cache); None: a fifth of
+    rollouts.max_tokens, as in the paper (4,096 of 20,480)."""
     weight: PositiveFloat = 1.0
     """Weight of the whole penalty. The paper's answers have rewards 1 and -1; for 1 and 0, 0.5 is equivalent."""
 
@@ -67,7 +67,7 @@ class TruncationSettings:
         )
 
     def to_train_on(self, chosen: Scored) -> Tensor:
-        """Return indices of completions that the policy learns from, [kept]: without cut ones if they are masked."""
+        """Return the indices of the completions to train on, [kept]; without the cut ones if the rule is masked."""
         trained = chosen.trained
         if self.rule != "masked":
             return trained
@@ -80,14 +80,14 @@ WRONG = TruncationSettings()
 
 
 def worst_where_cut(values: Tensor, rollouts: Sequence[Rollout]) -> Tensor:
-    """Return `values` [completions], with the least of them at every cut completion; non-finite values stay."""
+    """Return `values`, [completions], with the smallest of them for every cut completion; non-finite values stay."""
     ended = torch.tensor([rollout.finished for rollout in rollouts], device=values.device)
     known = values.isfinite()
     return values if ended.all() or not known.any() else torch.where(ended | ~known, values, values[known].min())
 
 
 def overlong_penalty(rollouts: Sequence[Rollout], limit: int, last_tokens: int) -> Tensor:
-    """Compute DAPO's formula 13 of each completion, [completions], in [-1, 0].
+    """Compute the soft overlong penalty of each completion (DAPO's formula 13), [completions], in [-1, 0].
 
     Args:
         rollouts: the completions; a beginning that the policy did not write counts for the length too, and the

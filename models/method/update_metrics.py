@@ -1,4 +1,4 @@
-"""Metrics of an update: sums that stay on the device, so that no micro-batch waits for it."""
+"""Metrics of optimiser steps, summed on the device, so that no micro-batch waits for a transfer."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from models.base.ranks import Ranks
 
 @dataclass
 class UpdateMetrics:
-    """Sums of watched values over the tokens of all micro-batches, so that their means do not depend on the cut."""
+    """Sums of metrics over all micro-batches, so that their means do not depend on how a step is split into these."""
 
     sums: dict[str, Tensor] = field(default_factory=dict)
     """Sums by name, scalars, float64."""
     counts: dict[str, int] = field(default_factory=dict)
-    """Number of values in each sum; a sum without a count is one of whole steps."""
+    """Number of values in each sum; a sum without a count is averaged over optimiser steps."""
     steps: list[float] = field(default_factory=list)
     """Gradient norm of each optimiser step."""
     skipped: int = 0
     """Steps that were skipped; they add nothing to the other fields."""
 
     def add(self, values: Mapping[str, Tensor]) -> None:
-        """Add one value a token, pair or group, [values] each."""
+        """Add metrics with one value per token, completion, pair or group, [values] each."""
         for name, value in values.items():
             self._raise(name, value.detach().double().sum(), value.numel())
 
     def add_loss(self, loss: Tensor) -> None:
-        """Add a micro-batch's share of its step's loss, a scalar."""
+        """Add a micro-batch's part of the loss of its optimiser step, a scalar."""
         self._raise("loss", loss.detach().double(), 0)
 
     @property
@@ -39,14 +39,14 @@ class UpdateMetrics:
         return self.sums.get("loss")
 
     def take_in(self, step: UpdateMetrics) -> None:
-        """Add all watched values of another step."""
+        """Add the metrics of another step."""
         for name, value in step.sums.items():
             self._raise(name, value, step.counts.get(name, 0))
         self.steps += step.steps
         self.skipped += step.skipped
 
     def over(self, ranks: Ranks) -> UpdateMetrics:
-        """Sum the values of all ranks' rows, of one step; optimiser steps are not summed: all ranks take the same."""
+        """Return one step's sums and counts, added over all ranks; steps are not added: all ranks take the same."""
         if ranks.count == 1:
             return self
         place = next(iter(self.sums.values())).device if self.sums else None
@@ -60,8 +60,7 @@ class UpdateMetrics:
         )
 
     def means(self) -> dict[str, float]:
-        """Compute the mean of each value, the loss per step and the mean gradient norm. The device is waited for
-        once."""
+        """Compute the mean of each metric, loss and gradient norm per step, with one transfer from the device."""
         steps = max(1, len(self.steps))
         sums = torch.stack(list(self.sums.values())).tolist() if self.sums else []
         means = {name: value / (self.counts.get(name) or steps) for name, value in zip(self.sums, sums, strict=True)}

@@ -1,4 +1,4 @@
-"""Completions that the learner's own models write, in step and without an engine: the base of such sources.
+"""Sampling from the learner's own models together, token by token and without an engine.
 
 Policy and reference are voices (`models.engines.decoding_loop`). They may decode together, in turns, or one under the
 veto of the other; the recorded log-probs are those of the distribution that a token was drawn from.
@@ -28,38 +28,38 @@ from models.method.rollout_source import Rollouts
 from models.method.world import World
 
 TOGETHER = 256
-"""Completions that are drawn at the same time."""
+"""Number of completions that are drawn at the same time."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Voiced(Rollouts):
-    """Settings of a source whose completions the learner's models write. Set under `rollouts:`."""
+    """Base class of sources that sample from the learner's own models. Set under `rollouts:`."""
 
     draws = False
     needs_reference = True
 
     prompts: Positive = 64
-    """Prompts of one round."""
+    """Number of prompts per round."""
     group_size: Positive = 8
-    """Completions of each prompt (G)."""
+    """Number of completions per prompt (G)."""
     max_tokens: Positive = 64
     """Longest completion, in tokens."""
     temperature: Temperature = 1.0
-    """Divides the logits of every model that has a voice."""
+    """Divides the logits of every model that takes part."""
 
     @property
     def sampling(self) -> Sampling:
-        """Settings of the sampling; the learner's log-probs use the same temperature."""
+        """Sampling settings; the learner's log-probs use the same temperature."""
         return Sampling(max_tokens=self.max_tokens, temperature=self.temperature, samples=self.group_size)
 
 
 def policy_voice(learner: Learner, weight: float = 1.0) -> Voice:
-    """Return the current policy as a voice, in the precision that it learns in."""
+    """Return the current policy as a voice (a model that takes part in decoding), in the learner's precision."""
     return Voice(lambda: nullcontext(learner.policy), weight, learner.autocast, sharded=learner.ranks.count > 1)
 
 
 def reference_voice(learner: Learner) -> Voice:
-    """Return the reference as a voice; it may be the policy without its adapter."""
+    """Return the reference as a voice (a model that takes part in decoding); with LoRA the policy without adapter."""
     return Voice(lambda: _reference(learner), autocast=learner.autocast, sharded=learner.ranks.count > 1)
 
 
@@ -72,7 +72,7 @@ def drawn_by(
     origin: Origin = "policy",
     switch: Switch | None = None,
 ) -> list[Rollout]:
-    """Sample completions of `problems` from the voices together, those of one prompt next to each other, [prompts * G].
+    """Sample completions of `problems` by decoding with all voices together, ordered by prompt, [prompts * G].
 
     Args:
         seed: of the completions.

@@ -1,4 +1,4 @@
-"""Objects that parts may need in addition to their settings."""
+"""Objects of a run that parts may need in addition to their settings, such as learner and engine."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from models.text.encoding import Codec
 
 @dataclass(frozen=True)
 class World:
-    """Objects that parts may need in addition to their settings, complete when made, before the loop begins."""
+    """Objects of a run that parts may need in addition to their settings, all made before the loop begins."""
 
     codec: Codec
     engine: Engine | None
     """None if the recipe's source draws nothing."""
     score_with_reward_model: Callable[[Sequences], Tensor] | None
-    """Scores of prompts with their completions, [completions]; None if no reward model was fitted."""
+    """Function from sequences to the reward model's scores, [completions]; None if no reward model was fitted."""
     seed: int
     learner: Learner
     """Policy, reference and companions in their current state."""
     readings: Readings
-    """Log-probs under policy and reference, each completion read once a round: the loop renews them every round."""
+    """Cached log-probs under policy and reference; the loop makes a new cache in every round."""
     truncated: TruncationSettings = WRONG
     """Rule for completions that did not end."""
     start: Path | None = None
@@ -40,15 +40,15 @@ class World:
 
     @property
     def token_budget(self) -> int:
-        """Tokens of one packed row, for parts that read completions with a model."""
+        """Maximum number of tokens of a packed row, for parts that read completions with a model."""
         return self.readings.token_budget
 
     def asked_judge(self) -> GenerativeJudge:
-        """Return the judge, which exists in every recipe whose parts use it."""
+        """Return the judge; for parts that declare `needs_judge`, which ensures that there is one."""
         assert self.judge is not None, "the recipe check makes sure that a judge is there"
         return self.judge
 
     def sampler(self) -> Engine:
-        """Return the engine, which exists for every source that draws."""
+        """Return the engine; for sources that declare `draws`, which ensures that there is one."""
         assert self.engine is not None, "the source declares that it draws"
         return self.engine

@@ -1,4 +1,4 @@
-"""Parts of a policy's settings, each for work that reads no others: results are kept if only other settings change."""
+"""Subsets of a policy's settings, one for each kind of work: results are kept if only other settings change."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from models.text.tokenizer import TokenizerSettings
 
 @dataclass(frozen=True, kw_only=True)
 class ReadingSettings:
-    """Settings that decide how texts become tokens. Only the tokenizer of a base is read, no weights."""
+    """Settings that decide how texts are encoded as tokens. Of a base model only the tokenizer is read, no weights."""
 
     base: str | None
     tokenizer: TokenizerSettings
@@ -21,7 +21,7 @@ class ReadingSettings:
 
 
 class InUse(Protocol):
-    """Settings for sampling and scoring a policy whose files exist already."""
+    """Interface of the settings for sampling and scoring a policy whose files exist already."""
 
     @property
     def chat(self) -> bool: ...
@@ -31,12 +31,12 @@ class InUse(Protocol):
     def trust_remote_code(self) -> bool: ...
     @property
     def room(self) -> int | None:
-        """Longest sequence of a policy that the recipe makes, in tokens; None: the limit of the base."""
+        """Longest sequence of a policy without a base model, in tokens; None: the limit of the base model."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class UseSettings:
-    """The settings of `InUse` as data."""
+    """Settings for sampling and scoring a policy, as values (see `InUse`)."""
 
     chat: bool
     system: str | None
@@ -45,7 +45,7 @@ class UseSettings:
 
 
 def reading_of(policy: PolicySettings) -> ReadingSettings:
-    """Return the settings that decide how texts become tokens."""
+    """Select the settings that decide how texts are encoded as tokens."""
     return ReadingSettings(
         base=policy.base,
         tokenizer=policy.tokenizer if policy.base is None else TokenizerSettings(),
@@ -56,18 +56,18 @@ def reading_of(policy: PolicySettings) -> ReadingSettings:
 
 
 def use_of(policy: PolicySettings) -> UseSettings:
-    """Return the settings that sampling and scoring read."""
+    """Select the settings that sampling and scoring read."""
     return UseSettings(
         chat=policy.chat, system=policy.system, trust_remote_code=policy.trust_remote_code, room=policy.room
     )
 
 
 def start_of(policy: PolicySettings, fitted: bool) -> PolicySettings:
-    """Return the settings that decide the initial policy of the loop; all others have their defaults.
+    """Select the settings that determine the policy at the start of the loop; all others get their defaults.
 
     Args:
         policy: settings of the recipe.
-        fitted: whether it learns from demonstrations first, in a precision and as adapters if these are set.
+        fitted: whether it is fine-tuned on demonstrations first; precision, adapters and prompt form then count too.
     """
     plain = PolicySettings()
     start = replace(policy, subnetwork=None)

@@ -1,4 +1,4 @@
-"""Check whether a folder can be the base of a policy, before anything starts and without loading its weights.
+"""Checks that a folder can be the base model of a policy, before anything starts and without loading its weights.
 
 Checked are the files, the tokenizer, and the shapes of the weights against the config. transformers would report these
 errors after half a minute, in pages of text, or not at all. Shapes are compared for architectures that name their
@@ -79,7 +79,7 @@ def check_base_folder(folder: Path, *, chat: bool = False) -> tuple[int | None, 
 
 
 def check_targets(targets: str | Sequence[str], modules: Sequence[str]) -> None:
-    """Check that the adapters' targets exist.
+    """Check that the target modules of the adapters exist.
 
     Args:
         targets: as in `policy.lora.targets`: `all-linear`, a regular expression of whole names, or ends of names.

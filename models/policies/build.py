@@ -33,7 +33,7 @@ _LOADING = threading.Lock()
 
 @dataclass(frozen=True, kw_only=True)
 class SizeSettings:
-    """Size of a new Qwen3 model. Raises a UserError if the heads do not divide the width."""
+    """Size of a new Qwen3 model. Raises a UserError if widths and heads do not fit together."""
 
     hidden: Annotated[int, Field(ge=1, le=65_536)] = 128
     layers: Annotated[int, Field(ge=1, le=1024)] = 4
@@ -70,7 +70,7 @@ class LoraSettings:
     alpha: Annotated[int, Field(ge=1, le=65_536)] = 32
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """Dropout of the warm start only. The loop reads the policy without dropout: a ratio between two dropout masks
-    would show a change of the policy where there is none."""
+    would differ from 1 although the policy has not changed."""
     targets: str | tuple[str, ...] = "all-linear"
 
 
@@ -94,17 +94,17 @@ class PolicySettings:
     trust_remote_code: bool = False
     """Whether to run code that the base model ships. Leave it off unless you have read that code."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """Precision of matrix products; auto: the faster one in a short measurement, and float32 on a processor that
-    emulates bfloat16. Master weights are float32."""
+    """Precision of matrix products; auto: bfloat16 on a GPU, float32 on a processor that emulates bfloat16, otherwise
+    the faster one in a short measurement. Master weights are float32."""
 
     @property
     def room(self) -> int | None:
-        """Longest sequence of a policy that is made from its size, in tokens; None: the limit of the base."""
+        """Longest sequence of a policy without a base model, in tokens; None: the limit of the base model."""
         return self.size.positions if self.base is None else None
 
 
 def config_of(size: SizeSettings, vocabulary: int, *, pad: int | None = None, end: int | None = None) -> Qwen3Config:
-    """Return the config of a Qwen3 model of a size.
+    """Build the config of a Qwen3 model from its size.
 
     Args:
         vocabulary: number of tokens.
@@ -131,7 +131,7 @@ def config_of(size: SizeSettings, vocabulary: int, *, pad: int | None = None, en
 
 
 def new_shapes(config: Any) -> PreTrainedModel:
-    """Return a causal language model as its config describes it, float32; for callers that only need shapes."""
+    """Build an untrained causal language model from its config, float32, for callers that only need shapes."""
     from transformers import AutoModelForCausalLM, PreTrainedModel
 
     made = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
@@ -140,7 +140,7 @@ def new_shapes(config: Any) -> PreTrainedModel:
 
 
 def new_policy(size: SizeSettings, tokenizer: PreTrainedTokenizerBase, seed: int) -> Qwen3ForCausalLM:
-    """Return a Qwen3 model with random weights from `seed`, float32."""
+    """Build a Qwen3 model with random weights from `seed`, float32."""
     from transformers import Qwen3ForCausalLM
 
     config = config_of(size, len(tokenizer), pad=tokenizer.pad_token_id, end=tokenizer.eos_token_id)

@@ -35,7 +35,7 @@ BEST = "best"
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A complete checkpoint."""
+    """A checkpoint on disk whose files and hashes have been checked."""
 
     folder: Path
     round_number: int
@@ -44,14 +44,14 @@ class Checkpoint:
     """Optimiser steps of each model, by its name."""
 
     def read(self, name: str) -> bytes:
-        """Return the content of the file `name`, which is stored next to the tensors."""
+        """Read the file `name` that is stored next to the tensors."""
         return (self.folder / name).read_bytes()
 
 
 def state_of(
     modules: Mapping[str, nn.Module], optimisers: Mapping[str, torch.optim.Optimizer], ranks: Ranks = ALONE
 ) -> dict[str, dict[str, Tensor]]:
-    """Return all tensors of a checkpoint by the name of their file, not copied; of split tensors this rank's parts.
+    """Return the tensors of a checkpoint by file name, not copied; of split tensors only this rank's parts.
 
     Args:
         modules: models that learn or move, by name; only parameters that could change need to be in it.
@@ -82,7 +82,7 @@ def write_checkpoint(
     keep: int = 2,
     ranks: Ranks = ALONE,
 ) -> Path:
-    """Write the state after `round_number` rounds; only the newest `keep` checkpoints stay.
+    """Write a checkpoint after `round_number` rounds, and delete all but the newest `keep`.
 
     Args:
         root: folder of all checkpoints of one training.
@@ -162,7 +162,7 @@ def load_checkpoint(
 
 
 def keep_best(root: Path, weights: Mapping[str, Tensor], ranks: Ranks = ALONE) -> None:
-    """Write `weights`, by name, next to the checkpoints, and replace those stored before.
+    """Write `weights` as the best ones so far, next to the checkpoints, replacing those stored before.
 
     Args:
         root: folder of all checkpoints of one training.
@@ -184,7 +184,7 @@ def restore_best(root: Path, policy: nn.Module) -> None:
 
 
 def trainable(module: nn.Module) -> dict[str, Tensor]:
-    """Return the parameters that can change; all of them if none is trainable (a reference that moves by itself)."""
+    """Return the trainable parameters; if there are none, all parameters (a reference that moves by itself)."""
     named = dict(module.named_parameters())
     learning: dict[str, Tensor] = {name: value for name, value in named.items() if value.requires_grad}
     return learning or dict(named)

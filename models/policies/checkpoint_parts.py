@@ -26,7 +26,7 @@ Complete = Callable[[Path, dict[str, str]], None]
 
 
 def parts_of(tensors: Mapping[str, Tensor], ranks: Ranks) -> dict[str, Tensor]:
-    """Return the part of `tensors` that this rank stores: its parts of split ones, and on the first rank all others."""
+    """Return the tensors that this rank stores: its parts of split ones, and on the first rank all others."""
     own = {key: own_part(value) for key, value in tensors.items()}
     return {key: part for key, part in own.items() if ranks.first or part is not tensors[key]}
 
@@ -72,8 +72,7 @@ def write_parts(folder: Path, state: Mapping[str, Mapping[str, Tensor]], complet
 
 
 def read_parts(folder: Path, name: str) -> Iterator[tuple[str, Tensor]]:
-    """Yield the names and tensors that were written under the name of a file, joined from their parts, one at a
-    time."""
+    """Yield the names and tensors of a file, one at a time, each joined from the parts of all ranks."""
     with ExitStack() as opened:
         files = [opened.enter_context(safe_open(file, "pt")) for file in _files(folder, name)]
         keys = [set(file.keys()) for file in files]

@@ -21,7 +21,7 @@ from models.policies.checkpoint_parts import parts_of
 
 
 class CheckpointWriter:
-    """Writer of the checkpoints of one training, one after the other; its `with` statement waits for the last one.
+    """Background writer of the checkpoints of one training; its `with` statement waits for the last one.
 
     Args:
         root: folder of all checkpoints of the training.
@@ -46,7 +46,7 @@ class CheckpointWriter:
         updates: Mapping[str, int],
         files: Mapping[str, bytes] = MappingProxyType({}),
     ) -> None:
-        """Start to write the state after `round_number` rounds; waits for the checkpoint before first.
+        """Start to write the state after `round_number` rounds, after waiting for the previous checkpoint.
 
         Args:
             round_number: rounds finished.
@@ -68,7 +68,7 @@ class CheckpointWriter:
         )
 
     def keep_best(self, policy: nn.Module) -> None:
-        """Start to write the weights of `policy` that can change, replacing those stored before.
+        """Start to write the trainable weights of `policy` as the best ones, replacing those stored before.
 
         Raises:
             UserError: an earlier write failed.
@@ -79,7 +79,7 @@ class CheckpointWriter:
         self._begin(BEST, lambda: keep_best(self._root, tensors, self._behind))
 
     def restore_best(self, policy: nn.Module) -> None:
-        """Load the last stored weights into `policy`, in place.
+        """Load the stored best weights into `policy`, in place.
 
         Raises:
             UserError: they could not be written.
@@ -101,7 +101,7 @@ class CheckpointWriter:
 
     @property
     def writing(self) -> bool:
-        """Whether a started write is not on the disk yet."""
+        """Whether a started write has not ended yet."""
         return not all(future.done() for future in self._pending.values())
 
     def wait(self) -> None:

@@ -51,12 +51,12 @@ CHAMPION, MODELS = "champion", "models:/"
 
 
 def is_registered(base: str) -> bool:
-    """Return whether a base model's name means a registered version; a folder of that name is written `./champion`."""
+    """Return whether `policy.base` means a registered version; a folder of that name is written `./champion`."""
     return base == CHAMPION or base.startswith(MODELS)
 
 
 def given_folder(base: str) -> Path | None:
-    """Return the local folder that the name of a base model means; None for a hub id.
+    """Return the local folder that a value of `policy.base` means; None if it means none, as a hub id does.
 
     A name in the catalogue of base models means its folder below the state folder. A GGUF file means the folder that
     it is converted to, and is converted now if it was not before.
@@ -111,7 +111,7 @@ def check_model_folder(folder: Path) -> None:
 
 
 def check_classifier_code(folder: Path) -> None:
-    """Check that a model which ships code of its own ships a sequence classifier, which a reward model needs.
+    """Check that the code which a model ships, if any, has a sequence classifier, as a reward model needs.
 
     Raises:
         UserError: it ships none: a reward model of this architecture cannot be made.

@@ -46,7 +46,7 @@ def origin_of(base: str | Path) -> ModelName:
 
 
 def unpinned_base(base: str) -> str:
-    """Return why a hub id does not identify one model for ever; "" if it names a commit."""
+    """Return a message that a hub id does not fix one version of a model; "" if it names a commit."""
     name, commit = origin_of(base)
     if commit:
         return ""

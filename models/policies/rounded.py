@@ -1,4 +1,4 @@
-"""Rounding of a frozen model: values that autocast would round at every forward pass are rounded once.
+"""One-time rounding of a frozen model's weights that autocast would round at every forward pass.
 
 Under autocast, a linear layer's weights are rounded to bfloat16 each time they are used. A model that is not trained
 can store the rounded values: half of the memory, the same values to the last bit. The parts that autocast leaves in

@@ -1,4 +1,4 @@
-"""Writer of a model, possibly split over several ranks, as an ordinary model folder."""
+"""Saving of a model, possibly split over several ranks, as an ordinary model folder."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def save_whole(
     ranks: Ranks,
     beside: Callable[[Path], None] = lambda folder: None,
 ) -> None:
-    """Write the whole weights of `model`, adapters merged in; each is joined once, and kept by the first rank only.
+    """Write `model`, with adapters merged in, as a model folder; the first rank joins and holds the whole weights.
 
     Args:
         plain: opens a model without adapters whose weights have the same names; called on the first rank.

@@ -1,4 +1,4 @@
-"""A teacher behind an OpenAI-compatible address: log-probs of given tokens, and nothing else.
+"""A teacher on an OpenAI-compatible server, which only returns the log-probs of given tokens.
 
 Prompts and completions are sent as token ids to `/completions` with `echo`, `logprobs` and no token to generate.
 vLLM's server and the older servers of OpenAI's interface answer with the log-prob of each token, at temperature 1. The
@@ -31,7 +31,7 @@ PROBE = "1 2 3 + = a the of . end"
 
 @dataclass(frozen=True)
 class ServedTeacher:
-    """A model behind an address."""
+    """A teacher model on a server; calling it returns the log-probs of completions."""
 
     address: str
     """Base address, up to and including /v1."""
@@ -109,7 +109,7 @@ def open_served(address: str, model: str | None, ids_of: Callable[[str], Sequenc
 
 
 def send(url: str, body: Any = None, *, optional: bool = False) -> Any:
-    """Return the JSON response of the teacher's server; see `models.base.http_client.ask_json`.
+    """Send a request to the teacher's server and return its JSON; see `models.base.http_client.ask_json`.
 
     Raises:
         UserError: it does not answer after some tries, refuses, or answers with something else.

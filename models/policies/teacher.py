@@ -53,7 +53,7 @@ class FrozenSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class ServedSettings(FrozenSettings):
-    """A frozen model, local or behind an address."""
+    """A frozen model, local or on a server."""
 
     address: Annotated[str, Field(pattern=r"^https?://")] | None = None
     """Base address of an OpenAI-compatible server, such as http://127.0.0.1:8000/v1."""
@@ -72,8 +72,7 @@ class ServedSettings(FrozenSettings):
 
 @dataclass(frozen=True, kw_only=True)
 class TeacherSettings(ServedSettings):
-    """Teacher that the policy is distilled from, under `teacher:`. One behind an address returns only log-probs of
-    given tokens."""
+    """Teacher that the policy is distilled from, under `teacher:`; one on a server only scores given tokens."""
 
     contrast: FrozenSettings | None = None
     """Model that the teacher is contrasted with, for parts that need one."""
@@ -82,7 +81,7 @@ class TeacherSettings(ServedSettings):
 def open_frozen(
     folder: Path, tokenizer: PreTrainedTokenizerBase, role: str, *, dtype: torch.dtype, trust_remote_code: bool = False
 ) -> PreTrainedModel:
-    """Load a read-only model on the learner's device.
+    """Load a frozen model with the policy's vocabulary on the learner's device.
 
     Args:
         folder: a model folder.
@@ -101,7 +100,7 @@ def open_frozen(
 
 
 def check_vocabulary(folder: Path, theirs: PreTrainedTokenizerBase, ours: PreTrainedTokenizerBase, role: str) -> None:
-    """Check that every token id has the same meaning for a model and the policy.
+    """Check that a model has the same vocabulary as the policy, with the same token ids.
 
     Raises:
         UserError: the vocabularies differ; the message names the first token that differs.

@@ -32,7 +32,7 @@ def set_threads(policy: PolicySettings) -> None:
 
 
 def weights_of(policy: PolicySettings) -> int | None:
-    """Return the number of a policy's weights, by its size or the files of its base; None without local files."""
+    """Estimate a policy's number of weights from its size or its base's files (4 bytes each); None without files."""
     if policy.base is None:
         return weights_of_size(policy.size, policy.tokenizer.vocabulary)
     files = list(Path(policy.base).glob("*.safetensors")) if Path(policy.base).is_dir() else []

@@ -1,4 +1,4 @@
-"""Saving of a policy that equals its base model: the folder takes the base's own weight files, in the base's type.
+"""Saving of a policy whose weights equal those of its base model, with the base's own weight files and type.
 
 Master weights are float32, which represents bfloat16 and float16 exactly: the weights loaded from the folder are the
 same to the last bit, at half the size. Files of the store of base models are hard-linked and not copied.
@@ -27,8 +27,10 @@ TYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 
 
 def holds_weights_of(base: Path, model: PreTrainedModel) -> bool:
-    """Return whether a base model's files hold exactly the tensors that saving `model` would write, except for the
-    type."""
+    """Return whether a base's files have the tensor names that saving `model` would write, in one type of `TYPES`.
+
+    Only names and types are compared, not values.
+    """
     types, names = _tensors(base)
     state = model.state_dict(keep_vars=True)
     first = {id(weight): name for name, weight in reversed(state.items())}  # tied weights are written once

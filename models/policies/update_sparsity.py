@@ -1,7 +1,9 @@
-"""Measurement of the weights that learning changed, and training of a subnetwork (paper 62, "RL finetunes small
-subnetworks"): reinforcement learning moves few weights, of nearly all matrices, by updates of nearly full rank.
+"""Share of the weights that learning changed, and training of a subnetwork.
 
-    share of a matrix W = |{ i, j : |W'_ij - W_ij| > tolerance }| / |W|,   rank = rank of W' - W
+After paper 62, "RL finetunes small subnetworks": reinforcement learning moves few weights, of nearly all matrices, by
+updates of nearly full rank.
+
+    share of a matrix W = |{ i, j : |W'_ij - W_ij| > tolerance * |W_ij| }| / |W|,   rank = rank of W' - W
     masked training:  gradient <- mask * gradient
 
 Under AdamW without weight decay, a weight whose gradient is always zero keeps its value to the bit, because its moments
@@ -51,7 +53,7 @@ class MatrixUpdate:
 
 @torch.no_grad()
 def changed_weights(before: Mapping[str, Tensor], after: Mapping[str, Tensor], tolerance: float) -> dict[str, Tensor]:
-    """Return a mask of the weights that have changed, bool, by name and in the shape of the weight.
+    """Return masks of the weights that have changed, bool, by name and in the shape of each tensor.
 
     Args:
         before: state of the policy when learning began.
@@ -70,7 +72,7 @@ def changed_weights(before: Mapping[str, Tensor], after: Mapping[str, Tensor], t
 def update_of(
     before: Mapping[str, Tensor], after: Mapping[str, Tensor], tolerance: float = COARSEST_STEP
 ) -> dict[str, MatrixUpdate]:
-    """Return the change of every matrix and vector of a policy, by name; see `changed_weights`.
+    """Measure the change of every matrix and vector of a policy, by name; see `changed_weights`.
 
     The rank is that of the changes above the tolerance, by singular values in float64: expensive for large matrices.
     """
@@ -105,7 +107,7 @@ def changed_share_of_files(before: Path, after: Path, tolerance: float = COARSES
 
 
 def tensor_files(folder: Path) -> dict[str, Path]:
-    """Return the file of each tensor of a model folder."""
+    """Return the file that holds each tensor of a model folder, by name."""
     files: dict[str, Path] = {}
     for file in sorted(folder.glob("*.safetensors")):
         with safe_open(file, "pt") as held:
@@ -125,7 +127,7 @@ class SubnetworkSettings:
 
 
 def masks_of(model: nn.Module, settings: SubnetworkSettings) -> dict[str, Tensor]:
-    """Return the mask of each parameter that learns, bool, by name and in the shape of the parameter.
+    """Load or draw the mask of each parameter, bool, by name and in the shape of the parameter; True learns.
 
     Raises:
         UserError: the file cannot be read, or a mask has no parameter or another shape.
@@ -150,7 +152,7 @@ def changed_share(updates: Mapping[str, MatrixUpdate]) -> float:
 
 
 def learn_only(model: nn.Module, masks: Mapping[str, Tensor]) -> list[RemovableHandle]:
-    """Restrict learning to the weights under the masks, in place, until the handles are removed.
+    """Restrict learning to weights whose mask is True, in place, until the returned handles are removed.
 
     Gradients are masked as they arise, so clipping and gradient norms see the subnetwork only. An optimiser with
     weight decay would still shrink the other weights.

@@ -1,4 +1,4 @@
-"""Use of a policy that needs more than its weights: a file next to them, `use.json`.
+"""File `use.json` of a policy that is not used by its weights and the plain prompt alone.
 
     after_prompt   token ids between every prompt and its completion, and the same as text
     gated          a gate in `gate/` decides at every token whether the policy writes it or the reference in that folder
@@ -6,7 +6,7 @@
                    much probability
 
 Policies that need none of these have no such file. Every caller that draws completions of a model folder reads it, so
-that a policy is measured as it is meant to be used, by the runs of other recipes too.
+that runs of other recipes also measure a policy in its intended use.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MASK = "mask"
 
 @dataclass(frozen=True)
 class PolicyUse:
-    """Additions to the plain prompt and the weights that a policy's completions are drawn with."""
+    """Everything that drawing a policy's completions needs in addition to its weights and the plain prompt."""
 
     after_prompt: tuple[int, ...] = ()
     """Token ids between prompt and completion, [tokens]."""

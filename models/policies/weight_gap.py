@@ -46,7 +46,7 @@ def tensor_hashes(folder: Path) -> dict[str, str]:
 
 
 def whole_hash(hashes: Mapping[str, str]) -> str:
-    """Return the SHA-256 over names and hashes of tensors; the split into files does not count."""
+    """Return one SHA-256 over the names and hashes of tensors, which does not depend on the split into files."""
     return hashlib.sha256("".join(f"{name}\0{hashes[name]}\n" for name in sorted(hashes)).encode()).hexdigest()
 
 

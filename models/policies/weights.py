@@ -1,4 +1,4 @@
-"""The weights of a policy in the form of an engine and a model folder: adapters merged in, exactly, in copies."""
+"""The weights of a policy for an engine or a model folder, with adapters merged into copies."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 def merged_weights(model: Any) -> Iterator[tuple[str, Tensor]]:
-    """Yield the names and tensors of the plain model. With adapters, each adapted matrix is base + delta in a new
-    tensor. Each tensor of a model that is split over the ranks is joined on demand, on all of them.
+    """Yield the names and tensors of a model without adapters; an adapted matrix is base + delta in a new tensor.
 
-    The trained weights are not changed: merging in place and undoing it would not give the same floats.
+    Each tensor of a model that is split over the ranks is joined on demand, on all of them. The trained weights are not
+    changed: merging in place and undoing it would not give the same floats.
     """
     if not hasattr(model, "get_base_model"):
         yield from ((name, whole(tensor)) for name, tensor in model.state_dict().items())
@@ -42,10 +42,9 @@ def merged_weights(model: Any) -> Iterator[tuple[str, Tensor]]:
 
 
 def weights_of_both(plain: nn.Module, model: nn.Module) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield each weight of a model without adapters, and the corresponding weight of `model`, its adapter merged in,
-    split over the ranks as the former is.
+    """Yield each weight of `plain`, and the corresponding weight of `model` with its adapter merged in.
 
-    Weights that a model uses twice (tied embeddings) come once.
+    The latter is split over the ranks as the former is. Weights that a model uses twice (tied embeddings) come once.
     """
     own = dict(plain.named_parameters())
     for name, weight in merged_weights(model):
@@ -56,8 +55,10 @@ def weights_of_both(plain: nn.Module, model: nn.Module) -> Iterator[tuple[Tensor
 
 
 def plain_model(model: Any) -> PreTrainedModel:
-    """Return a model without adapters, ready for saving; an adapted model is merged for good and must not train
-    further."""
+    """Return a model without adapters, for saving.
+
+    Adapters are merged permanently, so an adapted model must not be trained afterwards.
+    """
     from transformers import PreTrainedModel
 
     if hasattr(model, "merge_and_unload"):

@@ -1,4 +1,4 @@
-"""The catalogue of parts: the choices for each slot, with settings, bounds, defaults, traits and source."""
+"""Catalogue of the parts of every slot, with their settings, bounds, defaults, traits and source."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from models.method.part_checks import docstrings
 from models.method.registry import INSIDE, SLOTS, Part, Slot, parts, slot_class
 
 _EVERY = SLOTS | INSIDE
-"""Slots of a recipe, and those inside of a part."""
+"""All slots: those of a round, and the others (`INSIDE`)."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """A key of a part."""
+    """A setting of a part, as the catalogue shows it."""
 
     key: str
-    """Key below the part, with dots between a section and the section inside it."""
+    """Key of the setting below the part, with dots between nested sections."""
     kind: str
     """Type of the value, with its bounds."""
     default: str
@@ -50,11 +50,11 @@ class PartEntry:
     file: str
     settings: tuple[Setting, ...]
     traits: tuple[tuple[str, str], ...]
-    """Traits that differ from the default of the slot, with the values that they have by default."""
+    """Names and values of the traits that differ from the slot's default, for the part's default settings."""
 
 
 def entries(wanted: str = "") -> list[PartEntry]:
-    """Return the parts of a slot, those called `wanted`, or all parts.
+    """Return the parts of the slot `wanted`, or those with this name; all parts if it is empty.
 
     Raises:
         UserError: there is neither a slot nor a part of this name.

@@ -1,4 +1,4 @@
-"""Checks of the parts of a recipe against each other: errors of the first round, and silent training on other data.
+"""Checks that the parts of a recipe fit together; otherwise the first round would fail, or train on wrong data.
 
 Each part declares what it needs and what it provides (`models.method`). The checks compare the traits of the
 parts, so that no method is named here. Every refusal is one line that names the keys of the recipe.
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def check_combination(recipe: Recipe, schedule: ScheduleSettings) -> None:
-    """Check the parts of a recipe against each other.
+    """Check that the parts of a recipe, and its schedule, fit together.
 
     Args:
         recipe: the recipe, whose sections are each valid.

@@ -1,4 +1,4 @@
-"""Checks and budget of a comparison of recipes: the same task, the same initial policy and the same budget.
+"""Checks and budget of a comparison of recipes, which must have the same task, initial policy and budget.
 
     completions = rounds * prompts of a round * completions of a prompt     (the most, baselines and opponents included)
 
@@ -30,14 +30,16 @@ from models.recipes.schema import Recipe
 from models.recipes.smoke import made_small
 
 EXPERIMENT = "comparison"
-"""Name of every recipe in a comparison, with the suffix `-smoke` in a smoke run: the MLflow experiment, and the name
-under which the methods share reward models."""
+"""Name that every recipe gets in a comparison, with the suffix `-smoke` in a smoke run.
+
+It names the MLflow experiment, and lets the methods share reward models.
+"""
 
 MOST_SEEDS = 1000
-"""Largest number of trainings of each recipe; a larger number is taken for a mistake."""
+"""Maximum number of seeds; a larger number is treated as a mistake."""
 
 SHARED = ("data", "validation", "evaluation", "warm_start", "policy")
-"""Sections in which recipes agree. Which weights of the policy learn afterwards depends on the method."""
+"""Sections that must be equal in all recipes, except for the settings of which weights of the policy learn."""
 
 
 @dataclass(frozen=True)
@@ -52,18 +54,18 @@ class Contender:
 
     @property
     def rounds(self) -> int:
-        """Rounds of each training."""
+        """Number of rounds of each training."""
         assert self.recipe.schedule is not None, "checked when it was made"
         return self.recipe.schedule.rounds
 
     @property
     def completions(self) -> int:
-        """Completions of each training."""
+        """Number of completions of each training."""
         return self.rounds * self.recipe.largest_round
 
     @property
     def updates(self) -> int:
-        """Optimiser steps of each training."""
+        """Number of optimiser steps of each training."""
         assert self.recipe.schedule is not None, "checked when it was made"
         return self.recipe.schedule.updates
 
@@ -139,8 +141,10 @@ def _within(contender: Contender, budget: int) -> Contender:
 
 
 def rounds_within(recipe: Recipe, budget: int) -> list[str]:
-    """Return overrides for the number of rounds that comes nearest to `budget` completions; if rounds differ in size,
-    the limit as well."""
+    """Return overrides that set the number of rounds nearest to `budget` completions.
+
+    If rounds differ in size, they also set the limit of completions.
+    """
     size = recipe.largest_round
     rounds = f"schedule.rounds={(budget + size // 2) // size}"
     return [rounds, f"schedule.completions={budget}"] if recipe.open_ended else [rounds]

@@ -1,4 +1,4 @@
-"""Explanation of a recipe's error in one line: the path inside the YAML and, for an unknown key, the nearest one."""
+"""Formatting of a recipe's validation error in one line, with the path inside the YAML and the nearest known key."""
 
 from __future__ import annotations
 

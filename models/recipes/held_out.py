@@ -1,4 +1,4 @@
-"""The held-out sets that a recipe names, each as a recipe of its own: other data, the same policy and measurement."""
+"""Recipes for the held-out sets that a recipe names, with other data but the same policy and measurement."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from models.recipes.schema import Recipe
 
 
 def held_out_recipes(recipe: Recipe) -> dict[str, Recipe]:
-    """Map each held-out set's name to the recipe by which it is prepared, validated and answered."""
+    """Derive a recipe for each held-out set, by which it is prepared, validated and evaluated: name -> recipe."""
     sets = recipe.gate.held_out
     return {
         name: recipe.model_copy(

@@ -23,11 +23,11 @@ from models.recipes.find import FOLDER, find_recipe
 OWN = ("name", "source")
 """Keys that are not inherited by a recipe that extends this one: its name, and the paper that its method comes from."""
 MOST_LAYERS = 20
-"""Largest number of recipes that extend one another; more is treated as an accident."""
+"""Maximum number of recipes in a chain of `extends`; a longer chain is treated as a mistake."""
 
 
 def read_layers(file: Path, overrides: Sequence[str]) -> dict[str, Any]:
-    """Return the YAML of a recipe with the recipes that it extends below and `overrides` on top.
+    """Merge a recipe's YAML with the recipes that it extends below it, and with `overrides` on top.
 
     Args:
         file: the recipe.
@@ -151,7 +151,7 @@ def _merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
 
 
 def put_override(raw: dict[str, Any], override: str) -> None:
-    """Put one override, `key.path=value` with the value in YAML, into `raw`, in place.
+    """Apply one override, `key.path=value` with the value in YAML, to `raw`, in place.
 
     Raises:
         UserError: the text is not an override, or reaches nothing.

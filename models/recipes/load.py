@@ -48,5 +48,5 @@ def plain(recipe: Recipe) -> dict[str, Any]:
 
 
 def digest(*sections: Any) -> str:
-    """Compute SHA-256 of parts of a recipe in canonical JSON."""
+    """Compute the SHA-256 of sections of a recipe in canonical JSON."""
     return hashlib.sha256(json.dumps(sections, sort_keys=True, default=str).encode()).hexdigest()

@@ -1,5 +1,4 @@
-"""List of the methods: every recipe of a folder, with its paper and the parts that it names, and the strategies of
-evaluations, which train nothing, with theirs."""
+"""Table of the methods: every recipe with its paper and parts, and every strategy of evaluations with its paper."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ from models.recipes.load import load_recipe
 
 @dataclass(frozen=True)
 class Method:
-    """One recipe, or one strategy, as a line of a table."""
+    """One recipe, or one strategy of evaluations, as a line of the table."""
 
     name: str
     """Name for `rewardflow run`; for a strategy, the name for `rewardflow evaluate`."""
@@ -26,13 +25,13 @@ class Method:
     slots: tuple[str, ...]
     """Rollouts, rewards, selectors, advantage, objective and reference, by name; empty without reinforcement."""
     file: str
-    """Path in the repository."""
+    """Path of its file in the repository."""
     strategy: bool = False
     """Whether it is a strategy of evaluations."""
 
 
 def methods(folder: Path = FOLDER) -> list[Method]:
-    """Return every recipe of `folder` and of the folders below it, sorted by family and name.
+    """Return all recipes in `folder` and below, sorted by family and name.
 
     Raises:
         UserError: one of the files is not a valid recipe, or there are none.
@@ -44,7 +43,7 @@ def methods(folder: Path = FOLDER) -> list[Method]:
 
 
 def strategies() -> list[Method]:
-    """Return every strategy of an evaluation that comes from a paper, by name."""
+    """Return the strategies of evaluations that come from a paper, sorted by name."""
     listed = []
     for name, cls in parts("strategy").items():
         strategy = cls()

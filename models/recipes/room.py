@@ -1,4 +1,4 @@
-"""Checks that requested sizes fit into the limits of a recipe: completions into model and budget, k into samples."""
+"""Checks that sizes in a recipe fit: completions into the model and the token budget, k of pass@k into samples."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def check_room(recipe: Any, positions: int | None) -> None:
-    """Check lengths and counts of a recipe against each other.
+    """Check that lengths and counts of a recipe fit together.
 
     Args:
         recipe: has `rollouts`, `evaluation` and `schedule`.

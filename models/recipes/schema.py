@@ -1,4 +1,4 @@
-"""Schema of a recipe, as typed data. The settings of each section are defined next to the code that reads them."""
+"""Schema of a recipe in pydantic. The settings of each section are defined next to the code that reads them."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ from models.reward_models.trust import ReportSettings
 
 
 class Section(BaseModel):
-    """A frozen section that refuses unknown keys."""
+    """Base class of sections: immutable, and unknown keys are refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -74,30 +74,30 @@ class RewardModelSection(Section):
     """Held-out pair accuracy below which the flow stops before any reinforcement learning; for a process reward model,
     the accuracy on pairs of a good and a bad step."""
     process: ProcessSettings | None = None
-    """Values of steps, fitted to labelled solutions; null: scores of completions, fitted to preferences."""
+    """Process reward model, fitted to labelled steps of solutions; null: a reward model, fitted to preferences."""
     pairs: JurySettings | None = None
-    """Preferences that judges make of completions of the policy; null: those of the data."""
+    """Jury of judges that makes the preferences, from completions of the policy; null: those of the data are used."""
     strength: StrengthSettings | None = None
-    """Required confidence of other reward models in a pair; null: every pair is used unchanged."""
+    """Correction of pairs by several other reward models (swapped pairs, margins); null: pairs are used unchanged."""
     parallel: bool = False
-    """Learn from parallel texts (the sound demonstrations) the features that distinguish them from their prompts, which
-    are then texts too; a text is read on its own. false: learn from preferences."""
+    """Whether it learns the features that distinguish sound demonstrations from their prompts, which are then parallel
+    texts; a text is read on its own. false: it learns from preferences."""
     gap: GapSettings | None = None
-    """Score by how much a completion is better than the one in its prompt; null: score it on its own."""
+    """Scores of how much better a completion is than the one in its prompt; null: each is scored on its own."""
     ensemble: EnsembleSettings | None = None
-    """Several fits that are read as one; null: a single reward model."""
+    """Several reward models whose scores are combined; null: a single one."""
     principles: Principles | None = None
-    """Texts before the prompt that the reward model follows, and which completion of a pair is the better one under
-    each: given, shorter or longer; the first uses the pairs as given. null: no such texts."""
+    """Texts before the prompt that the reward model follows, each with its rule for the better completion of a pair:
+    given (as in the data), shorter or longer; the first must be given. null: no such texts."""
     groups: GroupSettings | None = None
-    """A reward model for each group of annotators who agree; the model of the worst served group is used. null: one for
+    """One reward model for each group of annotators who agree; that of the worst served group is used. null: one for
     all."""
     report: ReportSettings | None = None
-    """Requirements on completions of the policy that is to be trained; null: none."""
+    """Report on the reward model before the policy's training, with the thresholds that it must meet; null: none."""
 
     @property
     def has_goal(self) -> bool:
-        """Whether its states are fitted towards a goal, which is kept with it."""
+        """Whether the reward model is fitted with a goal state, which is stored with it."""
         return self.fit.contrast is not None and self.fit.contrast.goal > 0
 
     @model_validator(mode="after")
@@ -141,9 +141,9 @@ class EvaluationSettings:
     temperature: Temperature = 1.0
     """Temperature of the sampled completions; one greedy completion of each problem is measured as well."""
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """Share of the probability that the sampled completions are drawn from."""
+    """Top-p of the sampled completions: only the likeliest tokens with this probability together are drawn."""
     max_tokens: Positive | None = None
-    """Longest completion, tokens; None: as in the rollouts."""
+    """Maximum number of tokens of a completion; None: as in the rollouts."""
     ks: tuple[Positive, ...] = (1, 4, 16)
     """Subset sizes of pass@k and maj@k."""
     seed: Seed = 0
@@ -173,13 +173,13 @@ class Recipe(Section):
     evaluation: EvaluationSettings = EvaluationSettings()
     gate: GateSettings = GateSettings()
     drift: DriftSettings = DriftSettings()
-    """Drift that the nightly evaluation of the champion reports."""
+    """Settings of the drift report in the nightly evaluation of the champion."""
     truncated: TruncationSettings = TruncationSettings()
     """Treatment of completions that did not end."""
     schedule: ScheduleSettings | None = Field(default_factory=ScheduleSettings)
-    """How long the loop runs; null: the flow ends after the reward model."""
+    """Length and optimisation of the loop; null: the flow ends after the reward model."""
     alarm: AlarmSettings | None = Field(default_factory=AlarmSettings)
-    """When the loop counts the policy as collapsed, and the action then; null: never."""
+    """Conditions under which the policy counts as collapsed, and the action then; null: never."""
     reports: str | None = Field(default=None, pattern=r"^s3://[^/]+")
     """S3 address that the validation report and the description are uploaded to; None: no upload."""
     approval: bool = False
@@ -197,7 +197,7 @@ class Recipe(Section):
 
     @property
     def sources(self) -> list[GivenFile]:
-        """Files of the user's own that the parts read: code of rewards, documents of tools."""
+        """Files of the user's own that rollouts and rewards read: code of rewards, documents of tools."""
         return [source for part in (self.rollouts, *self.rewards) for source in part.given]
 
     @property
@@ -207,7 +207,7 @@ class Recipe(Section):
 
     @property
     def answer_check(self) -> AnswerCheck:
-        """Check of the data's expected answers."""
+        """Settings of the check of the data's expected answers."""
         played = self.verifier is None and self.rollouts.episodes is not None
         reading = [reward for reward in self.rewards if reward.needs_answers]
         decides = self.verifier or ExactAnswer()
@@ -220,22 +220,22 @@ class Recipe(Section):
 
     @property
     def reading_policy(self) -> ReadingSettings:
-        """Settings that decide how the policy's texts become tokens."""
+        """Settings of the policy that decide how texts become tokens."""
         return reading_of(self.policy)
 
     @property
     def starting_policy(self) -> PolicySettings:
-        """Settings that decide the policy at the start of the loop; other settings have their defaults."""
+        """Settings of the policy that decide how it is at the start of the loop; others have their defaults."""
         return start_of(self.policy, self.warm_start is not None)
 
     @property
     def used_policy(self) -> UseSettings:
-        """Settings for sampling from a policy whose files exist."""
+        """Settings of the policy for sampling from it once its files exist."""
         return use_of(self.policy)
 
     @property
     def scoring_precision(self) -> Literal["auto", "float32", "bfloat16"] | None:
-        """Precision in which the reward model reads; None if there is none."""
+        """Precision of the reward model's scoring; None without a reward model."""
         return self.policy.precision if self.reward_model is not None else None
 
     @property
@@ -251,7 +251,7 @@ class Recipe(Section):
 
     @property
     def judges_rows(self) -> bool:
-        """Whether rows that the reward model is fitted to come from a judge: labels of steps, or pairs."""
+        """Whether a judge makes the rows that the reward model is fitted to: labels of steps, or pairs."""
         pairs = self.reward_model is not None and self.reward_model.pairs is not None
         return pairs or (self.labels is not None and self.labels.needs_judge)
 
@@ -269,8 +269,8 @@ class Recipe(Section):
 
     @property
     def open_ended(self) -> bool:
-        """Whether the number of completions is not known in advance: rounds draw further prompts, or some are tried
-        first."""
+        """Whether the number of completions is not known in advance: rounds may draw further prompts, or prompts are
+        tried first."""
         tries = self.schedule is not None and self.schedule.curriculum.tries
         return tries or any(select.refills for select in self.slots.select)
 

@@ -1,4 +1,4 @@
-"""The strategy of an evaluation, as a command names it: its part, with settings next to the recipe's own keys."""
+"""Reader of an evaluation's strategy from a command's arguments: its name, and its settings among the overrides."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from models.recipes.explain import explain
 from models.recipes.layers import put_override
 
 KEY: Literal["strategy"] = "strategy"
-"""Key that the settings of the strategy are under."""
+"""Key below which overrides are settings of the strategy."""
 
 
 def read_strategy(name: str, overrides: Sequence[str]) -> tuple[Strategy, list[str]]:
-    """Return the strategy called `name`, and the overrides that belong to the recipe.
+    """Build the strategy `name` with its settings from `overrides`. Returns it, and the recipe's own overrides.
 
     Args:
         name: of a part of the slot `strategy`.

@@ -9,12 +9,14 @@ from models.recipes.load import load_recipe
 from models.recipes.schema import Recipe
 
 KEYS: dict[Role, str] = {"teacher": "teacher", "contrast": "teacher.contrast", "judge": "judge"}
-"""Key of each in a recipe."""
+"""Role of a frozen model -> its key in a recipe."""
 
 
 def frozen_models(recipe: Recipe) -> dict[Role, FrozenSettings]:
-    """Return the models that a recipe learns from and that are stored or made on this machine, by role. A judge that is
-    the policy as the run begins is not included."""
+    """Return the settings of the frozen models that are stored or made on this machine, by role.
+
+    A judge that is the policy as the run begins is not included.
+    """
     frozen: dict[Role, FrozenSettings] = {}
     if recipe.teacher is not None and recipe.teacher.address is None:
         frozen["teacher"] = recipe.teacher
@@ -27,7 +29,7 @@ def frozen_models(recipe: Recipe) -> dict[Role, FrozenSettings]:
 
 
 def recipe_of(settings: FrozenSettings, recipe: Recipe, role: Role) -> Recipe:
-    """Return the recipe that makes a frozen model.
+    """Load the recipe that makes a frozen model.
 
     Raises:
         UserError: unless its role is judge, it has other data than `recipe` or other token ids; or it has frozen models

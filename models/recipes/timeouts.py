@@ -1,4 +1,4 @@
-"""Time limits of the steps, after which a step is ended, so that a step that hangs does not block a night or a GPU."""
+"""Time limits of the steps, so that a step that hangs is ended and blocks neither the schedule nor a GPU."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class TimeoutSettings:
     process_model: PositiveFloat = WEEK
     reward_report: PositiveFloat = DAY
     fine_tune: PositiveFloat = WEEK
-    """Applies to each run; a run that resumes from checkpoints gets the full time again."""
+    """Time limit of each run of fine_tune; a run that resumes from checkpoints gets the full time again."""
     evaluate: PositiveFloat = DAY
-    """Applies to each evaluation."""
+    """Time limit of each evaluation."""
     evaluate_strategy: PositiveFloat = DAY
-    """Applies to each evaluation with a strategy."""
+    """Time limit of each evaluation with a strategy."""
     judge_champion: PositiveFloat = DAY
     promote: PositiveFloat = DAY
 

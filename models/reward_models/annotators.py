@@ -59,9 +59,11 @@ class PairsAt(Sequence[Pair]):
 
 
 Margins = Callable[[Sequence[Sequence[Pair]], int], Tensor]
-"""Function that fits models to subsets of the pairs, [models] of [some pairs], and returns score of chosen minus score
-of rejected of all pairs, [models, pairs]. The number is the index of the first of these models among all that are
-fitted."""
+"""Function that fits a model to each subset of the pairs and returns the margins of all pairs, [models, pairs].
+
+A margin is the score of the chosen completion minus that of the rejected one. The subsets are [models] of [some pairs].
+The number is the index of the first of these models among all that are fitted.
+"""
 
 
 def grouped_pairs(
@@ -89,8 +91,10 @@ def grouped_pairs(
 
 
 def annotators_of(pairs: Sequence[Pair]) -> NDArray[np.int64]:
-    """Return the annotator of each pair, numbered from 0 in order of appearance, [pairs]; each prompt is one
-    annotator."""
+    """Return the annotator of each pair, numbered from 0 in order of appearance, [pairs].
+
+    Each prompt is one annotator.
+    """
     numbers: dict[tuple[int, ...], int] = {}
     return np.array([numbers.setdefault(tuple(pair.prompt), len(numbers)) for pair in pairs], dtype=np.int64)
 
@@ -121,8 +125,9 @@ def first_groups(margins: Tensor, annotators: NDArray[np.int64], count: int) -> 
 
 
 def nearest_groups(margins: Tensor, annotators: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the group that explains each annotator best, [annotators]; the first of equal ones. Margins, [groups,
-    pairs].
+    """Return the group that explains each annotator best, [annotators]; of equal ones the first.
+
+    The margins are [groups, pairs].
 
     An empty group gets one annotator, so that it has pairs to learn from. It is the one with the smallest loss in
     likelihood among those whose group has other members.
@@ -140,7 +145,7 @@ def nearest_groups(margins: Tensor, annotators: NDArray[np.int64]) -> NDArray[np
 
 
 def held_out_groups(margins: Tensor, annotators: NDArray[np.int64], shares: Sequence[float]) -> NDArray[np.int64]:
-    """Return the group of each held-out pair by its annotator's other pairs, and never by the pair itself, [pairs].
+    """Return the group of each held-out pair, [pairs], by its annotator's other pairs and never by the pair itself.
 
     Args:
         margins: under each group's model, [groups, pairs].

@@ -1,4 +1,4 @@
-"""Files next to a reward model's weights that describe how it is used."""
+"""Reader of the JSON files next to a reward model's weights, which describe how the model is used."""
 
 from __future__ import annotations
 

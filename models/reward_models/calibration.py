@@ -41,9 +41,9 @@ class PairReport:
 
     pairs: int
     accuracy: Interval
-    """Accuracy with Wilson's 95 % interval."""
+    """Accuracy with Wilson's interval, by default at 95 %."""
     calibration_error: float
-    """ECE, 0 to 0.5."""
+    """Expected calibration error (ECE), 0 to 1."""
     log_loss: float
     """Mean of -log sigmoid(margin), nats; log 2 = 0.693 is chance."""
     curve: tuple[ReliabilityBin, ...]

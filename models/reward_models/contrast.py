@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 LEAST = 1e-3
-"""Length below which a difference of states is rounding error: it has no direction, and its gradient must not
-explode."""
+"""Length below which a representation is rounding error without a direction, so its gradient must not explode."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,8 +91,10 @@ def batch_contrast(states: Tensor, settings: ContrastSettings, seed: int) -> Ten
 
 
 def batch_gradient(states: Tensor, settings: ContrastSettings, seed: int) -> tuple[Tensor, Tensor]:
-    """Compute the batch's contrast, scalar, and its gradient with respect to the states, [pairs, 2, hidden]; see
-    `batch_contrast`."""
+    """Compute the batch's contrast, scalar, and its gradient with respect to the states, [pairs, 2, hidden].
+
+    The arguments are those of `batch_contrast`.
+    """
     free = states.detach().requires_grad_()
     with torch.enable_grad():
         loss = batch_contrast(free, settings, seed)
@@ -110,8 +111,9 @@ def pull_of_batch(
     seed: int,
     autocast: torch.dtype | None,
 ) -> tuple[Tensor, Tensor]:
-    """Compute `batch_gradient` from states that are read first, row by row. Exact for a model without dropout of its
-    own.
+    """Compute `batch_gradient` from last states that are read row by row, without gradient.
+
+    The result is exact for a model without dropout of its own.
 
     Args:
         both: the chosen and the rejected completion of each pair, side by side, [2 * pairs].
@@ -132,8 +134,9 @@ def pull_of_batch(
 def row_contrast(
     states: Sequence[Tensor], settings: ContrastSettings, pull: Tensor | None
 ) -> tuple[Tensor, Tensor | None]:
-    """Compute the sum of the goal contrasts of a row's pairs, and a term whose gradient is this row's part of the batch
-    contrast's gradient, both scalars.
+    """Compute a row's sum of goal contrasts, and its term of the batch contrast, both scalars.
+
+    The gradient of the term is this row's part of the batch contrast's gradient. Without `pull` the term is None.
 
     Args:
         states: of the chosen and the rejected completion of each pair, side by side, [2 * pairs of the row] tensors of

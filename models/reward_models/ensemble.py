@@ -32,9 +32,9 @@ from models.reward_models.beside import read_beside
 
 FILE = "ensemble.json"
 Rule = Literal["mean", "worst", "uncertainty"]
-"""Rules for members that differ by their seed."""
+"""Rules that combine members which differ only by their seed."""
 Read = Literal[Rule, "worst_group"]
-"""Rules for all kinds of members."""
+"""Rules that combine the members of a folder; `worst_group` is for members of different groups of annotators."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,6 +106,8 @@ def read_ensemble(folder: Path) -> Ensemble | None:
 
 
 def levels_of(scores: Sequence[tuple[Tensor, Tensor]]) -> tuple[float, ...]:
-    """Return the mean score of each member, from its scores of chosen and of rejected completions, [members] of [pairs]
-    each."""
+    """Return the mean score of each member, [members], from its scores of held-out completions.
+
+    The scores are [members] of those of the chosen and of the rejected completions, [pairs] each.
+    """
     return tuple(float((chosen.double().mean() + rejected.double().mean()) / 2) for chosen, rejected in scores)

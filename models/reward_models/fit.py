@@ -167,8 +167,10 @@ def accumulate(
     autocast: torch.dtype | None = None,
     seed: int = 0,
 ) -> dict[str, Tensor]:
-    """Add the gradient of the mean loss of `pairs` to the model. Returns metrics, scalars, float64; `seed`: of the
-    contrast within the batch."""
+    """Add the gradient of the mean loss of `pairs` to the model, and return metrics, scalars, float64.
+
+    `seed` is that of the contrast within the batch.
+    """
     both, of_pair, contrast = both_answers(pairs), _by_pair(pairs), settings.contrast
     names = ["loss", "accuracy", "margin", "score", *(["goal_contrast"] if contrast and contrast.goal else [])]
     total = dict.fromkeys(names, torch.zeros((), dtype=torch.float64))

@@ -30,8 +30,10 @@ def sequences_of_solutions(solutions: Sequence[Solution]) -> Sequences:
 
 
 def step_loss(logits: Tensor, labels: Tensor) -> Tensor:
-    """Compute the cross-entropy of each step's value against its label in nats, both [steps], before any reduction;
-    zero if the label is NaN."""
+    """Compute the cross-entropy in nats of each step's value against its label, [steps], before any reduction.
+
+    It is zero if the label is NaN.
+    """
     known = ~labels.isnan()
     loss = functional.binary_cross_entropy_with_logits(logits, labels.nan_to_num(0.0).to(logits), reduction="none")
     return torch.where(known, loss, 0.0)

@@ -66,8 +66,9 @@ def states_of(
     token_budget: int = 16384,
     autocast: torch.dtype | None = None,
 ) -> list[Tensor]:
-    """Compute the hidden states of each completion's tokens, [completions] tensors of [tokens of it, hidden], float32
-    on the CPU.
+    """Compute the hidden states of each completion's tokens, float32 on the CPU.
+
+    The result is [completions] tensors of [tokens of it, hidden].
 
     Raises:
         UserError: a completion is empty or a sequence longer than the model allows.

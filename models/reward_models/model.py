@@ -53,8 +53,9 @@ def reward_model_from_policy(
 
 
 def load_reward_model(folder: Path, *, trust_remote_code: bool = False) -> PreTrainedModel:
-    """Load the reward model in `folder`, in float32 on the CPU, in eval mode; `trust_remote_code` runs code that it
-    ships.
+    """Load the reward model in `folder`, in float32 on the CPU, in eval mode.
+
+    `trust_remote_code` runs code that the folder contains.
 
     Raises:
         UserError: the folder is not a model folder, or holds a language model without a score head.

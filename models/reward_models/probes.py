@@ -1,4 +1,4 @@
-"""Changes of a completion that keep its correctness, so that only a score by form reacts to them.
+"""Changes of a completion that keep its correctness: a score that reacts to them depends on the form.
 
 answer_alone    everything but the statement of the answer is removed
 repeated        the completion is repeated once
@@ -33,7 +33,7 @@ probes: Mapping[str, Callable[[str], str]] = MappingProxyType({"answer_alone": a
 
 
 def moved(score: Scorer, changed: Sequences, scores: ArrayLike) -> float:
-    """Return the mean change of the score, in standard deviations of the scores; 0 if these have no spread.
+    """Return the mean change of the score by a probe, in standard deviations of the scores; 0 if these have no spread.
 
     Args:
         score: of prompts with completions, [completions].

@@ -41,7 +41,7 @@ Aggregation = Literal["min", "product", "mean", "last"]
 
 @dataclass(frozen=True)
 class ProcessReading:
-    """Splitting and aggregation of the steps of a process reward model."""
+    """Settings by which a process reward model splits a completion into steps and aggregates their values."""
 
     marks: tuple[str, ...] = MARKS
     """Separators that end a step."""
@@ -102,8 +102,9 @@ def step_values(
     token_budget: int = 16384,
     autocast: torch.dtype | None = None,
 ) -> list[Tensor]:
-    """Compute the value of each step in (0, 1), [completions] tensors of [steps of it], float32 on the CPU; no
-    gradient.
+    """Compute the value of each step in (0, 1), float32 on the CPU; no gradient.
+
+    The result is [completions] tensors of [steps of it].
 
     Equal sequences are read once.
 
@@ -134,13 +135,12 @@ def step_values(
 
 
 def write_reading(folder: Path, reading: ProcessReading) -> None:
-    """Write the reading of the steps into the model's folder."""
+    """Write the settings for splitting and aggregation into the model's folder."""
     write_file(folder / FILE, json.dumps(asdict(reading), indent=1) + "\n")
 
 
 def read_reading(folder: Path) -> ProcessReading | None:
-    """Read how the steps of the process reward model in `folder` are read; None: it is a reward model of whole
-    completions.
+    """Read a process reward model's settings for splitting and aggregation; None: the model scores whole completions.
 
     Raises:
         UserError: its file is not valid.

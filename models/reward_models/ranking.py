@@ -29,8 +29,9 @@ Values = NDArray[np.float64]
 
 
 def separation(scores: ArrayLike, right: ArrayLike) -> Values:
-    """Compute P(a right sample scores above a wrong one) of each prompt, [prompts, N] -> [prompts]; NaN without such a
-    pair.
+    """Compute P(a right sample scores above a wrong one) of each prompt, [prompts, N] -> [prompts].
+
+    It is NaN for a prompt without such a pair.
 
     Raises:
         UserError: see `best_of_n`.
@@ -39,8 +40,9 @@ def separation(scores: ArrayLike, right: ArrayLike) -> Values:
 
 
 def one_against_many(scores: ArrayLike, right: ArrayLike) -> Values:
-    """Return whether the best right sample is above every wrong one, [prompts, N] -> [prompts] of 0, 0.5 (a tie) and 1;
-    NaN if a prompt has no pair.
+    """Return whether the best right sample is above every wrong one, [prompts, N] -> [prompts] of 0, 0.5 (a tie) and 1.
+
+    It is NaN if a prompt has no pair.
 
     Raises:
         UserError: see `best_of_n`.
@@ -68,8 +70,9 @@ def best_of_n(scores: ArrayLike, truth: ArrayLike, n: int) -> Values:
 
 
 def rank_correlation(scores: ArrayLike, right: ArrayLike) -> float:
-    """Compute Spearman's correlation over prompts of mean score and share of right samples, [prompts, N]; NaN if either
-    is constant.
+    """Compute Spearman's correlation over prompts of mean score and share of right samples, both [prompts, N].
+
+    It is NaN if either is constant.
 
     Raises:
         UserError: see `best_of_n`.
@@ -93,8 +96,10 @@ def agreement(scores: ArrayLike, others: ArrayLike) -> Values:
 
 
 def spearman(left: ArrayLike, right: ArrayLike) -> float:
-    """Compute the correlation of the ranks of two columns, [values] each, ties at their mean rank; NaN without
-    spread."""
+    """Compute the correlation of the ranks of two columns, [values] each; NaN without spread.
+
+    Ties have their mean rank.
+    """
     from scipy.stats import rankdata
 
     ranks = [rankdata(np.asarray(column, dtype=np.float64)) for column in (left, right)]
@@ -119,8 +124,10 @@ def _by_prompt(scores: ArrayLike, right: ArrayLike, statistic: Callable[[Values,
 
 
 def _shared(scores: Values, chance: Values) -> Values:
-    """Return the probability of each sample to be the best, equal for equal scores, [N], from probabilities by rank,
-    [N]."""
+    """Return the probability of each sample to be the best, [N], from probabilities by rank, [N].
+
+    Samples of equal scores have equal probabilities.
+    """
     order = np.argsort(scores, kind="stable")
     of_rank = chance.copy()
     ordered = scores[order]

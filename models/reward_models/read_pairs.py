@@ -47,8 +47,10 @@ def read_pairs(
 
 
 def _parallel(table: RowTable, codec: Codec, longest: int) -> Sequence[Pair]:
-    """Return pairs with sound demonstrations as the better text and their prompts as the worse, both without a
-    prompt."""
+    """Return pairs with sound demonstrations as the better text and their prompts as the worse.
+
+    Both are without a prompt.
+    """
     made, original = (codec.rows_of_completions(table.column(name)) for name in ("completion", "prompt"))
     sound = np.array([flaw in ("", SOUND) for some in table.column("flaw") for flaw in some])
     fitting = np.flatnonzero(sound & (1 + np.maximum(made.lengths, original.lengths) <= longest))

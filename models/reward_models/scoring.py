@@ -54,8 +54,9 @@ def score_all(
     token_budget: int = 16384,
     autocast: torch.dtype | None = None,
 ) -> Tensor:
-    """Score many completions in their order, [completions], float32 on the CPU, without gradient; on every rank that
-    holds a part of the model.
+    """Score many completions in their order, [completions], float32 on the CPU, without gradient.
+
+    The scores are on every rank that holds a part of the model.
 
     Equal sequences get the same score to the last bit. Otherwise a score depends on the other sequences by rounding.
 

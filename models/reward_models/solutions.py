@@ -53,7 +53,7 @@ class Solution:
 
 @dataclass(frozen=True)
 class Bench:
-    """Resources of a labeller."""
+    """Access of a labeller to the policy, the verifier, the data's solutions and the judge."""
 
     engine: Engine
     """Samples from the policy that solves the problems."""
@@ -71,7 +71,10 @@ class Bench:
     """Judge of the recipe; None if it has none."""
 
     def asked_judge(self) -> GenerativeJudge:
-        """Return the judge, which every recipe has whose labels need it."""
+        """Return the judge of the recipe.
+
+        The recipe check makes sure that a recipe has one if its labels need it.
+        """
         assert self.judge is not None, "the recipe check makes sure that a judge is there"
         return self.judge
 

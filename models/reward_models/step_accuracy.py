@@ -14,8 +14,11 @@ from models.evaluation.bootstrap import Interval, bootstrap_mean
 
 
 def step_accuracy(values: Sequence[Sequence[float]], labels: Sequence[Sequence[float]]) -> float:
-    """Compute the share of pairs of a good step (label above one half) and another in which the good one has the higher
-    value, ties half.
+    """Compute the share of pairs of a good and another step in which the good one has the higher value.
+
+    Ties count half. A step is good if its label is above one half.
+
+    A step is good if its label is above one half.
 
     One half is chance; NaN without such pairs.
 
@@ -33,8 +36,10 @@ def step_accuracy(values: Sequence[Sequence[float]], labels: Sequence[Sequence[f
 
 
 def right_of_values(values: Sequence[Sequence[float]], labels: Sequence[Sequence[float]]) -> Interval | None:
-    """Compute the share of labelled steps whose value is on the label's side of one half, per solution; return the mean
-    over solutions with its interval, or None if no step has a label."""
+    """Compute the share of labelled steps whose value is on the label's side of one half, as a mean over solutions.
+
+    The mean has an interval; None if no step has a label.
+    """
     rows = []
     for said, truth in zip(values, labels, strict=True):
         known = ~np.isnan(np.asarray(truth, dtype=np.float64))

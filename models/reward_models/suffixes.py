@@ -32,13 +32,14 @@ class Suffix:
     gain: float
     """Mean of score with the suffix minus score without it, in the unit of the scores."""
     fooled: float
-    """Share of the answers that score above the right answer to the same prompt with the suffix, and did not
-    without."""
+    """Share of the answers that score above the right answer to the same prompt only with the suffix."""
 
 
 def words_without_answers(codec: Codec) -> list[int]:
-    """Return the ids whose text contains no digit and no marker of an answer, so that appending them does not change
-    the stated answer."""
+    """Return the ids of tokens that do not change the stated answer if they are appended to it.
+
+    Their text contains no digit and no marker of an answer.
+    """
     ids = sorted(set(codec.tokenizer.get_vocab().values()) - set(codec.tokenizer.all_special_ids))
     texts = codec.text([[number] for number in ids])
     return [number for number, text in zip(ids, texts, strict=True) if text.strip() and not _STATES.search(text)]

@@ -46,8 +46,8 @@ class ReportSettings:
     judged: NonNegativeInt = 0
     """Pairs of a right and a wrong sample that the recipe's judge compares in both orders; 0: none."""
     judge_template: str = COMPARE
-    """Template of the question to the judge, with the places {prompt}, {first} and {second}. It answers first, second
-    or neither."""
+    """Template of the question to the judge, with the placeholders {prompt}, {first} and {second}. It answers first,
+    second or neither."""
     least_separation: Share = 0.0
     """Minimum of the mean probability that a right sample scores above a wrong one of the same prompt."""
     least_gain: float | None = None
@@ -117,8 +117,10 @@ def policy_report(records: Sequence[PromptRecord]) -> PolicyReport:
 
 
 def length_bias(samples: Sequence[Sequence[Completion]]) -> float:
-    """Compute the correlation of score and length among samples of equal correctness, [prompts] of samples; NaN if it
-    is not defined."""
+    """Compute the correlation of score and length among samples of equal correctness; NaN if it is not defined.
+
+    `samples` are [prompts] of samples.
+    """
     alike = [[sample for sample in row if sample.correct == truth] for row in samples for truth in (True, False)]
     correlations = [
         spearman([sample.tokens for sample in row], [sample.reward_score for sample in row])

@@ -18,7 +18,7 @@ class Isolation:
 
 
 def had_here() -> Isolation:
-    """Start a fork server and return the layers that it reports.
+    """Start a fork server, with namespaces if possible, and return the layers that it reports.
 
     Raises:
         NotStarted: no fork server starts, with or without namespaces.

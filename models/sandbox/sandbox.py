@@ -66,7 +66,7 @@ class ProgramVerdict:
     passed: int
     cases: int
     why: str
-    """Reason of the first case that did not pass, in one line; empty if all passed."""
+    """Reason of one case that did not pass, in one line; empty if all passed. Cases are run in random order."""
     steps: int = 0
     """Instructions that the program took over all cases, if they were counted. The program reports them itself, so they
     can be trusted only if it is plain (`models.sandbox.plain_code`)."""

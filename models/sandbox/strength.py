@@ -35,7 +35,7 @@ class Subject:
 
 @dataclass(frozen=True)
 class Strength:
-    """Results of tests on their reference. All are zero for tests that are not plain Python."""
+    """Results of tests on their reference. All but `parses` are zero for tests that are not plain Python."""
 
     parses: bool = False
     runs: bool = False
@@ -47,13 +47,14 @@ class Strength:
 
 
 Asked = tuple[Subject, str]
-"""A subject and tests of it."""
+"""A subject, and tests of it in Python."""
 
 
 @lru_cache(maxsize=2)
 def strengths(settings: SandboxSettings, asked: tuple[Asked, ...]) -> dict[Asked, Strength]:
-    """Run tests on their references and return the results. The cache serves parts of a recipe that ask the same of a
-    round.
+    """Run tests on their references and return the results.
+
+    The cache serves parts of a recipe that need the same results in a round.
 
     Args:
         settings: limits of a run of tests.

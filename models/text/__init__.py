@@ -1,1 +1,1 @@
-"""Conversion of text to token ids and back: tokenizers, and the one place where prompts and completions are encoded."""
+"""Conversion of text to token ids and back: tokenizers, and the encoding of prompts and completions in one place."""

@@ -1,4 +1,4 @@
-"""The tokens between the policy's turns: token in, token out.
+"""Tokens between the policy's turns: only the environment's text is encoded, and sampled ids are kept.
 
 Sampled tokens are never encoded again: decoding and encoding changes most rows of ids, and the learner would then
 read other tokens than the engine drew. Only the environment's text, and the text around it, is encoded:
@@ -46,7 +46,7 @@ class Bridge:
 
 
 def bridge_of(codec: Codec, role: Role = "user") -> Bridge:
-    """Return the bridge of a policy.
+    """Build the bridge of a policy.
 
     Args:
         codec: its tokenizer.
@@ -66,7 +66,7 @@ def bridge_of(codec: Codec, role: Role = "user") -> Bridge:
 
 
 def why_not(codec: Codec, role: Role = "user") -> str:
-    """Return why a chat template cannot be continued, in a few words; empty if it can."""
+    """Return the reason why a chat template cannot be continued turn by turn; empty if it can."""
     written = _between(codec, role)
     return written if isinstance(written, str) else ""
 

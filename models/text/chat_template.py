@@ -30,7 +30,7 @@ _PROBES = ("7", "4 + 5 =", " What is it?\n")
 
 
 def plain_template(tokenizer: PreTrainedTokenizerBase, behind: str = "") -> str:
-    """Return a chat template under which one user message is a plain prompt; it refuses all other chats.
+    """Build a chat template that renders one user message as a plain prompt and refuses all other chats.
 
     Args:
         tokenizer: the policy's tokenizer.
@@ -64,7 +64,7 @@ def chat_ids(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
 def write_plain_template(
     folder: Path, after_prompt: Sequence[int], behind: str, *, trust_remote_code: bool = False
 ) -> bool:
-    """Make chats with the policy in `folder` equal the plain prompts that it was trained on.
+    """Write a chat template into `folder` that gives a chat the ids of the plain prompts which the policy trained on.
 
     A template that already does so stays; any other is replaced.
 

@@ -1,4 +1,4 @@
-"""The one place where a prompt or a completion becomes token ids, so that every step uses the same tokens.
+"""Encoding of prompts and completions as token ids, in one place, so that every step uses the same tokens.
 
 Prompt and completion are encoded separately and joined as ids: the boundary is exact and nothing is ever
 tokenised again. With a chat model (`chat: true`), the prompt is rendered by the tokenizer's chat template, which writes
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Codec:
-    """A tokenizer and its use in the recipe."""
+    """A tokenizer with the recipe's settings, which converts prompts and completions to token ids and back."""
 
     tokenizer: PreTrainedTokenizerBase
     chat: bool = False
@@ -50,8 +50,10 @@ class Codec:
 
     @cached_property
     def end(self) -> int:
-        """Id of the end token of the data's completions: the one of `ends` that the chat template writes after an
-        answer, if any; otherwise the tokenizer's own."""
+        """Id of the token that ends the completions of the data.
+
+        It is the one of `ends` that the chat template writes after an answer, if any; otherwise the tokenizer's own.
+        """
         if self.chat and (written := self._end_of_answer()) is not None:
             return written
         own = self.tokenizer.eos_token_id
@@ -85,12 +87,17 @@ class Codec:
         return self.plain([self.form.text(*row) for row in of_rows])
 
     def unwrapped(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return the token ids of prompts that do not come from rows, such as those of an environment's seats, without
-        the recipe's template around them, [prompts] lists."""
+        """Return the token ids of prompts without the recipe's template around them, [prompts] lists.
+
+        They do not come from rows: they are, for example, the prompts of an environment's seats.
+        """
         return self.conversations([[("user", text)] for text in texts]) if self.chat else self.plain(texts)
 
     def plain(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return the token ids of texts as the tokenizer begins them, regardless of a chat template, [texts] lists."""
+        """Return the token ids of texts with the special tokens that the tokenizer adds itself, [texts] lists.
+
+        A chat template is not used.
+        """
         return self._ids(texts, as_it_begins=True)
 
     def conversations(self, turns: Sequence[Sequence[tuple[str, str]]]) -> list[list[int]]:
@@ -128,8 +135,10 @@ class Codec:
         return rows_in_memory(map(self.completions, texts))
 
     def text(self, completions: Sequence[Sequence[int]]) -> list[str]:
-        """Return the text of each completion, [completions]: without its end, padding and the tokens between messages,
-        and with the tags that the tokenizer has as special tokens (see `models.text.unwritten`)."""
+        """Return the text of each completion, without its end token and other special tokens, [completions].
+
+        Tags that the tokenizer has as special tokens are kept (see `models.text.unwritten`).
+        """
         rows = [list(ids[:-1] if ids and ids[-1] in self.ends else ids) for ids in completions]
         if not rows:
             return []  # a tokenizer decodes an empty list to one empty text
@@ -137,20 +146,21 @@ class Codec:
         return list(self.tokenizer.batch_decode(written, skip_special_tokens=False))
 
     def inside(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return the token ids of texts that follow others, without added special tokens, [texts] lists."""
+        """Return the token ids of texts within a sequence, without added special tokens, [texts] lists."""
         return self._ids(texts)
 
     def spelt_out(self, text: str) -> str:
-        """Return a message with a space in each special token, so that they become words: foreign text within the
-        message can then neither end its turn nor begin another."""
+        """Insert a space into each special token in a message, so that it is encoded as words.
+
+        Foreign text within the message can then neither end its turn nor begin another.
+        """
         for token in self.tokenizer.added_tokens_decoder.values():
             if token.special and len(token.content) > 1:
                 text = text.replace(token.content, f"{token.content[0]} {token.content[1:]}")
         return text
 
     def ended_alike(self, completions: Sequence[Sequence[int]]) -> list[Sequence[int]]:
-        """Return completions with `end` as the last token if it was one of `ends`, as in the reward model's
-        training."""
+        """Replace a last token that is one of `ends` by `end`, as in the training of the reward model."""
         return [[*ids[:-1], self.end] if ids and ids[-1] in self.ends else ids for ids in completions]
 
     def _end_of_answer(self) -> int | None:

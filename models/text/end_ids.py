@@ -19,19 +19,19 @@ Ends = int | Collection[int]
 
 
 def all_of(end: Ends) -> tuple[int, ...]:
-    """Return the ids, rising and each once."""
+    """Return end ids as a tuple, each once, in rising order."""
     return (end,) if isinstance(end, int) else tuple(sorted(set(end)))
 
 
 def ends_of_model(model: PreTrainedModel) -> tuple[int, ...]:
-    """Return the end ids that a loaded model names; empty if it names none."""
+    """Return the end ids in the configs of a loaded model; empty if it names none."""
     generation: Any = getattr(model, "generation_config", None)
     named = getattr(generation, "eos_token_id", None)
     return _ids(model.config.get_text_config().eos_token_id if named is None else named)
 
 
 def ends_of_folder(folder: Path) -> tuple[int, ...]:
-    """Return the end ids that a model folder names, without loading it; empty if it names none."""
+    """Return the end ids in the configs of a model folder, without loading the model; empty if it names none."""
     for name in ("generation_config.json", "config.json"):
         file = folder / name
         said: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
@@ -42,7 +42,7 @@ def ends_of_folder(folder: Path) -> tuple[int, ...]:
 
 
 def name_ends(model: PreTrainedModel, ends: Collection[int]) -> None:
-    """Set `ends` as the end ids that `model`, once saved, names to servers."""
+    """Set `ends` as the end ids in the generation config of `model`, which servers of the saved model read."""
     generation: Any = getattr(model, "generation_config", None)
     if generation is None:  # code of its own that generates by itself; the config names its end
         return

@@ -1,4 +1,4 @@
-"""Form of every prompt of a recipe: the text around it, and the system message before it.
+"""The text that a recipe writes around every prompt, and the system message before it.
 
     data:   {template: "{prompt}\\nEnd with `#### N`."}      around the text of every prompt, with a chat or without
     policy: {chat: true, system: "Think step by step."}    a message of the role system before every chat prompt
@@ -18,7 +18,7 @@ BETWEEN = "\n\n"
 
 
 def joined(system: str, prompt: str) -> str:
-    """Return the text of a prompt with a system message."""
+    """Join a system message and a prompt to one text; an empty system message adds nothing."""
     return f"{system}{BETWEEN}{prompt}" if system else prompt
 
 
@@ -33,7 +33,7 @@ class PromptForm:
 
     @classmethod
     def of(cls, system: str | None, template: str | None) -> PromptForm:
-        """Return the form of `policy.system` and `data.template`."""
+        """Build the form from `policy.system` and `data.template`."""
         return cls(system or "", template or PLACE)
 
     def messages(self, prompt: str, system: str = "") -> list[tuple[str, str]]:
@@ -51,7 +51,7 @@ class PromptForm:
         return joined(system, self._around(_without(system, prompt)))
 
     def opened(self, messages: Sequence[tuple[str, str]]) -> Sequence[tuple[str, str]]:
-        """Return a conversation with the recipe's system message before it, unless it begins with one."""
+        """Put the recipe's system message before a conversation, unless it begins with one."""
         own = bool(messages) and messages[0][0] in ("system", "developer")
         return messages if own or not self.system else [("system", self.system), *messages]
 
@@ -70,7 +70,10 @@ def _without(system: str, prompt: str) -> str:
 
 
 def in_context(context: str, prompt: str, tried: str, said: str) -> str:
-    """Fill the context of a refinement; each placeholder is replaced once."""
+    """Fill in the context of a refinement: `{prompt}`, and `{shown}` by the attempt and its feedback.
+
+    Inserted texts are not searched for placeholders.
+    """
     head, _, tail = context.partition("{shown}")
     shown = f"{tried} {said}".strip()
     return f"{head.replace('{prompt}', prompt)}{shown}{tail.replace('{prompt}', prompt)}"

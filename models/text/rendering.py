@@ -1,4 +1,4 @@
-"""A tokenizer's chat template, which renders messages as one text.
+"""Rendering of messages as one text by a tokenizer's chat template.
 
 Most templates take the content of a message as a text. Others take a list of parts, `[{"type": "text", "text": ...}]`,
 and write nothing for a text: the policy would be trained on prompts without a question. Each role is therefore tested
@@ -48,7 +48,7 @@ class ChatTemplate:
         return self._write([(role, text, self._takes_parts(role)) for role, text in messages], asks)
 
     def check(self, roles: Iterable[str]) -> None:
-        """Check that the text of a message of each role is written.
+        """Check that the template writes the text of a message of each role.
 
         Raises:
             UserError: it is not, or the template refuses the role.

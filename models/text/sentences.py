@@ -1,4 +1,4 @@
-"""Ends of sentences, and periods that belong to a name or an abbreviation.
+"""Detection of the ends of sentences, which are not the periods of names or abbreviations.
 
 Dr. Smith    the U.S. Navy    Harry S. Truman    J. R. R. Tolkien    No. 5    Acme Inc. of Ohio      no end
 B. Because it is larger    the U.S. It is    4.2. So                                                 an end
@@ -29,7 +29,7 @@ _LOOK_BACK = 40
 
 
 def sentence_end(text: str, begin: int, end: int) -> int:
-    """Return the place where the sentence that begins at `begin` ends, at most `end`."""
+    """Return the index at which the sentence that begins at `begin` ends, at most `end`."""
     for match in _END.finditer(text, begin, end):
         if match[0] != "." or not _belongs(text, begin, match.start(), end):
             return match.start()

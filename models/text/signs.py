@@ -1,4 +1,4 @@
-"""Variants of one character in different writing systems, read as one: digits, signs, spaces, quotation marks, accents.
+"""Replacement of variants of a character by one: digits, signs, spaces, quotation marks, accents.
 
     ５ ٥ ५ 𝟓        5             ：，．（）         :,.()          ٫ ٬ ٪       . , %
     − – －          -             “ ” « »            "              é as e + ´  é as one character
@@ -31,10 +31,10 @@ MARKERS = {ord(given): read for given, read in zip("＃：＝＜＞｛｝＼", "
 
 
 def plain_signs(text: str) -> str:
-    """Return the text with one kind of each sign, without hidden marks, and with composed accents."""
+    """Replace the variants of each sign by one, drop invisible marks and compose accents."""
     return text if text.isascii() else composed(text.translate(SIGNS))
 
 
 def composed(text: str) -> str:
-    """Return the text with its accents composed (NFC), unless it is too long."""
+    """Compose the accents of a text (NFC), unless it is longer than `LONGEST`."""
     return text if text.isascii() or len(text) > LONGEST else unicodedata.normalize("NFC", text)

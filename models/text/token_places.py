@@ -11,7 +11,7 @@ REACH = 16
 
 
 def token_places(codec: Codec, completions: Sequence[Sequence[int]], texts: Sequence[str]) -> list[list[range]]:
-    """Return the characters of each token, [completions][tokens of it]; an empty range for a token without its own.
+    """Return the range of characters of each token in its text, [completions][tokens of it]; empty if it has none.
 
     The text of a single token is searched after that of the token before it, which takes time linear in the text. An
     end token and a part of a character have no characters.

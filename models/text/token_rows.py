@@ -1,4 +1,4 @@
-"""Token ids of many texts, one row for each: a row is read by its number, and no other need be in memory.
+"""Token ids of many texts, one row for each, which are read row by row and need not all be in memory.
 
 On disk they are a safetensors file with all ids, concatenated, and the start of each text's ids. It is written and
 checked piece by piece. In memory, each text takes 8 bytes for the start of its ids; the ids stay on disk.
@@ -37,10 +37,10 @@ Numbers = NDArray[np.int64]
 
 
 class TokenRows(Sequence[list[int]]):
-    """Ids of each text, [texts] lists.
+    """Sequence of the token ids of each text, [texts] lists, read on access.
 
     Args:
-        starts: place where each text's ids begin, and where the last end, [texts + 1].
+        starts: start of each text's ids among all ids, and the end of the last, [texts + 1].
         read: first place and end place (exclusive) -> the ids there.
         places: indices of the rows among these texts, [rows]; None: all.
     """
@@ -79,21 +79,21 @@ class TokenRows(Sequence[list[int]]):
         return every if self._places is None else every[self._places]
 
     def take(self, places: Numbers) -> TokenRows:
-        """Return the rows at `places`, in that order, without reading them."""
+        """Select the rows at `places`, in that order, without reading them."""
         return TokenRows(self._starts, self._read, places if self._places is None else self._places[places])
 
     def held(self) -> Sequence[list[int]]:
-        """Return the same rows: as lists if they are few, otherwise unchanged."""
+        """Return the rows as lists if they are few, otherwise unchanged."""
         return list(self) if few(len(self), int(self.lengths.sum())) else self
 
 
 def few(rows: int, tokens: int) -> bool:
-    """Return whether this many rows with this many tokens in total are stored as Python numbers."""
+    """Return whether rows with `tokens` tokens in total are few enough to be stored as Python numbers."""
     return tokens + OF_A_ROW * rows <= HELD
 
 
 def rows_in_memory(batches: Iterable[Sequence[Sequence[int]]]) -> TokenRows:
-    """Return rows of ids, from batches, stored in memory with four bytes per token."""
+    """Store rows of ids, which come in batches, in memory with four bytes per token."""
     ids: list[Ids] = [np.empty(0, np.int32)]
     lengths: list[Numbers] = []
     for rows in batches:
@@ -103,7 +103,7 @@ def rows_in_memory(batches: Iterable[Sequence[Sequence[int]]]) -> TokenRows:
 
 
 def write_rows(file: Path, batches: Iterable[Sequence[Sequence[int]]]) -> None:
-    """Write rows of ids, in batches, to `file`.
+    """Write rows of ids, which come in batches, to `file`.
 
     Raises:
         OSError: it cannot be written.
@@ -169,8 +169,11 @@ class _Held:
 
 
 class _Kept:
-    """Ids in a file from a place on. Several threads may read it, and another process opens the file again. It is
-    closed when the last reference is released."""
+    """Ids in a file, from a place on.
+
+    Several threads may read it, and another process opens the file again. It is closed when the last reference is
+    released.
+    """
 
     def __init__(self, file: Path, place: int) -> None:
         self._file, self._place = file, place

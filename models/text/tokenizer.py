@@ -40,7 +40,7 @@ class TokenizerSettings:
     vocabulary: Annotated[int, Field(ge=4, le=4_194_304)] = 4096
     """Largest number of tokens, including the special ones."""
     words: tuple[str, ...] = ()
-    """Additional known words that the data may not contain (`words`), such as a principle's."""
+    """Additional known words that the data may not contain (`words`), such as those of a principle."""
 
 
 def train_tokenizer(texts: Iterable[str], settings: TokenizerSettings) -> PreTrainedTokenizerFast:
@@ -49,7 +49,7 @@ def train_tokenizer(texts: Iterable[str], settings: TokenizerSettings) -> PreTra
     A text that happens to contain the name of a special token never becomes that token: it cannot end a completion.
 
     Raises:
-        UserError: `texts` is empty, or the vocabulary is too small for the words, or for the 256 bytes.
+        UserError: all `texts` are blank, or the vocabulary is too small for the words, or for the 256 bytes.
     """
     specials = [PAD, END, UNKNOWN]
     texts = _begun(iter(texts))

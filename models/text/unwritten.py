@@ -1,4 +1,4 @@
-"""Special tokens of a tokenizer that are not part of a policy's text, and those that are.
+"""Special tokens of a tokenizer that are left out of a completion's text, and tags, which are part of it.
 
 A tokenizer marks many tokens as special: its end and padding, the tokens between which a chat template puts messages,
 and often tags such as `<think>` or `<answer>` that were added for a purpose of the model. Tags are text: rewards,
@@ -70,7 +70,7 @@ def _tag(token: str, special: Collection[str]) -> bool:
 
 
 def write_tags(folder: Path, ends: Collection[int] = (), *, trust_remote_code: bool = False) -> None:
-    """Make the tokenizer in a model folder mark only those tokens as special that a completion's text leaves out.
+    """Remove the mark of special tokens from tags in a model folder's tokenizer, so that decoding keeps them.
 
     Servers and `decode(skip_special_tokens=True)` leave out every special token. The tokens and their ids do not
     change.

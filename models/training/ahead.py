@@ -1,4 +1,4 @@
-"""Rollouts made when they are needed or one round ahead: the engine generates while the learner fits.
+"""Supply of whole rounds of rollouts, made when they are needed, or one round ahead while the learner fits.
 
 With one step of staleness the completions of round n + 1 are sampled from the policy as it was before round n's fit.
 Policy gradients correct this by a weight against mu, the engine's log-probs at sampling; an objective that neither does
@@ -21,7 +21,7 @@ from models.training.supply import Supply
 
 
 class Ahead:
-    """Makes the rollouts of a round by `make(number)`; use it in a `with` statement, which waits for the last ones."""
+    """Generator of a round's rollouts by `make(number)`, now or ahead in a thread. Use it in a `with` statement."""
 
     def __init__(self, make: Callable[[int], list[Rollout]], device: torch.device) -> None:
         self._make = make
@@ -40,14 +40,15 @@ class Ahead:
         return future.result()[0], 1
 
     def begin(self, number: int) -> None:
-        """Make the rollouts of round `number` from now on, in the background. Nothing may load weights or draw from
-        torch's global generator until `wait`: the engine draws from it."""
+        """Start to make the rollouts of round `number` in the background.
+
+        Until `wait` returns, no other code may load weights or draw from torch's global generator: the engine uses it.
+        """
         learning = torch.cuda.current_stream(self._device) if self._device.type == "cuda" else None
         self._begun = number, self._pool.submit(self._work, number, learning)
 
     def wait(self) -> tuple[list[Rollout], float] | None:
-        """Wait for the rollouts that were begun. Returns them and the seconds that making them took; None if none
-        were begun."""
+        """Wait for the rollouts that `begin` started. Returns them and the seconds they took; None without `begin`."""
         return self._begun[1].result() if self._begun is not None else None
 
     def __enter__(self) -> Ahead:
@@ -71,10 +72,10 @@ class Ahead:
 
 
 class InRounds(Supply):
-    """Whole rounds, one after the other.
+    """Supply of whole rounds of rollouts, one after the other.
 
     Args:
-        make: samples the round of a number.
+        make: samples the rollouts of a round, given its number.
         meter: records the generation.
         ahead: whether the next round is made while the loop does not need the engine.
     """

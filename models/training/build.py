@@ -1,4 +1,4 @@
-"""Construction of a training's learner: the policy with its optimiser, the reference and the companions of a recipe.
+"""Construction of a training's learner: policy, optimiser, reference, companions and teachers of a recipe.
 
 If several ranks learn, each builds the same models and then keeps its parts of them (`models.learner.sharding`).
 """
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class LearnerSettings(Protocol):
-    """Settings that a learner is built from, in addition to the policy's weights."""
+    """Sections of a recipe that a learner is built from, in addition to the policy's weights."""
 
     @property
     def seed(self) -> int: ...
@@ -57,10 +57,10 @@ def build_learner(
     Args:
         policy: the weights that the training begins with; the same on every rank.
         recipe: the settings.
-        settings: of the optimiser.
+        settings: of the optimiser and of compilation.
         autocast_for: the autocast dtype for the policy as it learns, None for plain float32.
         ranks: those that learn together.
-        frozen: folders on this machine of the models that the recipe names; a companion may begin as one.
+        frozen: folders of the frozen models on this machine, by role; a companion may start from the judge.
     """
     judge, slots = (frozen or {}).get("judge"), recipe.slots
 
@@ -124,7 +124,7 @@ def open_teachers(
     *,
     trust_remote_code: bool = False,
 ) -> None:
-    """Give the learner the frozen models that its recipe learns from, in the precision that it learns in.
+    """Load the frozen models that the policy is distilled from into the learner, in the learner's precision.
 
     Args:
         learner: of the policy that is distilled.

@@ -27,7 +27,7 @@ STAGES = ("generate", "score", "learn", "hand_over", "log", "checkpoint")
 
 
 class Clock:
-    """Seconds of each stage, round after round. `device`: on a GPU a stage ends when its kernels have."""
+    """Timer of a round's stages. On a GPU (`device`), a stage ends when its kernels have ended."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
@@ -36,20 +36,20 @@ class Clock:
         self._hidden: float | None = None
 
     def lap(self, stage: str) -> None:
-        """End the stage `stage` here; the times of a stage that occurs twice in a round are added."""
+        """End the stage `stage` now; the times of a stage that occurs twice in a round are added."""
         self._seconds[stage] += self._since_last()
 
     def waited(self, worked: float) -> None:
-        """End a stage of waiting for generation, which `worked` so many seconds in its own thread."""
+        """End a wait for generation in another thread, which took `worked` seconds there."""
         waiting = self._since_last()
         self._seconds["generate"] += worked
         self._hidden = (self._hidden or 0.0) + worked - waiting
 
     def end_round(self, tokens: Mapping[str, int], flops: float, peak: float) -> dict[str, float]:
-        """Return the round's metrics; the next round begins here.
+        """Return the seconds and speeds of the round that ends now, and start the next one.
 
         Args:
-            tokens: that each stage worked on, by stage and `round`; a stage that worked on none has no speed.
+            tokens: stage, or `round` -> number of tokens processed; a stage with none has no speed.
             flops: operations that the updates needed.
             peak: operations a second of the machine.
         """

@@ -1,4 +1,4 @@
-"""The choice of a round's groups of completions if none may become too old and none is dropped.
+"""Choice of the groups that a round trains on, for completions in flight that may neither get too old nor be dropped.
 
 A group is due in the last round that may train on it. A round takes those that ended first, as long as the groups that
 it leaves can still be trained on in time: of the groups due within j rounds, it may leave j rounds' worth. The later
@@ -12,16 +12,16 @@ from collections.abc import Sequence
 
 
 def taken_in_time(ended: Sequence[int], under_way: Sequence[int], number: int, prompts: int) -> list[int] | None:
-    """Choose the groups of a round, by earliest end among those that leave no other group too late.
+    """Choose the groups of a round: the first to end, as long as all other groups can still be used in time.
 
     Args:
-        ended: the rounds that the groups that have ended are due in, in the order in which they ended.
-        under_way: those of all groups that were requested, ended or not.
-        number: the round, no later than any of them.
-        prompts: groups of a round.
+        ended: last possible round of each group that has ended, in the order in which they ended.
+        under_way: last possible round of each group that was requested, ended or not.
+        number: number of the round, not greater than any of these.
+        prompts: number of groups of a round.
 
     Returns:
-        Places in `ended`, [prompts], ascending; None: others have to end first.
+        Indices in `ended`, [prompts], ascending; None: other groups have to end first.
     """
     owed = {due: sum(other <= due for other in under_way) - (due - number) * prompts for due in set(under_way)}
     chosen: list[int] = []

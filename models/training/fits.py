@@ -1,4 +1,4 @@
-"""The fits before a training, as data: the inputs that each of several processes opens, and their common results.
+"""Supervised fits before the loop (warm start, reward models), described as data so that several processes can run one.
 
 As in `models.training.train`, a fit does not depend on how its processes were started: the first rank reports to a
 `Watchers`, whose rounds are updates here. A fit has no checkpoints: its processes begin again if one of them is lost.
@@ -58,19 +58,19 @@ class _Fit:
 
 @dataclass(frozen=True, kw_only=True)
 class SupervisedFit(_Fit):
-    """A fit to demonstrations."""
+    """Inputs of a fit of the policy to demonstrations."""
 
     settings: SupervisedSettings
     adapter: LoraSettings | None
     """Adapter that learns instead of the model's own weights; it is merged in at the end."""
     train: Sequences
     judged: Sequences
-    """Data on which the loss at the end is measured."""
+    """Held-out data on which the loss at the end is measured."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RewardFit(_Fit):
-    """A fit of a reward model to preferences; it begins with the body of a policy."""
+    """Inputs of a fit of a reward model to preferences; it starts from the body of a policy."""
 
     settings: RewardModelSettings
     pairs: Sequence[Pair]
@@ -80,7 +80,7 @@ class RewardFit(_Fit):
 
 @dataclass(frozen=True, kw_only=True)
 class ProcessFit(_Fit):
-    """A fit of a process reward model to labelled steps; it begins with the body of a policy."""
+    """Inputs of a fit of a process reward model to labelled steps; it starts from the body of a policy."""
 
     settings: RewardModelSettings
     solutions: Sequence[Solution]
@@ -94,7 +94,7 @@ OfRewards = TypeVar("OfRewards", RewardFit, ProcessFit)
 
 @dataclass(frozen=True)
 class Fitted(Generic[Measured]):
-    """The results of a fit, in addition to the folder that was written."""
+    """Results of a fit, in addition to the model folder that it wrote."""
 
     precision: Precision
     """Precision that it learned in."""
@@ -104,7 +104,7 @@ class Fitted(Generic[Measured]):
 def fit_demonstrations(
     fit: SupervisedFit, ranks: Ranks, open_engine: object, watchers: Watchers
 ) -> Fitted[dict[str, float]]:
-    """Fit with the other ranks and write the model to `fit.result`; no engine is used.
+    """Fit a policy to demonstrations, together with the other ranks, and write it to `fit.result`.
 
     Returns:
         See `fit_and_judge`.
@@ -128,7 +128,7 @@ def fit_demonstrations(
 def fit_and_judge(
     model: nn.Module, fit: SupervisedFit, autocast: torch.dtype | None, report: Report
 ) -> dict[str, float]:
-    """Fit `model` in place, whole or sharded over ranks. Returns final_loss and held_out_loss, nats a token."""
+    """Fit `model` to demonstrations, in place, whole or sharded. Returns final_loss and held_out_loss, nats a token."""
     last = fit_supervised(
         model, fit.train, fit.settings, seed=fit.seed, autocast=autocast, report=report, recompute=fit.recompute
     )
@@ -139,7 +139,7 @@ def fit_and_judge(
 def fit_preferences(
     fit: RewardFit, ranks: Ranks, open_engine: object, watchers: Watchers
 ) -> Fitted[tuple[Tensor, Tensor]]:
-    """Fit with the other ranks and write the reward model to `fit.result`; no engine is used.
+    """Fit a reward model to preferences, together with the other ranks, and write it to `fit.result`.
 
     Returns:
         See `fit_and_score`.
@@ -153,7 +153,7 @@ def fit_preferences(
 def fit_and_score(
     model: PreTrainedModel, fit: RewardFit, autocast: torch.dtype | None, report: Report
 ) -> tuple[Tensor, Tensor]:
-    """Fit `model` in place, whole or sharded over ranks.
+    """Fit the reward model `model`, in place, whole or sharded over ranks, and score the pairs `fit.judged`.
 
     Returns:
         Scores of the chosen and of the rejected completions of `fit.judged`, both [pairs], float32 on the CPU.
@@ -165,7 +165,7 @@ def fit_and_score(
 
 
 def fit_steps(fit: ProcessFit, ranks: Ranks, open_engine: object, watchers: Watchers) -> Fitted[list[Tensor]]:
-    """Fit with the other ranks and write the process reward model to `fit.result`; no engine is used.
+    """Fit a process reward model, together with the other ranks, and write it to `fit.result`.
 
     Returns:
         See `fit_and_value`.
@@ -179,7 +179,7 @@ def fit_steps(fit: ProcessFit, ranks: Ranks, open_engine: object, watchers: Watc
 def fit_and_value(
     model: PreTrainedModel, fit: ProcessFit, autocast: torch.dtype | None, report: Report
 ) -> list[Tensor]:
-    """Fit `model` in place, whole or sharded over ranks.
+    """Fit the process reward model `model`, in place, whole or sharded, and compute the step values of `fit.judged`.
 
     Returns:
         Value of each step of `fit.judged`, [solutions] tensors of [steps], float32 on the CPU.

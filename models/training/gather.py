@@ -1,4 +1,4 @@
-"""The completions of a round: scored and selected, with further prompts drawn while too few are left.
+"""Scoring and selection of a round's completions; draws further prompts while too few groups are left.
 
 Selection may leave few of a round's prompts: those that are always or never solved have no signal. A selector that
 requests it (`refills`) has further prompts drawn until as many groups are left as the round has prompts, or its limit
@@ -39,7 +39,7 @@ class RoundCompletions:
     chosen: Scored
     """The completions that the policy is trained on."""
     draws: int
-    """How often further prompts were drawn."""
+    """Number of times that further prompts were drawn."""
 
 
 def gather(

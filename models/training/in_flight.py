@@ -1,4 +1,4 @@
-"""Rollouts in flight: completions continue while the learner fits and while weights change, for k rounds at most.
+"""Rollouts in flight: generation continues while the learner fits and weights change; tokens get at most k rounds old.
 
 A prompt is requested at a position in the order of all prompts; its completions are a group. Before round n, positions
 are requested until (n + k + 1) rounds' worth have been: this is how far `schedule.async: k` lets the engines be ahead.
@@ -48,7 +48,7 @@ class _Group:
 
 
 class InFlight(Supply):
-    """Groups of completions of a policy that changes while they are generated.
+    """Supply of groups of completions that are generated while the policy changes.
 
     Args:
         world: whose engine can serve; its learner's tally lists the open positions.
@@ -215,7 +215,7 @@ class InFlight(Supply):
 
 
 def ages_of(rollout: Rollout, number: int) -> torch.Tensor:
-    """Return the rounds between the weights that drew each token and those that `number` begins with, [tokens]."""
+    """Return the age of each token in round `number`, in rounds since the weights that drew it were made, [tokens]."""
     spans = [*rollout.source.versions, (len(rollout.completion), 0)]
     lengths = torch.tensor([after[0] - before[0] for before, after in pairwise(spans)])
     return torch.tensor([number - version for _, version in rollout.source.versions]).repeat_interleave(lengths)

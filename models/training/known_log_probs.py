@@ -23,15 +23,16 @@ def with_reference(
     token_budget: int,
     folder: Path,
 ) -> Sequence[Problem]:
-    """Return `problems` whose known answers carry the log-probs of a reference that never moves, from the disk if they
-    were computed before. They are unchanged if there is not such a reference, if completions are drawn, or if the
-    problems are too many to be held: for those the loop reads the reference round by round.
+    """Return `problems` with the log-probs of their known answers under the reference, computed or read from disk.
+
+    They are returned unchanged if the reference moves or is not kept, if completions are drawn, or if there are too
+    many problems to hold: then the loop reads the reference round by round.
 
     Args:
         problems: with the answers in the data.
         learner: has the reference.
         rollouts: the source of completions.
-        reference: whether it is kept, and moves.
+        reference: the part of the recipe.
         token_budget: tokens of one packed row.
         folder: where log-probs are kept (`models.learner.reference_cache`).
     """

@@ -1,4 +1,4 @@
-"""Check of whether a run changed the policy, by its rounds' metrics and the weights before and after, not by reward."""
+"""Check whether a run changed the policy, from the rounds' metrics and the weights before and after."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ GRADIENT, RATE, CHOSEN, SPREAD = (
 
 
 def nothing_learned(rounds: Sequence[Mapping[str, float]], changed_share: float) -> str:
-    """Return why the policy did not change, in one sentence; empty if it learned.
+    """Return why the training did not change the policy, in one sentence; empty if it did.
 
     It learned if weights differ and some round had a gradient: weight decay alone moves weights too, and a gradient may
     be too small for the precision in which the weights are kept.

@@ -1,4 +1,4 @@
-"""Cost and speed of a round: the clock, the arithmetic and the memory of a run of the loop, together."""
+"""Meter of a round's time, arithmetic, speed and memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from models.training.peak import matmul_peak, peak_memory
 
 
 class Meter:
-    """The meter of a run, made once before the first round, when it measures the machine's fastest matrix product."""
+    """Meter of all rounds of a run. When it is made, it measures the machine's fastest matrix product."""
 
     def __init__(self, learner: Learner, settings: ScheduleSettings) -> None:
         self.device = next(learner.policy.parameters()).device
@@ -27,12 +27,11 @@ class Meter:
         self._generated = 0
 
     def lap(self, stage: str) -> None:
-        """End the stage `stage` of the round here; see `models.training.clock`."""
+        """End the stage `stage` of the round now; see `models.training.clock`."""
         self._clock.lap(stage)
 
     def generated(self, rollouts: Sequence[Rollout], seconds: float | None = None) -> None:
-        """Record that the engine made `rollouts`: until now, or in `seconds` of a thread of its own that the loop
-        waited for."""
+        """Record that the engine made `rollouts`: in the time until now, or in `seconds` of another thread."""
         self._generated += _tokens(rollouts)
         if seconds is None:
             self._clock.lap("generate")

@@ -1,4 +1,4 @@
-"""The demonstrations that a policy is fitted to before it learns by reward: the rows and the hints before them."""
+"""Reader of the demonstrations for the warm start, with the hints that may be added to their prompts."""
 
 from __future__ import annotations
 
@@ -32,8 +32,9 @@ def demonstrations(
     verifier: Reward | None = None,
     adviser: Feedback | None = None,
 ) -> Sequences:
-    """Return encoded demonstrations of a split that fit into `longest` tokens, each of a large split read when it is
-    drawn; empty if the data set has none.
+    """Return the encoded demonstrations of a split that fit into `longest` tokens; empty if the data set has none.
+
+    Those of a large split are read only when they are drawn.
 
     Args:
         settings: which are left out, and which hint replaces a prompt; None: none.

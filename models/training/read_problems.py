@@ -1,4 +1,4 @@
-"""The prompts of a run: rows of the clean data, encoded, with the answers in the data if they are read."""
+"""Reader of a run's prompts: rows of the validated data, encoded, with their known answers if needed."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ ANSWERS: dict[str, dict[str, Origin]] = {
     "demonstrations": {"completion": "demonstration"},
     "preferences": {"chosen": "chosen", "rejected": "rejected"},
 }
-"""Columns of a kind that hold answers, and the origin of such an answer in the loop."""
+"""Kind of rows -> column with answers -> origin of these answers in the loop."""
 
 
 class LengthSections(Sections):
-    """Limits on the length of prompts and completions."""
+    """Sections of a recipe that limit the length of prompts and completions."""
 
     data_name: str = of("data.name")
     data_template: str | None = of("data.template")
@@ -37,13 +37,13 @@ class LengthSections(Sections):
 
 
 class PromptSections(LengthSections):
-    """The prompts that the loop reads, and the known answers."""
+    """Sections of a recipe that decide which prompts the loop reads, with their known answers."""
 
     rollouts: Rollouts
 
 
 def read_prompts(data: Path, codec: Codec, recipe: PromptSections) -> Sequence[Problem]:
-    """Return the training prompts that the recipe's source reads; of a large split each is read when it is drawn.
+    """Return the training prompts that the source of rollouts reads; those of a large split are read when drawn.
 
     Demonstrations of one prompt are grouped; every preference is a prompt of its own.
 
@@ -78,7 +78,7 @@ def _answered(kind: Kind, data: Path, codec: Codec, recipe: PromptSections) -> P
 
 
 def with_room(problems: Sequence[Problem], codec: Codec, recipe: PromptSections) -> Sequence[Problem]:
-    """Return those of `problems` for which the policy has room with all that the recipe's source adds to them.
+    """Return the problems whose sequences, with all that the source of rollouts adds, fit into the policy's positions.
 
     Raises:
         UserError: there are none.
@@ -96,7 +96,7 @@ def with_room(problems: Sequence[Problem], codec: Codec, recipe: PromptSections)
 
 
 def longest_in_training(problems: Sequence[Problem], codec: Codec, recipe: PromptSections) -> int:
-    """Return the tokens of the longest sequence that the recipe's source draws, including its own longer prompts."""
+    """Return the length of the longest sequence that the source of rollouts draws, its longer prompts included."""
     if recipe.policy.room is not None:
         return longest_sequence(recipe)
     return longest_sequence(recipe) + int(added_tokens(recipe.rollouts, codec, problems).max())
@@ -113,8 +113,9 @@ def _truths(data: Path) -> tuple[Names, RowTable] | None:
 def read_problems(
     data: Path, codec: Codec, split: str, recipe: LengthSections, limit: int | None = None, hardest: int | None = None
 ) -> list[Problem]:
-    """Return encoded problems of a split that leave room for a completion; `limit` takes them evenly spaced, of those
-    of level `hardest` at most.
+    """Return the encoded problems of a split that leave room for a completion.
+
+    With `hardest`, only those of this level or below. With `limit`, so many of these, evenly spaced.
 
     The training problems depend only on the rollouts; those of the other splits also leave room for the evaluation's
     completions.
@@ -146,7 +147,7 @@ def _problems(data: Path, codec: Codec, split: str, recipe: LengthSections) -> P
 
 
 def longest_completion(recipe: LengthSections) -> int:
-    """Return the tokens that a completion may have, in rollouts or evaluations."""
+    """Return the largest number of tokens that a completion may have, in rollouts or evaluations."""
     return max(recipe.longest_drawn, recipe.longest_measured or 0)
 
 

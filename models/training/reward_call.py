@@ -1,4 +1,4 @@
-"""One call of a reward: with a time limit, repeated if it failed, and always with finite values.
+"""Call of a reward with a time limit and retries; values that are missing or not finite are replaced.
 
 A reward fails for a round if it takes too long, raises, or returns a wrong number of values; it fails for a completion
 if its value is not finite. Only a `UserError` is passed on: it means that the recipe is wrong, which a second call
@@ -23,31 +23,31 @@ from models.method.scored import sum_of_tokens
 from models.method.world import World
 
 EMPTY: Mapping[str, Tensor] = {}
-"""The components before the first reward."""
+"""Components of the rewards before the first one: none."""
 
 
 @dataclass(frozen=True)
 class RewardOutput:
-    """The values of a reward for the completions of a round."""
+    """Result of a call of a reward for the completions of a round."""
 
     values: Tensor
-    """Before weighting, [completions], every one of them finite."""
+    """Values before weighting, [completions], all of them finite."""
     tokens: list[Tensor] | None
-    """For a reward by token: [completions] tensors of [tokens of it]."""
+    """Values per token of a `TokenReward`, [completions] tensors of [tokens of it]; None for others."""
     failures: int = 0
-    """Completions that have `limits.value` instead of a value."""
+    """Number of completions that got `limits.value` because their value was missing."""
     reason: str = ""
-    """Reason of the failures, in a line; empty if there are none."""
+    """Reason for the failures, in one line; empty if there are none."""
     reasons: Sequence[str] | None = None
     """Reasons of a reward that explains each value, [completions]."""
     watched: Mapping[str, float] = field(default_factory=dict)
-    """Further metrics of such a reward, by name."""
+    """Further metrics of a reward that explains each value, by name."""
 
 
 def call_reward(
     world: World, reward: Reward, rollouts: Sequence[Rollout], components: Mapping[str, Tensor] = EMPTY
 ) -> RewardOutput:
-    """Compute the values of `reward`, under its `limits`; `components` holds the rewards before it, [completions] each.
+    """Call `reward` within its `limits`; `components` are the rewards before it, label -> [completions].
 
     A repeated call begins with the same state of torch's random generator as the first one, so that a temporary failure
     does not change the run.

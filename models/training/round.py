@@ -1,4 +1,4 @@
-"""One round of a training, in the steps that the loop calls, and the state that lasts from round to round."""
+"""One round of a training as a sequence of steps, and the state that is kept from round to round."""
 
 from __future__ import annotations
 
@@ -40,24 +40,24 @@ from models.training.tries import Tries
 from models.training.watchers import Watchers
 
 CANARY_TOKENS = 64
-"""Tokens of a prompt that the canary reads: enough to distinguish policies, few enough to cost nothing."""
+"""Number of tokens per prompt that the canary reads: enough to distinguish policies, at almost no cost."""
 
 
 @dataclass
 class RunState:
-    """State of a training that lasts from round to round."""
+    """State of a training that is kept from round to round."""
 
     world: World
     slots: Slots
     settings: ScheduleSettings
     problems: Sequence[Problem]
-    """Prompts that rounds draw from; a curriculum may filter them before the first round."""
+    """Problems that rounds draw prompts from; a curriculum may filter them before the first round."""
     watchers: Watchers
     alarm: AlarmSettings | None
     start: int
-    """Number of rounds that earlier, interrupted runs finished."""
+    """Number of rounds that are finished already, by earlier runs that were interrupted."""
     history: History
-    """What the alarm has seen."""
+    """Metrics of earlier rounds that the alarm needs."""
     canary: Sequences
     meter: Meter
     scoring: Scoring
@@ -65,7 +65,7 @@ class RunState:
     writer: CheckpointWriter
     source: Supply = field(init=False)
     counted: int = 0
-    """Completions that the metrics of earlier rounds have counted."""
+    """Number of completions so far that metrics have already reported."""
 
     @classmethod
     def resume(
@@ -113,7 +113,7 @@ class RunState:
 
     @property
     def learner(self) -> Learner:
-        """The policy and all that changes with it."""
+        """The policy, and everything else that changes during the training."""
         return self.world.learner
 
     @property
@@ -122,18 +122,18 @@ class RunState:
         return self.alarm is not None and self.alarm.action == "stop"
 
     def unread(self) -> World:
-        """Return the world with readings of its own, for completions that no model has read yet."""
+        """Return a copy of the world with an empty cache of log-probs, for new completions."""
         return replace(self.world, readings=Readings(self.learner, self.settings.token_budget))
 
     def sample(self, number: int) -> list[Rollout]:
-        """Return the rollouts of round `number`, by the current policy."""
+        """Generate the rollouts of round `number` with the current policy."""
         settings, count = self.settings, self.slots.rollouts.prompts
         curriculum, tally = settings.curriculum, self.learner.tally
         prompts = choose(self.problems, curriculum, tally, count, number, settings.rounds, self.world.seed)
         return self.slots.rollouts(self.unread(), prompts, number)
 
     def supply(self) -> Supply:
-        """Return the supply of the rounds' rollouts: made when they are needed, one round ahead, or in flight."""
+        """Build the supply of rollouts that the schedule sets: on demand, one round ahead, or in flight."""
         settings, rollouts = self.settings, self.slots.rollouts
         if settings.staleness < 2:
             return InRounds(self.sample, self.meter, settings.staleness > 0)
@@ -150,7 +150,7 @@ class RunState:
         )
 
     def restore_best(self) -> Collapse:
-        """Give a collapsed policy its best weights back. Returns the collapse."""
+        """Restore the best weights of a collapsed policy. Returns the collapse."""
         assert self.history.collapse is not None, "the policy has collapsed"
         self.writer.restore_best(self.learner.policy)
         return replace(self.history.collapse, kept=self.history.best_round)
@@ -158,7 +158,7 @@ class RunState:
 
 @dataclass
 class Round:
-    """One round; its methods are its steps, in their order."""
+    """One round of the training; its methods are its steps, in the order in which the loop calls them."""
 
     run: RunState
     number: int
@@ -167,13 +167,13 @@ class Round:
     rollouts: list[Rollout] = field(default_factory=list)
     completions: RoundCompletions = field(init=False)
     world: World = field(init=False)
-    """The world with the round's own readings."""
+    """The world with the round's own cache of log-probs."""
     last: bool = False
-    """Whether no round follows: the last of the schedule, or its budget of completions is spent."""
+    """Whether this is the last round, by the schedule's `rounds` or `completions`."""
 
     @property
     def done(self) -> int:
-        """Number of rounds that are finished with this one."""
+        """Number of rounds that are finished when this one is."""
         return self.number + 1
 
     @property
@@ -187,7 +187,7 @@ class Round:
         return self.run.stops and self.run.history.collapse is not None
 
     def collect(self) -> None:
-        """Sample the round's completions, or take those that were sampled ahead."""
+        """Generate the round's rollouts, or take those that were generated ahead."""
         run = self.run
         run.learner.ranks.from_first(run.watchers.proceed)
         run.writer.raise_failed()
@@ -197,7 +197,7 @@ class Round:
         self.rollouts, self.metrics = run.source.take(self.number)
 
     def score(self) -> None:
-        """Score and select the completions, of further prompts too; then the engine is free for the next round."""
+        """Score and select the completions, of further prompts too; then let the next round be generated ahead."""
         run, tally = self.run, self.run.learner.tally
         self.world = run.unread()
         self.completions = gather(
@@ -218,7 +218,7 @@ class Round:
         run.counted = tally.completions
 
     def learn(self) -> None:
-        """Compute the signal of the chosen completions, then fit the policy and the advantage's companion."""
+        """Compute the advantages of the chosen completions, then train the policy and the advantage's companion."""
         run, chosen = self.run, self.completions.chosen
         if len(chosen.rollouts):
             self.metrics |= learn_from(self.world, run.slots, run.settings, chosen, self.number)
@@ -240,14 +240,14 @@ class Round:
         run.meter.lap("hand_over")
 
     def show_samples(self) -> None:
-        """Report some completions, in the rounds that the schedule names."""
+        """Report a sample table, in the rounds that `schedule.samples_every` sets and the first one."""
         run = self.run
         if run.learner.ranks.first and (self.done % run.settings.samples_every == 0 or self.done == 1):
             run.watchers.samples(self.done, sample_rows(self.completions.scored))
         run.meter.lap("log")
 
     def checkpoint(self) -> None:
-        """Check the policy for collapse, keep the best weights, and write a checkpoint if one is due."""
+        """Check for collapse and, if a checkpoint is due, write it and keep the weights if they are the best."""
         run, learner = self.run, self.run.learner
         if run.alarm is not None:
             run.history = run.history.after(self.metrics, run.alarm)
@@ -277,7 +277,7 @@ class Round:
 
 
 def learn_from(world: World, slots: Slots, settings: ScheduleSettings, chosen: Scored, number: int) -> dict[str, float]:
-    """Compute the signal, fit the policy, then the companion. Returns their metrics."""
+    """Compute the advantages, train the policy, then the advantage's companion. Returns the metrics of both."""
     signal = slots.advantage(world, chosen)
     if world.engine is not None and not settings.staleness:  # else it draws the next round
         world.engine.sleep()

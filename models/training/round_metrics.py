@@ -1,4 +1,4 @@
-"""Metrics and the sample table of a round."""
+"""Metrics and sample table of a round."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tokens of the longest rows of a training, counted before anything is generated."""
+"""Check, before anything is generated, that the longest rows of a training fit into the token budget."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from models.method.rollout_source import Rollouts
 from models.text.encoding import Codec
 
 TOGETHER = 1 << 16
-"""Problems of one batch."""
+"""Number of problems per batch."""
 
 
 def added_tokens(source: Rollouts, codec: Codec, problems: Sequence[Problem]) -> NDArray[np.int64]:
-    """Return `source.extra_tokens` of each problem, [problems]."""
+    """Return `source.extra_tokens` of each problem, [problems], computed in batches."""
     parts = [
         source.extra_tokens(codec, problems[first : first + TOGETHER]) for first in range(0, len(problems), TOGETHER)
     ]

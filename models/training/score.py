@@ -1,4 +1,4 @@
-"""Scoring of a round: the policy is trained on the weighted sum of the rewards; all components are logged."""
+"""Scoring of a round's completions: all rewards are computed and logged, and their weighted sum is trained on."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FAILURES = "/failures"
 
 
 class Scoring:
-    """The rewards of a run, one round after the other; counts the rounds in a row in which each has failed."""
+    """Scorer of a run's rounds; counts for each reward the consecutive rounds in which it has failed."""
 
     def __init__(self, rewards: Sequence[Reward]) -> None:
         self._rewards = rewards
@@ -79,12 +79,12 @@ class Scoring:
 
 
 def score(world: World, rewards: Sequence[Reward], rollouts: Sequence[Rollout]) -> Scored:
-    """Score one round by itself; see `Scoring`."""
+    """Score a single round; see `Scoring`."""
     return Scoring(rewards)(world, rollouts)
 
 
 def failures_of(rounds: Iterable[Mapping[str, float]]) -> dict[str, int]:
-    """Count completions of a run without a value of a reward, by its label; rewards that never failed are left out.
+    """Count a run's completions for which a reward failed, by its label; rewards that never failed are left out.
 
     Args:
         rounds: metrics of every round.

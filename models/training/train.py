@@ -1,4 +1,4 @@
-"""The one entry to a training: its inputs as data, the models that are opened for it, and its run to the end.
+"""Entry point of a training: its inputs as data, the opening of its models, and the run to its end.
 
 It does not depend on how the processes were started or where the metrics are logged: the first rank reports to a
 `Watchers`.
@@ -56,9 +56,9 @@ class TrainingFolders:
     """Folders of a training, which exist on every machine of its ranks."""
 
     checkpoints: Path
-    """Checkpoints, which all ranks write and see."""
+    """Checkpoints, which all ranks write and read."""
     result: Path
-    """The model folder that is written."""
+    """The model folder that the trained policy is written to."""
     precisions: Path
     """Measurements of precisions, if the recipe leaves the precision open."""
     reference_log_probs: Path
@@ -66,7 +66,7 @@ class TrainingFolders:
 
     @classmethod
     def below(cls, folder: Path) -> TrainingFolders:
-        """Return folders below one folder."""
+        """Return the default folders below `folder`."""
         return cls(folder / "checkpoints", folder / "policy", folder / "precisions", folder / "reference_log_probs")
 
 
@@ -85,9 +85,9 @@ class Training:
     truncated: TruncationSettings = WRONG
     alarm: AlarmSettings | None = None
     form: PromptForm = BARE
-    """Text that the recipe writes around every prompt."""
+    """Template and system message that the recipe writes around every prompt."""
     teachers: Mapping[Role, Path] = field(default_factory=dict)
-    """Model folders that the policy is distilled from, and that of the judge."""
+    """Role -> model folder of a frozen model: teacher, contrast, judge."""
     served: TeacherSettings | None = None
     """The recipe's teacher, which may be at an address."""
     judge: JudgeSettings | None = None
@@ -99,7 +99,7 @@ class Training:
 
     @classmethod
     def of(cls, recipe: Recipe, start: Path, problems: Sequence[Problem], folder: Path, **changed: Any) -> Training:
-        """Return the training of a recipe below `folder`.
+        """Build the training of a recipe, with its folders below `folder`.
 
         Args:
             recipe: has a schedule.
@@ -126,13 +126,12 @@ class Training:
         return cls(**(fields | changed))
 
     def with_less(self, less: NeedsLess) -> Training:
-        """Return the same training with less memory."""
+        """Return the same training with settings that need less memory."""
         schedule = replace(self.schedule, token_budget=less.budget, gradient_checkpointing=less.recompute or "auto")
         return replace(self, schedule=schedule)
 
     def autocast_for(self, model: nn.Module) -> torch.dtype | None:
-        """Return the autocast dtype that `policy.precision` means for a model, None for plain float32; it is measured
-        if the setting requests it."""
+        """Return the autocast dtype for `model` by `policy.precision`; None: plain float32. `auto` measures it."""
         return autocast_rule(self.policy.precision, self.folders.precisions)(model)
 
 
@@ -158,7 +157,7 @@ class OpenTraining:
 
     @property
     def learner(self) -> Learner:
-        """The policy and all that changes with it."""
+        """The policy, and everything else that changes during the training."""
         return self.world.learner
 
     @property

@@ -1,4 +1,4 @@
-"""Difficulty of prompts for the current policy: they are tried and scored, and nothing is trained on."""
+"""Measurement of how hard prompts are for the current policy, from completions that are not trained on."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from models.training.score import Scoring
 
 
 class Tries:
-    """Tries prompts with the rollouts and rewards of a run, and writes the results into the run's tally."""
+    """Measures prompts with the rollouts and rewards of a run, and records the results in the run's tally."""
 
     def __init__(self, slots: Slots, score: Scoring, settings: CurriculumSettings, meter: Meter) -> None:
         self._slots, self._score, self._settings, self._meter = slots, score, settings, meter
@@ -39,7 +39,7 @@ class Tries:
         return {name: total / weight for name, (total, weight) in apart.seen.items()}
 
     def passing(self, world: World, problems: Sequence[Problem]) -> list[Problem]:
-        """Return the prompts that the filter leaves: those of the tally, or else tried now and written there.
+        """Return the prompts that pass the filter by `low` and `high`: as recorded in the tally, else measured now.
 
         Raises:
             UserError: none is left.
@@ -59,7 +59,7 @@ class Tries:
         return list(taken(problems, places_of(problems, set(tally.kept))))
 
     def order_block(self, world: World, problems: Sequence[Problem], number: int, rounds: int) -> None:
-        """Try the prompts of a block and write them into the tally, the easiest first, if a block of rounds begins."""
+        """If a block of rounds begins, measure its prompts and record them in the tally, the easiest first."""
         every, count = self._settings.every, self._slots.rollouts.prompts
         if number % every:
             return

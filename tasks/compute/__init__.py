@@ -1,1 +1,1 @@
-"""Where training and generation run: learners, engines, clusters and GPUs."""
+"""Placement of training and generation: learners, engines, Ray clusters and GPUs."""

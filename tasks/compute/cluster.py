@@ -1,7 +1,8 @@
-"""Ray: engines in separate processes, on this machine or on an existing cluster. No other module imports it.
+"""Engines and learners in separate processes of Ray, on this machine or on a cluster; the only module that imports Ray.
 
-Ray places them, reports when one is gone, and carries arrays; the fleet distributes the work (models.engines.fleet).
-Weights are put into Ray's object store once a sync; the engines of a machine read them there, uncopied.
+Ray places the processes, reports when one is gone, and carries arrays; the fleet distributes the work
+(models.engines.fleet). Weights are put into Ray's object store once a sync. The engines of a machine read them there
+without a copy.
 
 On this machine Ray is started for the run: on loopback, without dashboard and usage statistics, with its own files. It
 ends with the run, and with this process in any case. A cluster that is joined is left unchanged: the actors started
@@ -45,27 +46,27 @@ from models.policies.build import first_line
 PLACE_SECONDS = 1800.0
 """Seconds that an engine may take to be placed and to start: a cluster may have to get a machine for it first."""
 ANSWER_SECONDS = 10.0
-"""Seconds that the address of a cluster may take to answer."""
+"""Seconds within which a connection to the address of a cluster must be possible."""
 END_SECONDS = 10.0
 """Seconds that Ray's processes may take to end by themselves."""
 Gone = RayActorError
-"""The process of an actor has ended."""
+"""Error of a call to an actor whose process has ended."""
 _OF_OUR_OWN = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
-"""Environment of a Ray of this process's own; without the token Ray would write one into the home folder."""
+"""Environment of a Ray that this process starts; without the token Ray would write one into the home folder."""
 logging.getLogger("ray").setLevel(logging.ERROR)
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """A Ray that this process is connected to."""
+    """The Ray cluster that this process is connected to, or its own Ray on this machine."""
 
     address: str | None
-    """None: a Ray of this machine alone."""
+    """Address of the cluster; None: a Ray that this process started on this machine."""
     gpus: float
-    """GPUs that it currently has."""
+    """Number of its GPUs when this process connected."""
 
     def gpus_of_each(self, placement: PlacementSettings) -> float:
-        """Return the GPUs of each engine; none on a machine without GPUs.
+        """Return the number of GPUs that Ray reserves for each engine; 0 on a machine without GPUs.
 
         Raises:
             UserError: this machine has too few.
@@ -134,7 +135,7 @@ def _require_answer(address: str) -> None:
 
 @contextmanager
 def _started() -> Iterator[Cluster]:
-    """Start a Ray of this process's own."""
+    """Start Ray on this machine for this process alone, and stop it at the end of the block."""
     folder = _short_folder()
     before = set(os.environ)
     gpus = torch.cuda.device_count()
@@ -185,7 +186,7 @@ def _short_folder() -> Path:
 
 
 def _children(folder: Path) -> list[psutil.Process]:
-    """Return Ray's processes below this one: those with `folder` on their command line, and their children."""
+    """Return the child processes that belong to Ray: those with `folder` on their command line, and their children."""
     below = []
     for process in psutil.Process().children():
         try:
@@ -210,27 +211,27 @@ class StoredWeights(Iterable[tuple[str, Tensor]]):
 
 
 class KeptInStore(WeightStore):
-    """The weights of the last sync in Ray's object store; see `models.engines.kept.WeightStore`."""
+    """A `models.engines.kept.WeightStore` that keeps the weights of the last sync in Ray's object store."""
 
     stored = StoredWeights(())
 
     def keep(self, weights: Iterable[tuple[str, Tensor]], version: int) -> None:
-        """See `Kept.keep`. Weights of the sync before are dropped first: the store need not hold both."""
+        """See `WeightStore.keep`. The previous weights are dropped first, so that the store never holds both."""
         self.stored = StoredWeights(())
         self.stored = StoredWeights([ray.put(part) for part in weight_parts(weights, self.dtype)])
         self.version = version
 
     @property
     def filled(self) -> bool:
-        """See `Kept.filled`."""
+        """See `WeightStore.filled`."""
         return bool(self.stored.parts)
 
     def given(self) -> StoredWeights:
-        """See `Kept.given`."""
+        """See `WeightStore.given`."""
         return self.stored
 
     def forget(self) -> None:
-        """See `Kept.forget`."""
+        """See `WeightStore.forget`."""
         self.stored = StoredWeights(())
 
 
@@ -300,7 +301,7 @@ class PlacedEngine(Engine):
 
 
 def placed_fleet(cluster: Cluster, placement: PlacementSettings, order: Order) -> Fleet:
-    """Open the engines of a placement with the weights of the order's folder, which each machine must have.
+    """Open the engines of a placement on the weights in the order's folder, which must exist on each machine.
 
     Raises:
         UserError: see `models.engines.open_engine.opening`, `Cluster.gpus_of_each` and `PlacedEngine`.
@@ -328,7 +329,10 @@ def placed_fleet(cluster: Cluster, placement: PlacementSettings, order: Order) -
 
 
 def start(kind: type, resources: Mapping[str, float]) -> Any:
-    """Create an object of `kind` in a separate process; call its methods by `.remote()`. It is never restarted."""
+    """Start an actor: an object of `kind` in a separate process, whose methods are called by `.remote()`.
+
+    If its process ends, it is not restarted.
+    """
     return ray.remote(kind).options(max_restarts=0, **resources).remote()
 
 
@@ -338,19 +342,19 @@ def end(actor: Any) -> None:
 
 
 def finished(references: Sequence[Any], seconds: float) -> tuple[list[Any], list[Any]]:
-    """Wait up to `seconds` for the first of some calls; return the finished ones and the others."""
+    """Wait up to `seconds` until one of some calls has finished; return the finished calls and the others."""
     ready, others = ray.wait(list(references), num_returns=1, timeout=seconds)
     return ready, others
 
 
 def own_address() -> str:
-    """Return the address at which others of the cluster reach this machine."""
+    """Return the address at which other machines of the cluster reach this one."""
     address: str = ray.util.get_node_ip_address()
     return address
 
 
 def answer(reference: Any, seconds: float | None = None) -> Any:
-    """Return the result of an actor's call, or raise its error as it was raised there."""
+    """Wait for an actor's call and return its result, or raise its error as the actor raised it."""
     try:
         return ray.get(reference, timeout=seconds)
     except RayTaskError as error:

@@ -1,4 +1,4 @@
-"""The training of a fine-tuning step, run here or by several learners, and the records of its rounds."""
+"""The training of a fine-tuning step, in this process or on several learners, and the records of its rounds."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ POLICY = "policy"
 
 
 class FineTuneSections(EngineSections):
-    """Dependencies of the policy other than rows, warm start and reward model."""
+    """The sections of the recipe that a fine-tuning reads."""
 
     seed: int
     policy: PolicySettings = of("policy")
@@ -62,7 +62,7 @@ class FineTuneSections(EngineSections):
     slots: Slots
     schedule: ScheduleSettings | None
     open_ended: bool
-    """Derived from slots and schedule."""
+    """Whether the number of completions is not known in advance; derived from slots and schedule."""
     truncated: TruncationSettings
     alarm: AlarmSettings | None
     teacher: TeacherSettings | None
@@ -71,7 +71,7 @@ class FineTuneSections(EngineSections):
 
 @dataclass(frozen=True, kw_only=True)
 class FineTuneJob:
-    """Inputs of a fine-tuning."""
+    """Inputs and folders of a fine-tuning."""
 
     recipe: FineTuneSections
     settings: ScheduleSettings
@@ -89,7 +89,7 @@ class FineTuneJob:
 
 @dataclass
 class LastMetrics:
-    """Values reported by the rounds of this process."""
+    """The last metrics of a training, and the time of the rounds that this process ran."""
 
     last: dict[str, float] = field(default_factory=dict)
     """The last value of each metric."""
@@ -99,9 +99,10 @@ class LastMetrics:
 
 @contextmanager
 def watched_rounds(rounds: int, slots: Slots, folder: Path, run_id: str) -> Iterator[tuple[Watchers, LastMetrics]]:
-    """Yield watchers that write metrics to journal, tracking store and progress bar, and the values they have seen.
+    """Yield the callbacks that record a training's rounds, and the last metrics that they received.
 
-    They log a warning after the first rounds if nothing is learned.
+    They write to the journal, the tracking store and a progress bar, and log a warning after the first rounds if
+    nothing is learned.
     """
     seen = LastMetrics()
     first: dict[int, dict[str, float]] = {}
@@ -150,7 +151,7 @@ def fit_policy(asked: FineTuneJob, watchers: Watchers) -> Collapse | None:
 
 
 def training_of(asked: FineTuneJob) -> Training:
-    """Return the training of a fine-tuning; its folders exist on every machine."""
+    """Build the training of a fine-tuning; its folders are absolute paths, which every learner's machine must have."""
     recipe, rewarded = asked.recipe, made_reward_model(asked.rewarded)
     return Training(
         seed=recipe.seed,
@@ -202,7 +203,7 @@ def _with_learners(asked: FineTuneJob, training: Training, watchers: Watchers) -
 
 
 def fit_together(make: Callable[..., Fitted[T]], fit: object, log: MetricLog, report: Report, run_id: str) -> T:
-    """Run a fit of `models.training.fits` on the flow's learners. Return their measurements of it.
+    """Run a fit of `models.training.fits` on the flow's learners, and return the fit's measurements.
 
     Raises:
         UserError: any error of the learners.

@@ -1,4 +1,4 @@
-"""Exclusive use of a machine's GPUs: one step at a time learns or generates there, of any state folder or server.
+"""Exclusive use of a machine's GPUs: one step at a time trains or generates there, whatever its state folder or server.
 
 There are two locks, for two purposes. A Prefect concurrency limit, named after the host, shows in Prefect's UI which
 runs wait; runs of other hosts on the same server have limits of their own. A file lock of the kernel works between runs
@@ -24,7 +24,7 @@ LEASE = 60.0
 LOCK = "rewardflow-gpu.lock"
 """File in the host's folder of temporary files, which all its users share."""
 _holding = 0
-"""Number of times that this process holds the place: 0 or 1."""
+"""Number of blocks of `gpu_slot` that this process is in: 0 or 1."""
 
 
 def limit_name() -> str:
@@ -34,7 +34,7 @@ def limit_name() -> str:
 
 @contextmanager
 def gpu_slot() -> Iterator[None]:
-    """Hold the place; learners and engines that use a GPU's memory are created inside."""
+    """Hold the exclusive use of this machine's GPUs; learners and engines that use GPU memory are created inside."""
     import torch
 
     with _limit_of_host(), ExitStack() as also:
@@ -45,7 +45,7 @@ def gpu_slot() -> Iterator[None]:
 
 
 def place_is_held() -> bool:
-    """Return whether this process holds the place."""
+    """Return whether this process holds the exclusive use of this machine's GPUs."""
     return _holding > 0
 
 
@@ -61,7 +61,7 @@ def _noted() -> Iterator[None]:
 
 @contextmanager
 def _limit_of_host() -> Iterator[None]:
-    """Hold the slot on the Prefect server.
+    """Hold the slot of this host's concurrency limit on the Prefect server.
 
     This does the same as Prefect's `concurrency`, which does not return its lease.
     """
@@ -87,7 +87,7 @@ def _limit_of_host() -> Iterator[None]:
 
 @contextmanager
 def of_host(folder: Path) -> Iterator[None]:
-    """Hold the lock of a host, against every process on it.
+    """Hold this host's lock on its GPUs, which only one process on the host can have.
 
     Args:
         folder: a folder that all of them can access.

@@ -1,4 +1,4 @@
-"""Common parts of the steps that make rows for a reward model from completions of the policy, before it is trained."""
+"""Common parts of the steps that label completions of the warm-started policy as rows for a reward model."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SPLITS: tuple[Split, ...] = ("train", "validation")
 
 
 class LabellingSections(LengthSections):
-    """Dependencies of the policy's completions and of their labels."""
+    """The sections of the recipe on which the policy's completions and their labels depend."""
 
     seed: int
     engine: EngineSettings
@@ -91,7 +91,7 @@ def asked_problems(
     run_id: str,
     hardest: int | None = None,
 ) -> Sequence[Problem]:
-    """Read `count` problems of a split, evenly spaced over it, and log them as inputs of the run."""
+    """Read `count` problems that are evenly spaced over a split, and log them as inputs of the run."""
     problems = read_problems(data, codec, split, recipe, count, hardest)
     rows = [(problem.id, problem.prompt, problem.answer) for problem in problems]
     log_rows(run_id, recipe.data_name, "problems", split, rows, data)

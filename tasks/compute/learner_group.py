@@ -1,4 +1,4 @@
-"""Learners in separate processes: started together, monitored, and started again if one of them is gone.
+"""A group of learners in separate processes, started together and restarted together if one process is gone.
 
 Each is a rank of the joint work: `models.training.train.train`, or a fit of `models.training.fits`. The first rank
 reports its rounds through a mailbox to this process, which alone records them. A group whose processes end resumes from
@@ -35,23 +35,23 @@ from tasks.compute import cluster
 from tasks.compute.cluster import Cluster, Gone
 
 RESTARTS = 3
-"""Fresh groups that a training may start for lost processes, before it has written another checkpoint."""
+"""Restarts of the group for lost processes that are allowed without a new checkpoint in between."""
 LISTEN_SECONDS = 0.2
 """Seconds between two reads of the mailbox."""
 GRACE_SECONDS = 5.0
 """Seconds to wait for results of the others after one learner's error: if one process is gone, the others fail too."""
 SILENT = timedelta(hours=2)
-"""How long ranks wait for one another: one of them may be computing a reward or waiting for an engine."""
+"""Time limit of ranks that wait for one another: one may be computing a reward or waiting for an engine."""
 
 
 class Mailbox:
-    """Messages of the first learner, until they are taken."""
+    """Messages of the first learner to the process that records them."""
 
     def __init__(self) -> None:
         self._letters: list[tuple[str, tuple[Any, ...]]] = []
 
     def put(self, kind: str, *content: Any) -> None:
-        """Add a message; its kind is the name of one of the `Watchers`."""
+        """Add a message; its kind is the name of a callback of `Watchers`, its content the arguments."""
         self._letters.append((kind, content))
 
     def take(self) -> list[tuple[str, tuple[Any, ...]]]:
@@ -69,10 +69,10 @@ Data = TypeVar("Data", bound=_Lighter)
 
 @dataclass(frozen=True)
 class Joint(Generic[Data]):
-    """Work that learners do together."""
+    """A function that every learner of a group runs, with its arguments."""
 
     make: Callable[[Data, Ranks, OpenEngine, Watchers], Any]
-    """A function of a module, called on every rank."""
+    """The function, which every rank calls; it must be defined at the top of a module."""
     data: Data
     """Argument of each rank."""
     order: Order | None = None
@@ -82,7 +82,7 @@ class Joint(Generic[Data]):
 
 @dataclass(frozen=True)
 class LearnerRank:
-    """A learner's place in its group."""
+    """A learner's number in its group, and the address at which the group meets."""
 
     number: int
     count: int
@@ -93,7 +93,7 @@ class LearnerRank:
 
 
 class HostedLearner:
-    """A rank in a separate process."""
+    """A learner in a separate process of Ray."""
 
     def __init__(self) -> None:
         self._listening: socket.socket | None = None
@@ -107,7 +107,7 @@ class HostedLearner:
     def learn(
         self, made: Joint[Any], seat: LearnerRank, placed: tuple[Cluster, PlacementSettings], mailbox: Any
     ) -> Any:
-        """Join the group and do its work."""
+        """Join the group, run the joint function and return its result."""
         if seat.threads is not None:
             torch.set_num_threads(seat.threads)
         where, placement = placed
@@ -150,16 +150,18 @@ def _stay_on(host: str) -> None:
 
 
 def learn_together(where: Cluster, placement: PlacementSettings, made: Joint[Any], watchers: Watchers) -> Any:
-    """Run a function on `placement.learners` processes, and start them again if one is gone; they end with this call.
+    """Run a function on `placement.learners` processes, which are restarted together if one is gone.
+
+    They end with this call.
 
     Args:
         where: the cluster on which they are placed.
         placement: their number, and the engines of the first.
-        made: the work.
+        made: the function and its arguments.
         watchers: called in this process; any exception of `proceed` ends the learners.
 
     Returns:
-        Return value of the first of them.
+        Return value of the first learner.
 
     Raises:
         UserError: an error of a learner, or their processes ended again and again.
@@ -182,13 +184,13 @@ def learn_together(where: Cluster, placement: PlacementSettings, made: Joint[Any
 
 @dataclass
 class _Heard:
-    """The watchers, and the round that a group began with."""
+    """The watchers that receive a group's messages, and the round that the group resumed from."""
 
     watchers: Watchers
     began: int = -1
 
     def letters(self, letters: Sequence[tuple[str, tuple[Any, ...]]]) -> None:
-        """Call the watchers."""
+        """Pass messages to the watchers."""
         for kind, content in letters:
             if kind == "resumed":
                 (self.began,) = content
@@ -225,7 +227,7 @@ def _one_group(where: Cluster, placement: PlacementSettings, made: Joint[Any], h
 
 
 def _raise_first(reference: Any, others: Sequence[Any]) -> None:
-    """Raise the error of a learner if it has one; if another process is gone, raise that error, as it is the cause."""
+    """Raise the error of a finished learner, if any; if another learner's process is gone, raise that error instead."""
     try:
         cluster.answer(reference)
     except (Gone, KeyboardInterrupt):
@@ -246,7 +248,7 @@ def _raise_first(reference: Any, others: Sequence[Any]) -> None:
 
 
 def _to(mailbox: Any) -> Watchers:
-    """Return watchers that put messages into the mailbox."""
+    """Return the watchers of a learner, which put messages into the mailbox."""
     return Watchers(
         metrics=lambda number, values: mailbox.put.remote("metrics", number, values),
         samples=lambda number, rows: mailbox.put.remote("samples", number, rows),

@@ -1,4 +1,4 @@
-"""A policy measured with the recipe's evaluation settings, by evaluations and reviews by people."""
+"""Answers of a policy under the recipe's evaluation settings, for evaluations and for reviews by people."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tasks.runner.progress import stages
 
 
 class EvaluationSections(LengthSections, ScorerSections):
-    """Dependencies of every evaluation other than rows, policy and reward model."""
+    """The sections of the recipe that every evaluation reads."""
 
     policy: InUse = of("used_policy")
     engine: EngineSettings
@@ -119,7 +119,7 @@ def with_start_nats(
     recipe: EvaluationSections,
     codec: Codec,
 ) -> list[PromptRecord]:
-    """Return the records with the surprisal of each completion under the policy from which the training started.
+    """Return the records with each completion's surprisal, in nats a token, under the policy before the training.
 
     Args:
         records: answers in one turn, [problems].
@@ -159,7 +159,9 @@ def _beside(episodes: EpisodeSettings | None, partner: PolicyFiles) -> EpisodeSe
 
 
 def room_of(policy: PolicyFiles, recipe: EvaluationSections, extra: int = 0) -> int:
-    """Return the tokens of the recipe's longest prompt and completion, plus up to `extra` if the policy has room.
+    """Return how many tokens an engine must hold: the recipe's longest prompt and completion, plus up to `extra`.
+
+    Extra tokens are added as far as the policy's positions allow.
 
     Args:
         policy: the policy to sample from.
@@ -178,7 +180,7 @@ def room_of(policy: PolicyFiles, recipe: EvaluationSections, extra: int = 0) -> 
 def measuring_engine(
     policy: PolicyFiles, recipe: EvaluationSections, codec: Codec, longest: int | None = None
 ) -> Iterator[Engine]:
-    """Open an engine on a policy, wide enough for the recipe's longest prompt and completion.
+    """Open an engine on a policy, with room for the recipe's longest prompt and completion.
 
     Args:
         policy: the policy to sample from.

@@ -22,13 +22,13 @@ from tasks.registered.reward_model import RewardModelFiles
 
 
 class EngineSections(PromptSections):
-    """Settings with which the engine of a training is opened."""
+    """The sections of the recipe with which the engine of a training is opened."""
 
     engine: EngineSettings
 
 
 class ScorerSections(Sections):
-    """Settings for scoring with the reward model."""
+    """The sections of the recipe with which a reward model scores."""
 
     policy: InUse = of("used_policy")
     score_precision: Precision | None = of("scoring_precision")

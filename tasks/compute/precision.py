@@ -1,4 +1,4 @@
-"""The precision that a step trains in: the recipe's, or the faster one on this machine; recorded on its run."""
+"""The precision in which a step trains: that of the recipe or, with `auto`, the one chosen for this machine."""
 
 from __future__ import annotations
 
@@ -29,5 +29,5 @@ def learner_autocast(chosen: Precision, model: nn.Module, home: Path, run_id: st
 
 
 def precision_folder(home: Path) -> Path:
-    """Return the folder of the measurements (models.learner.precision); it may be deleted at any time."""
+    """Return the folder of the choices of precision (models.learner.precision); it may be deleted at any time."""
     return home / "store" / "precision"

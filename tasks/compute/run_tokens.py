@@ -1,4 +1,4 @@
-"""Policies are measured in the tokens of the run, whatever tokenizer each of them has.
+"""Evaluation in the run's tokens of policies that may have tokenizers of their own.
 
 The tokenizer of a new policy is trained on the data, so a champion's may number its tokens differently. The champion
 generates in its own tokens. Problems are selected, lengths counted and reward scores computed in those of the run, so
@@ -52,7 +52,7 @@ class RunTokens:
         return ends and bool(self.own.tokenizer.get_vocab() == self.run.tokenizer.get_vocab())
 
     def problems(self, data: Path, split: str, recipe: LengthSections, limit: int | None) -> list[Problem]:
-        """Return the problems that fit by the run's tokens, with prompts in the policy's own; see `read_problems`."""
+        """Read the problems that fit by the run's tokens, with prompts in the policy's tokens; see `read_problems`."""
         chosen = read_problems(data, self.run, split, recipe, limit)
         if self.alike:
             return chosen
@@ -62,7 +62,9 @@ class RunTokens:
     def scorer(
         self, score: Callable[[Sequences], Tensor] | None, problems: Sequence[Problem]
     ) -> Callable[[Sequences], Tensor] | None:
-        """Wrap `score`, which reads the run's tokens, for sequences in the policy's own: their text is encoded again.
+        """Wrap `score`, which reads the run's tokens, so that it scores sequences in the policy's tokens.
+
+        Their text is encoded again.
 
         Args:
             score: scores of prompts with their completions, [completions].

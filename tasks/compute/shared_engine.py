@@ -1,7 +1,8 @@
-"""One engine for a flow: it starts once, runs the policy of every round, then the policies to measure in turn.
+"""One engine for all steps of a flow: it generates for the training, and then for the evaluation of each policy.
 
 Starting vLLM takes longer than a small evaluation. Within `shared_engine()` an engine stays open for the next step that
-needs the same one, and the place on the GPU is held as long, as the memory is in use; outside, each step has its own.
+needs the same one. The place (the exclusive use of the GPUs, gpu_place.py) is held as long, because the memory is in
+use. Outside of `shared_engine()`, each step has its own engine.
 Any error closes it. A process has at most one of these engines open; if the recipe places several in separate processes
 (`placement`), it is their fleet.
 """
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class _Shared:
-    """Resources that stay open between two steps."""
+    """The engine, the cluster and the place on the GPU that stay open between two steps."""
 
     def __init__(self, placement: PlacementSettings | None = None, address: str | None = None) -> None:
         self.placement = placement or PlacementSettings()
@@ -107,7 +108,7 @@ def shared_engine(placement: PlacementSettings | None = None, cluster: str | Non
 
 
 def gpus() -> float:
-    """Return the GPUs that the flow uses while it has the place, here or on its cluster; 0 without GPUs."""
+    """Return the number of GPUs that the flow reserves while it holds the place, here or on its cluster; maybe 0."""
     placement = _shared.placement if _shared is not None else PlacementSettings()
     if placement.placed and (torch.cuda.is_available() or (_shared is not None and _shared.address is not None)):
         own = placement.learners if placement.learners > 1 else float(torch.cuda.is_available())
@@ -121,9 +122,9 @@ def learners() -> int:
 
 
 def place_for_learners() -> tuple[Cluster, PlacementSettings]:
-    """Return the cluster for the flow's learners, and their number with their engines.
+    """Close the flow's engine, and return the cluster and the placement for the flow's learners and their engines.
 
-    The flow's engine is closed: the first learner opens the engines that it uses.
+    The first learner opens the engines that it uses.
     """
     assert _shared is not None, "a flow places"
     _shared.close_engine()
@@ -166,7 +167,9 @@ def lent_engine(
     dtype: torch.dtype | None = None,
     trust_remote_code: bool = False,
 ) -> Iterator[Engine]:
-    """Yield an engine on the weights of `folder`; arguments and errors as in `open_engine`, which also has a seed.
+    """Yield an engine with the weights of `folder`: the flow's shared engine if it fits, otherwise a new one.
+
+    Arguments and errors are those of `open_engine`, except for its seed.
 
     The shared engine is used if it was opened with equal arguments on a model of the same configuration. Its results
     are bitwise equal to those of a new one, whatever it generated before. If fine-tuning and evaluation need different
@@ -206,7 +209,7 @@ def lent_engine(
 
 
 def _key(folder: Path, settings: EngineSettings, longest: int, end: Ends, dtype: torch.dtype) -> str:
-    """Return everything that an engine reads when it starts, except the weights."""
+    """Return the key by which an engine is shared: all that it reads when it starts except the weights, as JSON."""
     read = [(folder / name) for name in ("config.json", "generation_config.json")]
     texts = [file.read_text() if file.is_file() else None for file in read]
     # The files used with a policy are also read when the engine starts.

@@ -1,1 +1,1 @@
-"""Versions of the data: added, prepared by DVC, validated by Great Expectations, compared."""
+"""Versions of the data: adding files, preparation by DVC, validation by Great Expectations, comparison."""

@@ -1,4 +1,4 @@
-"""Make a user's files a version of the data that a commit pins, in one step: copy, prepare, commit, push.
+"""Adding a user's files as a version of the data that a git commit pins: copy, prepare, commit, push.
 
     data/raw/NAME           the given files, in DVC's cache and remote
     data/raw/NAME.dvc       their hash
@@ -25,7 +25,7 @@ from tasks.data.versions import DataVersion, current, digest_of, repository
 
 
 def add(settings: DataSettings, root: Path, report: Report = print) -> tuple[DataVersion, DataSettings]:
-    """Make a user's files a version that a commit pins: copy them in, prepare them, commit the pins, push the bytes.
+    """Add a user's files as a version of the data: copy and prepare them, commit their hashes, and push the bytes.
 
     Args:
         settings: the `data:` section with the paths of the user's files.
@@ -66,7 +66,7 @@ def add(settings: DataSettings, root: Path, report: Report = print) -> tuple[Dat
 
 @contextmanager
 def _raw_replaced(root: Path, name: str, given: dict[str, list[DataFile]]) -> Iterator[None]:
-    """Copy the given files to the raw data NAME, by subfolder; if the block fails, restore the previous state."""
+    """Copy the given files (subfolder -> files) to `data/raw/NAME`; if the block fails, restore the previous state."""
     raw, source, prepared = root / RAW, root / source_folder(name), root / prepared_folder(name)
     beside = raw / f".{name}.partial"
     written = [raw / f"{name}.dvc", *(source / file for file in ("dvc.yaml", "params.yaml", "dvc.lock"))]

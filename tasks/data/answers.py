@@ -1,4 +1,4 @@
-"""Check that the data contain the answers or tests that rewards need: without them every completion is wrong."""
+"""Checks that the data contain the answers or tests that rewards need: without them every completion is wrong."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _any_text(data: Path, kind: Kind, split: Split = "train", column: str = "ans
 
 
 class DataSections(Sections):
-    """The required data and their use."""
+    """The sections of the recipe that determine which data it needs."""
 
     data: DataSettings
     rewards: list[Reward]
@@ -28,7 +28,7 @@ class DataSections(Sections):
 
 
 def require_answers(data: Path, recipe: DataSections) -> None:
-    """Check that a reward which compares completions with answers, or runs tests, has the data for it.
+    """Check that the training rows have the answers or tests that the recipe's rewards need.
 
     Args:
         data: a prepared data set.
@@ -65,7 +65,7 @@ def _require_tests(data: Path, recipe: DataSections) -> None:
 
 
 def require_held_out_answers(data: Path, name: str, verifier: Reward | None) -> None:
-    """Check that right and wrong answers to a held-out set can be distinguished.
+    """Check that a held-out set has the expected answers, or the tests, by which its answers are judged.
 
     Args:
         data: the prepared set.

@@ -1,4 +1,4 @@
-"""Compare the rows of the data of two versions or runs, from the files that their hashes pin."""
+"""Comparison of the rows that two versions or runs read; the files are found by their recorded hashes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class DataDifference:
     after: str
     """Hash of the newer prepared data; empty if none is recorded."""
     raw: tuple[tuple[str, str, str], ...] = ()
-    """Path, older and newer hash of raw data that differ; a hash is empty if that side did not read the file."""
+    """Path, older hash and newer hash of each raw file that differs; a hash is empty if that side did not read it."""
     splits: tuple[SplitDifference, ...] = ()
     """Differences of the files whose hashes differ."""
     unread: tuple[str, ...] = ()
@@ -54,11 +54,11 @@ class PreparedFiles:
         return self.fetched[place]
 
     def marks(self, place: Place) -> list[Mark]:
-        """Return the marks of the rows of an available file."""
+        """Return the id and hashes of each row of an available file; see `models.datasets.row_diff.Mark`."""
         return list(read_marks(self.folder, *place))
 
     def rows(self, place: Place, ids: Collection[str]) -> dict[str, dict[str, str]]:
-        """Return id -> row, as text, of the given rows of an available file."""
+        """Return id -> row, with all values as text, for the rows of an available file with these ids."""
         wanted = set(ids)
         pieces = table_pieces(self.folder, *place) if wanted else ()
         return {
@@ -70,7 +70,7 @@ class PreparedFiles:
 
 
 def place_of(source: str) -> Place | None:
-    """Return kind and split of a prepared file's path; None for any other path."""
+    """Return the kind and split in the name of a prepared file; None for the path of any other file."""
     kind, _, split = PurePosixPath(source).stem.rpartition("_")
     if kind in get_args(Kind) and split in get_args(Split):
         return kind, split  # type: ignore[return-value]

@@ -1,4 +1,4 @@
-"""The DVC stage of a user's files.
+"""The DVC stage that prepares a user's files.
 
     data/sources/NAME/dvc.yaml      the raw paths as dependencies
     data/sources/NAME/params.yaml   the recipe's `data:` section as parameters
@@ -27,7 +27,7 @@ from models.base.errors import UserError
 from tasks.data.dvc_command import Report, run_dvc
 
 STAGE = "prepare"
-"""The stage that prepares a user's files, and that of the built-in data set arithmetic."""
+"""Name of the stage of a user's files, and of the stage of the built-in data set arithmetic."""
 RAW = "data/raw"
 """Folder of raw data: the output of the built-in stages, and users' files that were added."""
 
@@ -91,7 +91,7 @@ def _from_root(path: Path, root: Path) -> str:
 
 
 def _reading_code() -> str:
-    """Return the digest of models/datasets, which reads a user's files: a stage cannot depend on a package's files."""
+    """Return the digest of models/datasets, as a parameter: a DVC stage cannot depend on files of a package."""
     total = hashlib.sha256()
     for module in sorted((Path(models.__path__[0]) / "datasets").glob("*.py")):
         total.update(module.name.encode() + b"\0" + module.read_bytes() + b"\0")

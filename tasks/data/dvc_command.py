@@ -1,4 +1,4 @@
-"""The `dvc` command line of the running interpreter, run in a repository: one at a time, errors as one line."""
+"""Runs of the `dvc` command line of this interpreter in a repository, one at a time, with errors of one line."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ HINTS = (
     *("To track the changes", "git add ", "To enable auto staging", "dvc config core.autostage", "Use `dvc push`"),
     *("> ", "Generating lock file", "Updating lock file"),
 )
-"""Beginnings of DVC's lines about the next git command and its own files; of no use to a user who runs a recipe."""
+"""Beginnings of lines of DVC's output that are not reported: advice on git, and notes on DVC's own files."""
 
 
 @contextmanager
 def alone(root: Path) -> Iterator[int]:
-    """Wait for other processes that prepare data here, and yield the file descriptor that keeps them waiting.
+    """Hold the repository's lock on data commands; yield the file descriptor of the lock.
 
     DVC itself gives up at once if another one runs the same stage. It inherits the descriptor, so that the next run
     also waits for a DVC whose own caller was killed.
@@ -42,7 +42,7 @@ def alone(root: Path) -> Iterator[int]:
 
 
 def _environment() -> dict[str, str]:
-    """Return the environment of DVC and its stages: this interpreter is `python`, no telemetry, package on the path."""
+    """Return the environment of DVC and its stages: `python` is this interpreter, and the project can be imported."""
     here = dict(os.environ)
     package = str(Path(models.__path__[0]).parent)
     here["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), here.get("PATH", os.defpath)])
@@ -58,7 +58,7 @@ def _environment() -> dict[str, str]:
 
 
 def run_dvc(root: Path, arguments: list[str], report: Report, lock: int) -> None:
-    """Run a DVC command and report its lines; a failure becomes a UserError of one line."""
+    """Run a DVC command and report its output without hints and errors. Raise UserError of one line if it fails."""
     lines: list[str] = []
     with (
         dvc_remote.on_the_command_line(arguments) as (words, settings),

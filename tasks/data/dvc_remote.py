@@ -1,4 +1,4 @@
-"""The DVC remote in the environment: DATA_REMOTE, an s3:// address, overrides the repository's own default.
+"""The DVC remote of the environment variable DATA_REMOTE, an s3:// address that overrides the repository's default.
 
 The `dvc` command line takes no address, only names from its configuration. The remote is therefore added to the
 system-level configuration, below the user's and the repository's, in a file that exists only during the command. If the
@@ -25,7 +25,7 @@ ASKING = ("push", "pull", "fetch")
 
 
 def wished() -> str:
-    """Return the address, or "" if the repository's own remote is used.
+    """Return the address in DATA_REMOTE; "" if it is unset, so that the repository's own remote is used.
 
     Raises:
         UserError: it is not an s3:// address. The message does not repeat it, as it may contain a password.
@@ -43,7 +43,7 @@ def settings() -> dict[str, Any]:
 
 @contextmanager
 def on_the_command_line(arguments: list[str]) -> Iterator[tuple[list[str], dict[str, str]]]:
-    """Yield the arguments of a `dvc` command and additional environment variables, so that it uses the intended remote.
+    """Yield a `dvc` command's arguments and further environment variables, with which it uses DATA_REMOTE.
 
     Args:
         arguments: the command and its arguments; a command that names a remote keeps it.

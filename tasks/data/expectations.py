@@ -1,4 +1,4 @@
-"""Great Expectations: the only module of the project that imports it.
+"""Checks of rows with Great Expectations; the only module that imports it.
 
 Rows come in pieces, so that data need not fit in memory; the checks of a file are set up once. A check that looks at
 each row alone is run on every piece. A check that looks at a whole column is run once, on the columns that it needs.
@@ -52,11 +52,11 @@ class CheckOutcome:
     failing: tuple[Failing, ...] = ()
     """Failing rows, if the check is about rows."""
     observed: str = ""
-    """The number that was compared with the bounds, if the check is about the whole column or table."""
+    """The number that was compared with the bounds, if the check is about a whole column or table; otherwise empty."""
 
 
 def names_rows(check: DataCheck) -> bool:
-    """Return whether a check names the rows that fail."""
+    """Return whether a check reports which rows fail, and not only that a column or table fails."""
     from great_expectations.expectations.expectation import ColumnMapExpectation
 
     return issubclass(_kind(check), ColumnMapExpectation)
@@ -68,7 +68,7 @@ def looks_at_rows(check: DataCheck) -> bool:
 
 
 def open_context() -> EphemeralDataContext:
-    """Return a context that writes nothing."""
+    """Open a context of Great Expectations that writes nothing to the disk."""
     import great_expectations
     from great_expectations.data_context.types.base import ProgressBarsConfig
 
@@ -81,7 +81,7 @@ def open_context() -> EphemeralDataContext:
 
 
 class Expectations:
-    """Some checks of one file.
+    """A set of checks of one file, set up once and run on any number of pieces of it.
 
     Args:
         context: where suite, data and results are kept.

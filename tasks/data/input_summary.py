@@ -1,4 +1,4 @@
-"""A summary of a data version's problems for a policy: stored with its evaluation, as rows may be deleted later.
+"""A summary of a data version's problems for a policy, stored with its evaluation, as rows may be deleted later.
 
 The gate's problems are not included: none of their numbers is logged to a run.
 """
@@ -24,7 +24,9 @@ BATCH = 1024
 
 
 def summarise_inputs(data: Path, codec: Codec, rows: int) -> dict[str, Sample]:
-    """Return feature -> its sample over the problems of a split, including those that are too long for the policy.
+    """Return FEATURE_SPLIT -> sample of the feature over that split's problems, too long ones included.
+
+    The features are prompt length, share of unknown tokens and kind of answer; the splits are train and validation.
 
     Args:
         data: the clean rows.

@@ -1,4 +1,4 @@
-"""The rows that a step used, as an input of its MLflow run: their number, hash and role."""
+"""Logging of the rows that a step used as an input of its MLflow run: their number, hash and role."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from models.datasets.schema import Kind, Split, file_name
 from tasks.tracking import records
 
 ROLE: dict[str, str] = {"train": "training", "validation": "validation", "gate": "gate"}
-"""Split -> context of a dataset input, MLflow's word for the role in which rows were used."""
+"""Split -> role of its rows, which MLflow calls the context of a dataset input."""
 
 
 class UsedRows(NamedTuple):
-    """Rows that a run used, as MLflow names them."""
+    """Name and digest under which MLflow records the rows that a run used."""
 
     name: str
     digest: str
@@ -25,7 +25,7 @@ class UsedRows(NamedTuple):
 def log_rows(
     run_id: str, data: str, kind: Kind, split: Split, rows: Iterable[Sequence[object]], folder: Path, role: str = ""
 ) -> UsedRows:
-    """Record the rows of a split that a run really used, without those that were left out for length or number.
+    """Log the rows of a split that a run used as a dataset input; rows that it left out are not included.
 
     Args:
         run_id: the run that used them.

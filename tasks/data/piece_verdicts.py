@@ -1,8 +1,8 @@
-"""Verdicts on the pieces of a file, stored so that a validation that was killed continues after the last piece.
+"""Stored results of the checks of each piece of a file, so that a killed validation continues after the last piece.
 
-A piece is one Arrow file, written atomically: the outcome of each check on its rows, and the columns that the checks of
-the whole file will need. The caller ensures that nothing the verdicts depend on changes while they are stored: data,
-suites, settings, and the tokenizer that counts lengths.
+A piece is a number of consecutive rows. Its result is one Arrow file, written atomically: the outcome of each check on
+its rows, and the columns that the checks of the whole file will need. The caller ensures that nothing the results
+depend on changes while they are stored: data, suites, settings, and the tokenizer that counts lengths.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class PieceVerdict:
 
 @dataclass(frozen=True)
 class PieceVerdicts:
-    """The verdicts of a validation; `folder` None: none are stored."""
+    """The store of a validation's results, in `folder`; None: nothing is stored."""
 
     folder: Path | None
 
     def read(self, source: str, number: int) -> PieceVerdict | None:
-        """Return the verdict on a piece of a file; None if there is none yet."""
+        """Return the stored result of a piece of a file; None if there is none or it cannot be read."""
         file = self._file(source, number)
         if file is None or not file.is_file():
             return None
@@ -54,7 +54,7 @@ class PieceVerdicts:
             return None  # the piece is checked again
 
     def write(self, source: str, number: int, verdict: PieceVerdict) -> None:
-        """Store the verdict on a piece, if its columns can be read back unchanged."""
+        """Store the result of a piece, unless its columns would not be read back unchanged."""
         file = self._file(source, number)
         if file is None:
             return

@@ -1,4 +1,4 @@
-"""Validation of prepared data: every file is checked by its suite, failing rows are quarantined, the rest is written.
+"""Validation of prepared data: files are checked by suites, failing rows are quarantined, sound rows are written.
 
 Every file `KIND_SPLIT.parquet` of a folder is checked against the suite `data/expectations/KIND.yaml`. All outputs are
 written under one folder:
@@ -57,7 +57,7 @@ from tasks.data.piece_verdicts import PieceVerdicts, PieceVerdict
 SUITES = Path(__file__).resolve().parents[2] / "data" / "expectations"
 """Folder of the project's suites."""
 PIECE_ROWS = 1 << 16
-"""Rows that are checked together."""
+"""Number of rows of a piece: these are checked together."""
 Advance = Callable[[int], None]
 """Called with the number of rows that were checked since the last call."""
 
@@ -68,7 +68,7 @@ def unseen(rows: int) -> None:
 
 @dataclass(frozen=True)
 class SplitFile:
-    """A file of a prepared data set."""
+    """A file of a prepared data set, which holds one split of one kind of rows."""
 
     path: Path
     kind: Kind
@@ -82,7 +82,7 @@ class SplitFile:
         return self.path.name
 
     def pieces(self, columns: Sequence[str] | None = None) -> Iterator[tuple[int, pa.Table]]:
-        """Yield its rows in order, with the position of the first row of each piece; nothing is cast, nulls are kept.
+        """Yield position of the first row and rows of each piece, in order; nothing is cast, nulls are kept.
 
         Args:
             columns: the columns to read; None: all of its kind, and its system messages if it has any.
@@ -130,7 +130,7 @@ class _Findings:
     failures: FileFailures
     warnings: list[str]
     stops: list[str]
-    """Failed critical checks of the file as a whole: no row can be quarantined for them."""
+    """Failed critical checks of whole columns or of the table, which stop the run: no row can be quarantined."""
 
 
 def validate(

@@ -1,8 +1,8 @@
-"""Versions of the data: the only module that talks to DVC.
+"""Versions of the data that DVC makes and git pins; the only module that imports DVC.
 
-Writing uses the `dvc` command line of the running interpreter (tasks/data/dvc_command.py), reading a pinned revision
-uses DVCFileSystem. The built-in data set is made by the stages of the repository's dvc.yaml, a user's files by a stage
-of their own (tasks/data/data_sources.py).
+Data are written by the `dvc` command line of the running interpreter (tasks/data/dvc_command.py). A pinned revision is
+read with DVCFileSystem. The stages of the repository's dvc.yaml make the built-in data sets. Each set of a user's files
+has a stage of its own (tasks/data/data_sources.py).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class DataVersion:
     without: str = NO_REPOSITORY
     """The reason for a missing commit."""
     dirty: bool
-    """Whether that commit pins other data than these, or none: then `read_pinned` at it does not return these rows."""
+    """Whether the commit does not pin these data, so that `read_pinned` does not return these rows from it."""
     digest: str
     """DVC's hash of the whole prepared folder, such as `0f3a...9c.dir`."""
     files: dict[str, str]
@@ -119,7 +119,7 @@ def digest_of(name: str, root: Path) -> str:
 
 
 def read_pinned(root: Path, path: str, rev: str) -> bytes:
-    """Return the bytes of a file of the data as a revision of the repository pins it, from DVC's cache or the remote.
+    """Return the bytes of a data file that a git revision pins, from DVC's cache or the remote.
 
     Args:
         root: the repository.
@@ -142,7 +142,7 @@ def read_pinned(root: Path, path: str, rev: str) -> bytes:
 
 
 def fetch_by_hash(root: Path, md5: str, target: Path) -> bool:
-    """Write a file of the data, identified by DVC's hash, to `target`: from DVC's cache or the default remote.
+    """Copy the file with DVC's hash `md5` from DVC's cache or the default remote to `target`.
 
     A hash pins a file whether or not a commit contains the lock file that names it.
 
@@ -167,7 +167,7 @@ def fetch_by_hash(root: Path, md5: str, target: Path) -> bool:
 
 
 def push(root: Path, name: str | None = None, remote: str | None = None, report: Report = print) -> None:
-    """Copy the data to the remote: of one data set or of all.
+    """Push one data set, or all, to the DVC remote.
 
     Args:
         root: the repository.
@@ -182,12 +182,12 @@ def push(root: Path, name: str | None = None, remote: str | None = None, report:
 
 
 def pull(root: Path, name: str | None = None, remote: str | None = None, report: Report = print) -> None:
-    """Fetch the data that the lock files pin from the remote: of one data set or of all. Raise UserError on failure."""
+    """Pull one data set, or all, as the lock files pin them, from the DVC remote. Raise UserError on failure."""
     _transfer("pull", root, name, remote, report)
 
 
 def stored(root: Path, digests: Iterable[str]) -> set[str]:
-    """Return the folders, given by DVC's hashes, that the default remote has.
+    """Return those of the given hashes of folders that the default DVC remote has.
 
     A remote on another machine is not queried and counts as having all: it may be unreachable, and querying it would
     delay a run that has nothing to push for minutes.

@@ -17,7 +17,7 @@ from tasks.tracking.verdict_record import Ruling, VerdictRecord, decided, read_v
 from tasks.tracking.verdict_text import in_run_name, verdict_text
 
 PAGE_BELOW = "review/page.md"
-"""Artifact of a flow's run: its description below the verdict."""
+"""Artifact of a flow's run: the part of its description below the verdict."""
 
 
 def approve(name: str, version: int, *, by: str, why: str) -> registry.VersionInfo:
@@ -46,7 +46,7 @@ def reject(name: str, version: int, *, by: str, why: str) -> registry.VersionInf
 
 
 def judged_against(info: registry.VersionInfo) -> int | None:
-    """Return the champion at the time when a version was judged; None: there was none."""
+    """Return the version that was champion when the gate judged this version; None if there was none."""
     known = registry.facts_of(info).get(tags.JUDGED_AGAINST, "")
     return int(known) if known else None
 
@@ -73,7 +73,7 @@ def _waiting_version(name: str, version: int, by: str, why: str) -> tuple[regist
 
 
 def _write_ruling(info: registry.VersionInfo, record: VerdictRecord, approved: bool, by: str, why: str) -> None:
-    """Write a person's ruling on the version, its page, and the page of the run that made it.
+    """Record a person's approval or rejection on the version, its page, and the page of the run that made it.
 
     The decision is written last: until then the version waits, and a caller that was killed rules again.
     """

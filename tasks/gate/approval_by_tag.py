@@ -1,4 +1,4 @@
-"""A person's decision on a waiting candidate, entered on MLflow's page as a tag on its version.
+"""A person's approval or rejection of a waiting candidate, entered in MLflow's UI as a tag of the version.
 
     approve = ann: samples read, no complaints
     reject  = bob: answers in the wrong language
@@ -18,15 +18,15 @@ from tasks.gate import approval
 from tasks.tracking import lock, registry, store, tags
 
 WORDS: Mapping[str, Callable[..., object]] = {"approve": approval.approve, "reject": approval.reject}
-"""Key of the tag -> function that carries it out."""
+"""Key of the tag -> function that carries out the decision."""
 PAGE = "on MLflow's page"
 LONGEST = 1000
-"""Maximum number of characters of a problem in the tag."""
+"""Maximum number of characters of an error message in the tag that reports a problem."""
 
 
 @dataclass(frozen=True)
 class Word:
-    """A decision that a person wrote on a version."""
+    """A person's decision, as parsed from a tag of a version."""
 
     key: str
     """Key of the tag."""
@@ -35,7 +35,7 @@ class Word:
 
 
 def answer() -> list[str]:
-    """Carry out the decisions that people wrote on waiting versions of policies. Return one sentence for each.
+    """Carry out the decisions in the tags of all waiting policy versions; return one sentence for each.
 
     Raises:
         UserError: the registry cannot be read or written.
@@ -49,7 +49,7 @@ def answer() -> list[str]:
 
 
 def word_of(written: Mapping[str, str]) -> Word:
-    """Parse the tags of a version as a decision.
+    """Parse the decision in a version's tags.
 
     Args:
         written: the tags `approve` and `reject` that are set.
@@ -67,7 +67,10 @@ def word_of(written: Mapping[str, str]) -> Word:
 
 
 def _answer(info: registry.VersionInfo) -> str:
-    """Carry out the decision in a version's tags, or write the problem to another tag; return "" if it is known."""
+    """Carry out the decision in a version's tags, or write the problem to another tag; return a sentence about it.
+
+    Return "" if there is nothing new: the same problem was written before, or another process is at work.
+    """
     written = {key: value for key, value in info.tags.items() if key in WORDS}
     asked = "; ".join(f"{key} = {value}" for key, value in sorted(written.items()))
     if info.tags.get(tags.PROBLEM, "").endswith(f"({asked})"):

@@ -1,4 +1,4 @@
-"""Nightly comparison of the champion with its evaluation when it was judged: worse answers and drifted inputs.
+"""Nightly comparison of the champion's answers and inputs with those at the time when the gate judged it.
 
 Its answers and the summary of its problems at that time are stored with the evaluation that its version names. Anything
 that cannot be compared is reported and never counted as a change.
@@ -37,11 +37,11 @@ MEASURED_ALIKE = ("evaluation.temperature", "evaluation.top_p", "evaluation.max_
 """Settings that must be equal for the metrics of two evaluations to be comparable."""
 REWARD_SCORE = "reward_score"
 PAGE = "drift/champion.html"
-"""Artifact of the nightly run."""
+"""Artifact of the nightly run with the page."""
 
 
 class WatchSections(Sections):
-    """Settings that decide which changes are reported."""
+    """The sections of the recipe that decide which changes are reported."""
 
     drift: DriftSettings
     metric: str = of("gate.metric")
@@ -70,7 +70,7 @@ class NightlyResult:
     """Number of problems compared."""
     drifts: tuple[Drift, ...] = ()
     notes: tuple[str, ...] = ()
-    """What was not compared, or not as usual, with the reason."""
+    """Comparisons that were not made, or not paired, each with the reason."""
 
     @property
     def worse(self) -> str:
@@ -102,7 +102,7 @@ class NightlyResult:
 def watch_champion(
     run_id: str, champion: registry.VersionInfo, recipe: WatchSections, tonight: NightlyMeasurements, root: Path
 ) -> NightlyResult:
-    """Compare a night's evaluation with the one that the champion was judged with, and log the page and the metrics.
+    """Compare tonight's evaluation of the champion with the one from when it was judged; log page and metrics.
 
     Args:
         run_id: the nightly run.
@@ -163,7 +163,7 @@ def _change(
     root: Path,
     notes: list[str],
 ) -> tuple[MetricChange | None, int]:
-    """Return how its answers changed, and the number of problems compared."""
+    """Return the change of the metric (None if it cannot be compared) and the number of compared problems."""
     other = [key for key in MEASURED_ALIKE if before.params.get(key) != tonight.params.get(key)]
     if other:
         notes.append(f"its answers are not compared: {', '.join(other)} is another than when it was judged")

@@ -1,4 +1,4 @@
-"""Identify gate splits that are the same or share problems, for counting the looks at them."""
+"""Digests and sketches of gate splits, by which looks at equal or overlapping splits are counted together."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from models.datasets.normalise import normalise
 from models.datasets.schema import read_rows
 
 KEPT = 64
-"""Problems in a sketch."""
+"""Maximum number of problems in a sketch."""
 DIGITS = 8
 """Hexadecimal digits of a problem's hash in a sketch."""
 

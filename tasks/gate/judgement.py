@@ -1,4 +1,4 @@
-"""The gate's judgement of one policy against another: the look is counted, the verdict becomes a decision and numbers.
+"""The gate's judgement of one policy against another: the look, the verdict, the decision, and metrics of them.
 
 It is used for a candidate (steps/promote.py) and for a champion that was set by hand (steps/judge_champion.py).
 """
@@ -32,7 +32,7 @@ class OnGate:
 
 
 class JudgementSections(Sections):
-    """Dependencies of a verdict other than the evaluations."""
+    """The sections of the recipe on which a verdict depends."""
 
     name: str
     gate: GateSettings
@@ -48,7 +48,7 @@ def judged(
     anchor: OnGate | str,
     weights: str,
 ) -> Verdict:
-    """Spend a look at the gate's problems on two evaluations of them.
+    """Judge a candidate against a baseline on the gate's problems; this spends a look at them (tracking/looks.py).
 
     Args:
         name: registered model, on which the looks are counted.
@@ -123,7 +123,7 @@ def decide(
 
 
 def is_lifted(record: VerdictRecord, approval: bool, unpinned: str) -> bool:
-    """Return whether a better candidate was held back only for a reason that no longer holds.
+    """Return whether a candidate that passed every check was held back for a reason that no longer holds.
 
     Args:
         approval: whether a person must approve a promotion now.

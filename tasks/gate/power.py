@@ -1,4 +1,4 @@
-"""The smallest difference that a recipe's gate can detect, and the number of problems needed to detect a given one."""
+"""The statistical power of a recipe's gate: the number of problems needed to detect a difference."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from tasks.steps.promote import policy_name
 from tasks.tracking import records, registry, tags
 
 OWN = 0.1
-"""Assumed deviation of the true difference of two trained policies on one problem: two trainings never agree fully."""
+"""Assumed standard deviation over problems of the true difference between two trained policies."""
 UNCERTAINTY = 0.13
-"""Assumed mean of p (1 - p) over problems without a champion: a third of them neither sure nor hopeless."""
+"""Assumed mean over problems of p (1 - p), p being the share of right samples; used before the first champion."""
 NIGHTS = (1, 30, 180, 365)
 DIFFERENCES = (0.005, 0.01, 0.02, 0.04)
 
 
 def gate_power(recipe: Recipe, difference: float | None) -> str:
-    """Return a table: for looks at the gate split, the problems needed for each difference, at 80 % power.
+    """Return a table of the number of problems needed to detect each difference with 80 % power, a row a look.
 
     Raises:
         UserError: the difference is not between 0 and 1, or the recipe ends before it is judged.

@@ -1,4 +1,4 @@
-"""The version of the code that a run uses: the commit that is checked out, and whether that commit contains all of it.
+"""The version of the code that a run uses: the checked-out git commit, and whether it contains all of that code.
 
 An uncommitted part or recipe changes a run as much as an edited one, so untracked files of the folders that make up the
 project count too. Files that git ignores do not. The commit is the working directory's. The running code may be
@@ -18,7 +18,7 @@ from pathlib import Path
 FOLDERS = ("flows", "tasks", "models", "recipes", "data")
 """Folders in which an uncommitted file makes a different run."""
 ELSEWHERE = (":(exclude)data/sources", ":(exclude)data/raw")
-"""Data: whether a commit contains them is determined by their version (tasks/data/versions.py)."""
+"""Folders of data that are not compared with the commit here: their version does it (tasks/data/versions.py)."""
 FILES = ("dvc.yaml", "dvc.lock", "params.yaml", "pyproject.toml", "cpu.lock", "cuda.lock")
 """Other files, at the root, that determine a run."""
 PACKAGE = Path(__file__).resolve().parents[2]
@@ -35,7 +35,7 @@ class CodeVersion:
     """The code of a working directory."""
 
     commit: str
-    """NO_COMMIT outside of a repository, before its first commit, and if git refuses the folder."""
+    """Git commit; NO_COMMIT outside of a repository, before its first commit, and if git refuses the folder."""
     changed: tuple[str, ...] = ()
     """Files of the project that differ from the commit: edited, deleted, or in no commit."""
     doubts: tuple[str, ...] = ()
@@ -80,7 +80,9 @@ def code_version(root: Path) -> CodeVersion:
 
 
 def running_version(root: Path, *recipes: Path, given: Sequence[Path] = (), package: Path = PACKAGE) -> CodeVersion:
-    """Return the version of what runs in the repository `root`: its files, the code of `package`, the recipes.
+    """Return the version of the code that is running, which includes the recipes' files.
+
+    It is the commit of `root`, and whether that contains the files of `root`, the code of `package` and the recipes.
 
     Args:
         root: the repository whose commit is recorded.
@@ -128,7 +130,7 @@ def git_output(root: Path, *arguments: str) -> str:
 
 
 def ask_git(root: Path, *arguments: str) -> tuple[str, str]:
-    """Return the output of a git command, and "" or git's reason for the failure. Invalid UTF-8 becomes surrogates."""
+    """Return a git command's output and "", or "" and the reason for its failure. Invalid UTF-8 becomes surrogates."""
     try:
         done = subprocess.run(
             ["git", "-C", str(root), *arguments],
@@ -163,7 +165,7 @@ def _is_code(name: str) -> bool:
 
 
 def _blobs(root: Path, *paths: str) -> dict[str, str]:
-    """Return path from `root` -> git's hash of its content, of all files of the commit below `paths`."""
+    """Return path -> git's hash of the content, for all files below `paths` in the checked-out commit of `root`."""
     listed = git_output(root, "ls-tree", "-r", "-z", "HEAD", "--", *paths)
     entries = [entry.partition("\t") for entry in listed.split("\0") if entry]
     return {name: facts.split()[2] for facts, _, name in entries}

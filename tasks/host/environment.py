@@ -1,4 +1,4 @@
-"""Environment variables that the large packages read when they are imported: set here, before any of them is.
+"""Environment variables that large packages read on import; importing `tasks` sets them before those packages.
 
 A variable that the user has set is never changed. The variables of torch are in models/__init__.py, those of vLLM in
 its engine, which imports it last; the location of Prefect is in flows/runtime/environment.py.
@@ -48,7 +48,7 @@ def keep_loopback_direct() -> None:
 
 
 def nameless_user() -> str:
-    """Return a name for a user without an entry in the machine's list of users; "" if there is an entry."""
+    """Return `uidNUMBER` if the machine's list of users has no entry for this process's user; otherwise ""."""
     try:
         pwd.getpwuid(os.getuid())
     except KeyError:

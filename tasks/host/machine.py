@@ -1,8 +1,9 @@
-"""What a run's numbers depend on except code, recipe and data: packages, torch's build, instructions, threads, device.
+"""The packages and the machine of a run, on which its numbers depend in addition to code, recipe and data.
 
-Two trainings of one commit, one recipe and the same data end with the same bits if all of this is the same. It is
-logged to the flow's run as `environment/packages.txt` and `environment/machine.json`. Only the environment variables in
-MATTERS are read: the others may contain secrets.
+The machine includes torch's build, the processor's instructions, the threads and the device. Two trainings of one
+commit, one recipe and the same data end with the same bits if all of this is the same. It is logged to the flow's run
+as `environment/packages.txt` and `environment/machine.json`. Only the environment variables in MATTERS are read: the
+others may contain secrets.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ MATTERS = (
     "ONEDNN_MAX_CPU_ISA",
     "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
 )
-"""Variables that select other arithmetic."""
+"""Environment variables that change the arithmetic."""
 ARITHMETIC = re.compile(r"(sse|ssse|avx|fma|f16c|amx|asimd|sve|sme|bf16|i8mm|fp16|fphp).*")
 """Processor flags that name arithmetic instructions; torch, MKL and oneDNN select their kernels by them."""
 THREADS = "threads"
@@ -57,7 +58,7 @@ def normal_name(package: str) -> str:
 
 
 def machine(root: Path) -> dict[str, str]:
-    """Describe the machine and its build of torch, a few words each.
+    """Return the facts about this machine and its build of torch: name -> value, as text.
 
     Args:
         root: the repository, whose lock files are hashed.
@@ -88,7 +89,7 @@ def log_machine(run_id: str, root: Path) -> None:
 
 
 def listed_packages(versions: Mapping[str, str]) -> str:
-    """Return `name==version`, a package a line: the format of pip's -r."""
+    """Return `name==version` of each package, one a line, as `pip install -r` reads it."""
     return "".join(f"{name}=={version}\n" for name, version in versions.items())
 
 
@@ -108,7 +109,7 @@ def read_machine(text: str) -> dict[str, str]:
 
 
 def said(facts: Mapping[str, str]) -> str:
-    """Describe a machine in a few words."""
+    """Return torch's version, device, threads and processor instructions of a machine, as one line of text."""
     torch_version = facts.get("torch", "").partition(" ")[0]
     threads = facts.get(THREADS, "")
     counted = f"{threads} thread{'' if threads == '1' else 's'}" if threads else ""

@@ -1,4 +1,4 @@
-"""Addresses in the environment must not contain passwords: they are shown in logs, messages, pages and tags."""
+"""Checks that server addresses contain no passwords: addresses are shown in logs, messages, pages and tags."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ INSTEAD = {
     "MLFLOW_TRACKING_URI": "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD",
     "PREFECT_API_URL": "PREFECT_API_AUTH_STRING, or PREFECT_API_KEY for Prefect Cloud",
 }
-"""Variables for each server's login, by the variable that names the server."""
+"""Variable with a server's address -> variables for the login to that server."""
 
 
 def required(variable: str, address: str) -> str:
-    """Return the address if it contains no login; a database's may contain one, and is shown by `shown`.
+    """Return `address`, or raise UserError if it is a server's and contains a login.
+
+    The address of a database may contain one; show it with `shown`.
 
     Raises:
         UserError: a server's address contains a login. The message does not repeat it.
@@ -28,7 +30,7 @@ def required(variable: str, address: str) -> str:
 
 
 def shown(address: str) -> str:
-    """Return an address without user, password and everything after a question mark, so that anyone may read it."""
+    """Return an address without user and password, and without everything after a question mark."""
     if address.startswith("sqlite:"):  # a file, whose name may have any of these
         return address
     return re.sub("://.*@", "://***@", address).partition("?")[0]

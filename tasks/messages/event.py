@@ -1,4 +1,4 @@
-"""Notification events: one sentence, a link, and an id by which a repeat can be dropped."""
+"""Notification events: a sentence, a link, and an id by which a receiver recognises a repeat."""
 
 from __future__ import annotations
 
@@ -32,5 +32,5 @@ class Event:
 
 
 def identity(kind: Kind, facts: Mapping[str, object]) -> str:
-    """Return the id of an event, from its kind and its subject, such as model and version, not from the time."""
+    """Return the id of an event: a hash of its kind and its subject, such as model and version, but not of its time."""
     return hashlib.sha256(json.dumps([kind, facts], sort_keys=True).encode()).hexdigest()[:32]

@@ -1,4 +1,4 @@
-"""An outbox that outlives the process: an event is on the disk before it is sent, and moves on once it was accepted.
+"""An outbox on the disk: events are stored before they are sent, and sent again until a receiver accepts them.
 
     outbox/RECEIVER/NUMBER-ID.json            not accepted yet, in the order of the events
     outbox/RECEIVER/sent/NUMBER-ID.json       accepted; kept so that the same event is not sent again
@@ -27,7 +27,7 @@ from tasks.messages.receivers import NotDelivered, Receiver, post
 KEEP = 30 * 86_400.0
 """Seconds for which an accepted event is kept."""
 PASS = 20.0
-"""Time limit of a pass, seconds: a training does not wait longer for the delivery of its events."""
+"""Time limit of a pass over all queues, seconds: a training does not wait longer for the delivery of its events."""
 
 
 @dataclass(frozen=True)
@@ -40,13 +40,13 @@ class Passed:
 
 
 class Outbox:
-    """Events of a state folder. `home`: that folder."""
+    """The outbox of the state folder `home`: one queue of events for each receiver."""
 
     def __init__(self, home: Path) -> None:
         self._folder = home / "outbox"
 
     def put(self, event: Event, receivers: Sequence[Receiver]) -> bool:
-        """Write an event for each of the receivers. Return whether it is new to any.
+        """Add an event to the queue of each receiver that does not have it yet; return whether any queue got it.
 
         Raises:
             OSError, UserError: it cannot be written.

@@ -1,4 +1,4 @@
-"""The receivers of events: URLs in the environment. Each may contain a token, so none is ever shown whole."""
+"""The receivers of events: URLs in the environment, of which only the host is shown, as a URL may contain a token."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Receiver:
 
 
 class NotDelivered(Exception):
-    """Reason why a receiver did not accept an event; `for_good`: it never will accept this one."""
+    """A receiver did not accept an event; `for_good`: it will never accept this event."""
 
     def __init__(self, why: str, for_good: bool = False) -> None:
         super().__init__(why)

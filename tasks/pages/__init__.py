@@ -1,1 +1,1 @@
-"""Pages, names and figures of runs and versions: plain data to text."""
+"""Descriptions, names and figures of runs and versions, most of them pure functions from plain data to text."""

@@ -1,4 +1,4 @@
-"""The results of a comparison of methods on its MLflow run: metrics, a table, a plot and a description."""
+"""Logging of a comparison of methods to its MLflow run: metrics, a table, a plot and a description."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tasks.tracking import records, runs
 
 @dataclass(frozen=True)
 class TrainingCost:
-    """Budget of a training of a method and its cost, the mean over its seeds."""
+    """Budget of a method's training, and its cost as the mean over the seeds."""
 
     rounds: int
     completions: int
@@ -52,7 +52,7 @@ def _with_ends(name: str, interval: Interval) -> dict[str, float]:
 def write_comparison(
     run_id: str, metric: str, standings: Sequence[Standing], costs: Sequence[TrainingCost], lost: Sequence[str] = ()
 ) -> None:
-    """Record a comparison on its run.
+    """Log a comparison to its run, rename the run after the best method, and write its description.
 
     Args:
         lost: the trainings that did not learn, one line each.

@@ -12,7 +12,7 @@ from models.evaluation.records import PromptRecord
 from tasks.tracking.traces import Trace, shown
 
 MOST = 16
-"""Completions of an evaluation that become traces."""
+"""Maximum number of completions of an evaluation that become traces."""
 
 
 def completion_traces(
@@ -21,7 +21,7 @@ def completion_traces(
     versions: Mapping[str, str],
     most: int = MOST,
 ) -> list[Trace]:
-    """Return the first sample of each policy to a few prompts, which are chosen by the hash of their id.
+    """Return as traces the first sample of each policy for a few prompts, chosen by the hash of their id.
 
     Args:
         evaluations: role -> records.
@@ -47,5 +47,5 @@ def completion_traces(
 
 
 def drawn(*names: str) -> str:
-    """Return the sort key for drawing prompts: a hash, reproducible and independent of the data's order."""
+    """Return a hash to sort prompts by for a random, reproducible choice that does not depend on the data's order."""
     return hashlib.sha256("\0".join(names).encode()).hexdigest()

@@ -23,7 +23,7 @@ HOUR = 3600.0
 
 @dataclass(frozen=True)
 class Cost:
-    """Cost of a step, or of several."""
+    """Processor hours, GPU hours and tokens of a step, or of several."""
 
     processor_hours: float = 0.0
     gpu_hours: float = 0.0
@@ -47,16 +47,16 @@ class WithCost(Protocol):
 
 
 class CostMeter:
-    """A meter of the cost since its creation."""
+    """A meter of processor and GPU time since it was created."""
 
     def __init__(self) -> None:
         self._began, self._processors = time.perf_counter(), _processor_seconds()
 
     def cost(self, gpus: float, tokens: Cost | None = None) -> Cost:
-        """Return the cost so far.
+        """Return the cost since the meter was created.
 
         Args:
-            gpus: number of GPUs of the place.
+            gpus: number of GPUs that are reserved while this process holds the place on the GPU.
             tokens: tokens, which are counted separately; None: there were none.
         """
         tokens = tokens or Cost()
@@ -71,7 +71,7 @@ class CostMeter:
 
 
 def of_rounds(rows: Iterable[JournalRow]) -> Cost:
-    """Return the tokens of the rounds of a journal, including those before an interruption."""
+    """Return the tokens that a journal's rounds sampled and trained on, those before an interruption included."""
     sampled = trained = 0.0
     for row in rows:
         sampled += _tokens(row.metrics, "generate")
@@ -80,7 +80,7 @@ def of_rounds(rows: Iterable[JournalRow]) -> Cost:
 
 
 def together(costs: Iterable[Cost]) -> Cost:
-    """Return the sum."""
+    """Return the sum of several costs."""
     listed = list(costs)
     return Cost(
         processor_hours=sum(cost.processor_hours for cost in listed),
@@ -91,7 +91,7 @@ def together(costs: Iterable[Cost]) -> Cost:
 
 
 def of_steps(steps: Iterable[WithCost]) -> tuple[Cost, Cost]:
-    """Return the cost of the steps made by a run, and of the steps whose earlier results it reused."""
+    """Return the cost of the steps that a run executed, and that of the steps whose earlier results it reused."""
     listed = list(steps)
     return together(s.cost for s in listed if not s.reused), together(s.cost for s in listed if s.reused)
 

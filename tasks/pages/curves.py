@@ -1,4 +1,4 @@
-"""The four main curves, under names that MLflow's run page draws first.
+"""The four main curves of a training, renamed so that MLflow's run page shows them first.
 
 The page sorts its sections, and the charts of a section, by name; capitals come before small letters.
 """
@@ -13,9 +13,9 @@ _FIRST = {
     "Learning/3 KL": "policy/kl",
     "Learning/4 length": "rollouts/length",
 }
-"""Name of a curve -> the loop's metric."""
+"""Name of a main curve -> key of the loop's metric."""
 
 
 def first_curves(metrics: Mapping[str, float]) -> dict[str, float]:
-    """Return the main curves from a round's metrics; those that the round does not have are left out."""
+    """Return the values of the main curves from a round's metrics; missing ones are left out."""
     return {name: metrics[key] for name, key in _FIRST.items() if key in metrics}

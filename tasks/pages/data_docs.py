@@ -11,9 +11,9 @@ from tasks.data.expectations import Failing
 from tasks.pages.html_page import escaped, whole_page
 
 LONGEST_VALUE = 200
-"""Characters shown of a failing value."""
+"""Maximum number of characters that are shown of a failing value."""
 MOST_VALUES = 500
-"""Failing rows shown of one check; the quarantine contains all of them."""
+"""Maximum number of failing rows that are shown of one check; the quarantine contains all of them."""
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tasks.runner.step import StepResult
 
 LONGEST_SAMPLE = 500
-"""Characters shown of a prompt or a completion."""
+"""Maximum number of characters that are shown of a prompt or a completion."""
 
 
 class CheckLike(Protocol):
@@ -48,7 +48,7 @@ class CheckLike(Protocol):
 
 @dataclass(frozen=True)
 class ExampleCompletion:
-    """A completion worth looking at."""
+    """A completion that the description shows as an example."""
 
     prompt: str
     completion: str
@@ -65,7 +65,7 @@ class RunDescription:
 
     outcome: Outcome
     reason: str = ""
-    """Reason why nothing was decided; not used for a verdict, which has its own."""
+    """Reason why this run made no decision; unused if there is a verdict, which has a reason of its own."""
     model: str = ""
     """Registered model's name."""
     version: int | None = None
@@ -76,7 +76,7 @@ class RunDescription:
     models: Mapping[str, Mapping[str, float | Interval]] = field(default_factory=dict)
     """Model -> metric -> value."""
     worst: Sequence[ExampleCompletion] = ()
-    """Worst samples; three are shown."""
+    """Worst completions; the first three are shown."""
     steps: Sequence[StepResult] = ()
     time: Sequence[TimeLine] = ()
     """Time of the fine-tuning by stage."""
@@ -85,7 +85,7 @@ class RunDescription:
 
 
 def describe_run(review: RunDescription) -> str:
-    """Render the whole description, with its sections in a reviewer's reading order."""
+    """Render the whole description of a run in Markdown: the verdict, then the sections of `describe_below`."""
     head = verdict(review.outcome, review.model, review.version, review.verdict, review.reason)
     parts = [unpinned(review.facts.get(UNPINNED, "")), head, describe_below(review)]
     return "\n\n".join(filter(None, parts)) + "\n"
@@ -121,7 +121,7 @@ def unpinned(reason: str) -> str:
 def verdict(
     outcome: Outcome, model: str, version: int | None, record: VerdictRecord | None = None, reason: str = ""
 ) -> str:
-    """Render the headline, a person's ruling, the reason and the difference.
+    """Render the verdict: headline, a person's ruling, reason, and difference with its interval.
 
     Args:
         record: the gate's verdict, if one was reached.
@@ -155,7 +155,7 @@ def comparison(record: VerdictRecord) -> str:
 
 
 def gate_table(checks: Sequence[CheckLike]) -> str:
-    """Render one row a check, failed ones first."""
+    """Render a table of the gate's checks, failed ones first."""
     marks = {"failed": "✘", "passed": "✔", "not_applicable": "–"}
     rows = [
         (
@@ -179,7 +179,7 @@ def model_table(models: Mapping[str, Mapping[str, float | Interval]]) -> str:
 
 
 def step_table(steps: Sequence[StepResult]) -> str:
-    """Render one row a step and the sum below."""
+    """Render a table of the steps, with their total time in the last row."""
     rows = [
         (cell(step.name), f"{step.seconds:.1f}", "reused" if step.reused else "run", cell(step.headline))
         for step in steps
@@ -199,7 +199,7 @@ def cost_lines(steps: Sequence[StepResult]) -> str:
 
 
 def time_table(lines: Sequence[TimeLine]) -> str:
-    """Render one row a stage of the rounds, their sum, and the time outside them."""
+    """Render a table of the time by stage of the rounds, their sum, and the time outside of the rounds."""
     rows = [
         (
             cell(line.stage),
@@ -230,7 +230,7 @@ def fact(value: str) -> str:
 
 
 def how_to_load(review: RunDescription) -> str:
-    """Render the code that loads the model."""
+    """Render Python code that loads the model; empty if no version was registered."""
     if not review.model or review.version is None:
         return ""
     address = (
@@ -268,7 +268,7 @@ def number(value: float | Interval) -> str:
 
 
 def shortened(text: str, longest: int) -> str:
-    """Return `text`, its middle left out if it is too long: a completion fails at its end as often as at its start."""
+    """Return `text` with its middle left out if it is too long, as errors are at the end as often as at the start."""
     if len(text) <= longest:
         return text
     half = (longest - 30) // 2

@@ -13,9 +13,9 @@ from tasks.registered.difference import CodeDifference, Difference, SettingDiffe
 from tasks.registered.evaluation_difference import FlippedAnswer
 
 LONGEST = 2_000
-"""Characters of an answer or a setting that are shown."""
+"""Maximum number of characters that are shown of an answer or a setting."""
 MOST = 200
-"""Rows and answers of a kind that are shown."""
+"""Maximum number of rows, and of answers, that are shown of each kind."""
 
 
 def page(said: Difference) -> str:

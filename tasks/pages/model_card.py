@@ -16,8 +16,8 @@ from models.text.prompt_form import PLACE, PromptForm
 from tasks.pages.description import CheckLike, cell, code, fenced, gate_table, number, section, table
 
 Chat = Literal["own", "plain", "none"]
-"""Kind of chat with an exported policy: under the template that it was trained with, the plain prompts that it was
-trained on, or none that a template could write."""
+"""How an exported policy chats: own: by the chat template that it was trained with; plain: by a template that writes
+the plain prompts that it was trained on; none: no template can write its prompts."""
 NOT_STATED = "not-stated"
 """Name of the licence of a model whose licence is unknown."""
 

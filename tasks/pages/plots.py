@@ -1,4 +1,4 @@
-"""The figures of a run, in one style, for what MLflow's own charts cannot show.
+"""The figures of a run, in one style; they show what MLflow's own charts cannot.
 
 Every function takes plain data and returns a figure; nothing is shown or written here.
 """
@@ -28,7 +28,7 @@ Arguments = ParamSpec("Arguments")
 INK, FAINT, GRID = "#1f2933", "#7b8794", "#e4e7eb"
 COLOURS = ("#0b7285", "#e8590c", "#5f3dc4", "#2b8a3e", "#c2255c", "#868e96")
 ROLES = {"base": "#868e96", "champion": "#e8590c", "candidate": "#0b7285"}
-"""Colour by role: the same model has the same colour on every figure."""
+"""Role of a model -> its colour, which is the same on every figure."""
 
 
 _STYLE: Any = {
@@ -57,7 +57,7 @@ class Panel:
 
     title: str
     keys: str
-    """Regular expression: metric keys that it shows, at most as many as there are colours."""
+    """Regular expression for the metric keys that it shows; at most as many are shown as there are colours."""
     unit: str = ""
 
 

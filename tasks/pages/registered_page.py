@@ -10,7 +10,7 @@ from tasks.tracking.verdict_record import PageFacts, hand_judgement_of, read_pag
 
 
 def annotate(info: registry.VersionInfo, facts: Mapping[str, str], *, origin: Mapping[str, str] | None = None) -> None:
-    """Add facts to a version and render its page again.
+    """Record facts about a registered version and update its page in MLflow, which shows them.
 
     Args:
         facts: the new facts; they replace those of the same names.

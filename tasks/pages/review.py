@@ -1,4 +1,4 @@
-"""The page that a reviewer reads first: verdict, differences, worst samples, steps; written to the flow's run."""
+"""The description of a flow's run with its figures and tables, which a reviewer reads first."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ SHOWN = (
     "distinct_share",
     "reward_score",
 )
-"""Metrics of the table of models; missing ones are left out."""
+"""Metrics in the table of models; missing ones are left out."""
 CURVES = ("reward", "rollouts", "policy")
 """Groups of the fine-tuning's curves that the flow's own page shows; the rest are shown on the step's page."""
 
@@ -57,7 +57,7 @@ def write_review(
     facts: Mapping[str, str],
     champion_by_hand: str = "",
 ) -> None:
-    """Log figures, tables, comparisons and the description of a flow run.
+    """Log figures, tables, metrics, samples and the description to a flow's run, and name the run after its result.
 
     Args:
         trained: the fine-tuning, whose curves are shown on the flow's own page too.
@@ -162,7 +162,7 @@ def write_short_review(
 
 
 def _held_out(records: Mapping[str, list[PromptRecord]]) -> dict[str, float]:
-    """Return the headline numbers: accuracy of each policy, and the candidate's differences with their intervals."""
+    """Return as metrics the accuracies of each policy, and the candidate's differences to the others with intervals."""
     metrics: dict[str, float] = {}
     for name in ("sampled_accuracy", "greedy_accuracy", "loose_accuracy"):
         values = {role: prompt_values(records_of, name) for role, records_of in records.items()}

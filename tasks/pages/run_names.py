@@ -1,4 +1,4 @@
-"""Names of runs, built from their results, so that a list of runs shows which nights promoted what.
+"""Names of runs, built from their results, so that a list of runs shows the result of each night.
 
 Pure functions from plain data to a short line.
 """
@@ -10,7 +10,7 @@ from tasks.tracking.verdict_record import VerdictRecord
 from tasks.tracking.verdict_text import in_run_name, is_share, points
 
 LONGEST = 90
-"""Longest name, characters: about as many as a list shows."""
+"""Maximum number of characters of a name: about as many as a list shows."""
 
 
 def judged(version: int, record: VerdictRecord) -> str:

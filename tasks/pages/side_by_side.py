@@ -13,7 +13,7 @@ import numpy as np
 from models.evaluation.records import PromptRecord
 
 ROLES = ("base", "champion", "candidate")
-"""Roles in the order of the columns; the candidate is compared with the last available one before it."""
+"""Roles in the order of the columns; the candidate is compared with the champion, or with the base without one."""
 
 _ORDER = ("worse", "better", "both wrong", "both right")
 
@@ -53,7 +53,7 @@ def side_by_side(
 
 
 def _change(old: PromptRecord | None, new: PromptRecord) -> str:
-    """Classify the change of the greedy answer."""
+    """Return whether the greedy answer became worse or better, or is both right or both wrong."""
     if old is None or old.greedy.correct == new.greedy.correct:
         return "both right" if new.greedy.correct else "both wrong"
     return "better" if new.greedy.correct else "worse"

@@ -1,4 +1,4 @@
-"""The time of a fine-tuning by stage: the rounds of its journal added up, as one small table.
+"""The time of a fine-tuning by stage, summed over the rounds of its journal, as a small table.
 
 stage        seconds  share  tokens/s
 generate       210.4  39.1%     9,120
@@ -82,7 +82,7 @@ def time_lines(rows: Sequence[JournalRow], outside: float | None = None) -> list
 
 
 def time_metrics(lines: Sequence[TimeLine]) -> dict[str, float]:
-    """Return the table's main numbers as metrics of the run, which a run that reuses the step has too."""
+    """Return the table's main numbers as metrics of the step's run."""
     seconds: dict[str, float] = {}
     for line in lines:
         if line.stage == TOGETHER:
@@ -94,7 +94,7 @@ def time_metrics(lines: Sequence[TimeLine]) -> dict[str, float]:
 
 
 def recorded(run_id: str) -> list[TimeLine]:
-    """Return the table logged by a flow run's fine-tuning, or by the run whose result it reused; empty if none was."""
+    """Read the table of a flow run's fine-tuning, logged by itself or by the run it reused; empty without one."""
     flow = store.patiently(store.client().get_run, run_id)
     steps = store.patiently(
         store.client().search_runs,
@@ -119,7 +119,7 @@ def from_rows(rows: Sequence[Mapping[str, Any]]) -> list[TimeLine]:
 
 
 def remark(line: TimeLine) -> str:
-    """Return the remark on a line of the table."""
+    """Return the text in the last column of a line: peak memory, or the speed of the updates; "" for other lines."""
     if line.peak_gib is not None:
         return f"peak memory {line.peak_gib:.2f} GiB"
     if line.gflops is not None and line.peak_share:

@@ -1,4 +1,4 @@
-"""The pages of a registered model and of its versions, in Markdown, for people who use one.
+"""The pages of registered models and of their versions in MLflow, in Markdown.
 
 Pure functions from plain data to text.
 """
@@ -17,7 +17,7 @@ from tasks.tracking.verdict_text import (
 )
 
 LONGEST = 5000
-"""Characters of a version's description that a registry on PostgreSQL keeps."""
+"""Maximum number of characters of a version's description in a registry on PostgreSQL."""
 _RULE = "\n\n---\n\n"
 """Separator between later decisions and the page about the gate's verdict."""
 

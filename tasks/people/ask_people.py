@@ -1,4 +1,4 @@
-"""Ask people which of two versions answers better: pairs of their answers become a queue on MLflow's review page.
+"""Requests to people to compare the answers of two versions, as queues on MLflow's review page.
 
 The pairs, and whose answer was shown first, are an artifact of the candidate's run.
 """
@@ -20,12 +20,12 @@ FOLDER = "review"
 """Folder of a run's artifacts about reviews by people."""
 _REVIEWER = re.compile(r"[a-z0-9][a-z0-9._@+-]{0,62}")
 _ANYBODY = "anybody"
-"""File name of pairs that any person may answer."""
+"""File name, without its ending, of a review that any person may answer."""
 
 
 @dataclass(frozen=True)
 class ReviewRequest:
-    """A review in MLflow."""
+    """A review and the page in MLflow on which it is answered."""
 
     review: BlindReview
     page: str
@@ -37,7 +37,7 @@ class ReviewRequest:
 def ask(
     candidate: VersionInfo, champion: VersionInfo, draw: Callable[[], Sequence[AnswerPair]], reviewers: Sequence[str]
 ) -> list[ReviewRequest]:
-    """Make a queue for each reviewer, or one for any person; an existing queue is not changed.
+    """Create a review queue for each reviewer, or one for any person; existing queues are left unchanged.
 
     Each reviewer gets separate traces, so that reviewers do not see each other's answers.
 

@@ -1,4 +1,4 @@
-"""Pairs of answers for people to compare: candidate and champion on the same prompt, blind. Pure functions.
+"""Blind pairs for people to compare: the answers of candidate and champion to one prompt. Pure functions.
 
 The order of the two is drawn for each prompt and reversed for every second reviewer, so that a preference for the first
 answer favours neither policy.
@@ -30,7 +30,7 @@ class AnswerPair:
 
 @dataclass(frozen=True)
 class BlindReview:
-    """Questions for one reviewer: stored with the run, where the page of the queue does not show it."""
+    """The pairs for one reviewer, and which answers are the candidate's; stored with the run, hidden from the queue."""
 
     model: str
     """Registered model."""
@@ -58,7 +58,7 @@ class BlindReview:
 def answer_pairs(
     measured: Sequence[tuple[PromptRecord, PromptRecord]], problems: Mapping[str, Mapping[str, Any]], most: int
 ) -> list[AnswerPair]:
-    """Return pairs of sampled answers that differ, of prompts that are chosen by a hash of their id.
+    """Return pairs of sampled answers that differ, for prompts chosen by a hash of their id.
 
     Args:
         measured: for each prompt, the records of the champion and of the candidate.
@@ -75,7 +75,7 @@ def answer_pairs(
 
 
 def candidate_first(problem: str, reviewer: int) -> bool:
-    """Return whether the candidate's answer is first for reviewer number `reviewer`; the order alternates."""
+    """Return whether reviewer number `reviewer` sees the candidate's answer first; it alternates between reviewers."""
     return bool((int(drawn("order", problem)[0], 16) + reviewer) % 2)
 
 

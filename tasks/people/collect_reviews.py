@@ -1,4 +1,4 @@
-"""Collect people's answers: rows that DVC pins, and a page and metrics on the run of the version they judged."""
+"""Collection of people's answers as rows that DVC pins, and as a page and metrics on the reviewed version's run."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ class Collected:
     name: str
     """Name of the data set."""
     version: DataVersion | None
-    """None without any preference: then there is nothing to learn from."""
+    """Version of the data set; None if no answer prefers one of two versions: nothing can be learned from it."""
     rows: Sequence[Row]
     """All rows of the data set, including those of earlier collections."""
     new: int
     """Number of rows that are new or changed."""
     said: Sequence[ReviewSummary]
-    """Summary for each two versions."""
+    """A summary of the answers for each pair of compared versions."""
 
 
 def collect(newest: VersionInfo, root: Path, name: str = "", report: Report = print) -> Collected:
-    """Read all answers about a policy's versions, store them if they are new, and show them.
+    """Collect all answers about a policy's versions: add new ones to a data set, and log summaries to the runs.
 
     Args:
         newest: a version of the policy.

@@ -33,7 +33,7 @@ TRAINING: Place = ("problems", "train")
 SAMPLES = 4
 """Completions of each prompt; the first two that differ are compared."""
 _CHOSEN_FROM = 64
-"""Prompts for each pair, evenly spaced in the data, from which the reviewed ones are drawn."""
+"""Number of prompts, evenly spaced in the data, that are read for each wanted pair, before some of them are drawn."""
 
 
 def sampled_pairs(candidate: VersionInfo, champion: VersionInfo, most: int, root: Path) -> list[AnswerPair]:

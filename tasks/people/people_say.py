@@ -1,4 +1,4 @@
-"""People's answers as data: preference pairs, one row an answer, and the reviewers' agreement. Pure functions.
+"""People's answers as rows of preference pairs, and as a summary with the reviewers' agreement. Pure functions.
 
     preferences_reviewed.jsonl    one of the two is better: a reward model may learn from it
     undecided.jsonl               equal, or both bad: kept, and not a pair
@@ -20,9 +20,9 @@ from tasks.people.blind_pairs import BlindReview
 from tasks.tracking.review_queues import ReviewerAnswer
 
 DECIDED, UNDECIDED = "preferences_reviewed.jsonl", "undecided.jsonl"
-"""Files of the rows."""
+"""Files of answers with and without a preference."""
 POLICIES = ("candidate", "champion")
-"""Possible preferences; `equal` and `both bad` are the other answers."""
+"""Values of a decided answer; `equal` and `both bad` are the undecided ones."""
 
 Row = dict[str, str | int]
 
@@ -38,9 +38,9 @@ class ReviewSummary:
     rows: Sequence[Row]
     agreement: Agreement
     preferred: Interval | None
-    """Share of the prompts on which the candidate is preferred, of those that were decided; None without any."""
+    """Mean over prompts of the share of decided answers that prefer the candidate; None without decided answers."""
     first: float
-    """Share of decisions for the first answer: far from a half, reviewers judge by position. NaN without any."""
+    """Share of decided answers for the first of the two: far from a half, reviewers judge by position; NaN if none."""
 
 
 def rows_of(review: BlindReview, answers: Iterable[ReviewerAnswer]) -> list[Row]:
@@ -80,7 +80,7 @@ def rows_of(review: BlindReview, answers: Iterable[ReviewerAnswer]) -> list[Row]
 
 
 def merged(before: Iterable[Row], new: Iterable[Row]) -> list[Row]:
-    """Return all rows, each person's last answer about each trace, oldest first."""
+    """Merge earlier and new rows: the last answer of each person about each trace, oldest first."""
     last: dict[tuple[str, str], Row] = {}
     for row in [*before, *new]:
         last[str(row["trace"]), str(row["reviewer"])] = row
@@ -128,7 +128,7 @@ def said(review: BlindReview, rows: Sequence[Row]) -> ReviewSummary:
 
 
 def metrics_of(what: ReviewSummary) -> Mapping[str, float]:
-    """Return the metrics for the candidate's run; unknown ones are NaN."""
+    """Return the summary as metrics of the candidate's run; unknown ones are NaN."""
     return {
         "review/answers": float(len(what.rows)),
         "review/agreement": what.agreement.share,

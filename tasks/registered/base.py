@@ -1,4 +1,4 @@
-"""`policy.base: champion`, or any `models:/NAME/VERSION` and `models:/NAME@ALIAS`: train on from a registered version.
+"""Training on from a registered version: `policy.base: champion`, `models:/NAME/VERSION` or `models:/NAME@ALIAS`.
 
 An alias is resolved once, when a run begins, and recorded in the state folder until the run is over: a run that was
 stopped continues from the version that it began with, even if the champion has changed since. The content of a version
@@ -33,7 +33,7 @@ class Base:
 
     version: registry.VersionInfo
     asked: str
-    """Its name in the recipe."""
+    """Its address in the recipe, such as `champion`."""
     resumed: bool = False
     """Whether it is the version that an earlier, stopped run began with."""
 
@@ -48,7 +48,7 @@ class Base:
 
 
 def named_version(base: str, model: str) -> registry.VersionInfo:
-    """Return the version that an address currently refers to.
+    """Return the registered version that an address in `policy.base` refers to now.
 
     Args:
         base: as in `policy.base`.
@@ -77,7 +77,7 @@ def named_version(base: str, model: str) -> registry.VersionInfo:
 
 
 def note_of(kind: str, recipe: Recipe, home: Path) -> Path:
-    """Return the file that records, while a flow of the recipe runs or was stopped, which version it began with.
+    """Return the path of the file that records which version an unfinished flow of the recipe began with.
 
     Args:
         kind: kind of the flow: an evaluation that ends does not affect a training that was stopped.
@@ -86,7 +86,9 @@ def note_of(kind: str, recipe: Recipe, home: Path) -> Path:
 
 
 def resolve_base(kind: str, recipe: Recipe, home: Path) -> tuple[Recipe, Base | None]:
-    """Return the recipe with its base as a folder, and the base's version; a recipe with another base is unchanged.
+    """Replace a registered base in the recipe by its model folder; return the recipe and the version.
+
+    The version is None, and the recipe unchanged, if its base is not a registered version.
 
     Args:
         kind: kind of the flow.
@@ -109,7 +111,7 @@ def resolve_base(kind: str, recipe: Recipe, home: Path) -> tuple[Recipe, Base | 
 
 
 def current_base(recipe: Recipe) -> tuple[Recipe, Base | None]:
-    """Resolve the base without recording it, for commands that only read. Return as `resolve_base`.
+    """Do the same as `resolve_base` without a record of the version, for commands that only read.
 
     Raises:
         UserError: the version does not exist, or its files are gone or are not the registered ones.
@@ -127,7 +129,7 @@ def _with_folder(recipe: Recipe, base: Base) -> Recipe:
 
 
 def described(recipe: Recipe, base: Base | None) -> Recipe:
-    """Return the recipe as it is logged to a run: with the version's address, which always means the same version."""
+    """Return the recipe as a run logs it: a registered base becomes the address of its version, not an alias."""
     if base is None:
         return recipe
     return recipe.model_copy(update={"policy": replace(recipe.policy, base=base.version.uri)})
@@ -146,7 +148,7 @@ def source_line(recipe: Recipe) -> str:
 
 @contextmanager
 def until_done(kind: str, recipe: Recipe, home: Path) -> Iterator[None]:
-    """Forget which version a flow of the recipe began with once the block has completed.
+    """Delete the record of the version that a flow of the recipe began with, once the block has completed.
 
     A run that is stopped leaves the record for the run that resumes it.
     """

@@ -1,4 +1,4 @@
-"""Compare two model versions or runs: code, data, recipe, packages, machine, metrics, answers.
+"""Comparison of two model versions or runs: code, data, recipe, packages, machine, metrics, answers.
 
 Everything is read from the tracking store and, by hash, from DVC's cache or remote; nothing is run or changed. Unknown
 values are reported and left out. The gate's problems are for the verdict alone: only the ids of their rows are shown,
@@ -23,7 +23,7 @@ from tasks.tracking.recorded import VersionRecord, read_text
 
 @dataclass(frozen=True)
 class SettingDifference:
-    """A named value that differs; empty if it is missing."""
+    """A setting, package or fact whose value differs; a missing value is empty."""
 
     name: str
     before: str
@@ -59,7 +59,7 @@ class Difference:
     machine: tuple[SettingDifference, ...]
     evaluation: EvaluationDifference
     notes: tuple[str, ...]
-    """What else could not be compared, with the reason."""
+    """Packages and facts of the machine that could not be compared, each with the reason."""
 
 
 def difference(before: VersionRecord, after: VersionRecord, root: Path) -> Difference:
@@ -104,7 +104,7 @@ def as_json(said: Difference) -> str:
 
 
 def differing(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[SettingDifference, ...]:
-    """Return the keys whose values differ, or that only one of the two has, sorted."""
+    """Return the differences of two mappings: keys with different values, or in one of them only, sorted."""
     return tuple(
         SettingDifference(name, before.get(name, ""), after.get(name, ""))
         for name in sorted(before.keys() | after.keys())

@@ -1,4 +1,4 @@
-"""Compare the evaluations of two model versions or runs: metrics with intervals, and the answers that flipped."""
+"""Comparison of the evaluations of two model versions or runs: metrics with intervals, and answers that flipped."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from tasks.tracking import records, tags
 from tasks.tracking.recorded import RECORDS, VersionRecord
 
 SHOWN: Place = ("problems", "validation")
-"""Kind and split of the problems of the evaluations that people may look at."""
+"""Kind and split of the problems whose answers people may see, unlike those of the gate's problems."""
 METRICS = "eval/"
 """Prefix of an evaluation's metrics."""
 
 
 @dataclass(frozen=True)
 class FlippedAnswer:
-    """A prompt whose greedy answer became right or wrong."""
+    """A prompt whose greedy answer was right in one evaluation and wrong in the other."""
 
     id: str
     prompt: str
@@ -85,7 +85,7 @@ def evaluation_difference(
 
 
 def metric_names(known: Iterable[str], records: Sequence[PromptRecord]) -> list[str]:
-    """Return the metrics of an evaluation that can be recomputed for each prompt, sorted.
+    """Return the names of the logged metrics that can be recomputed for each prompt, sorted.
 
     Args:
         known: keys of a run's metrics.

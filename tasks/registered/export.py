@@ -1,4 +1,4 @@
-"""Export of a registered policy as a self-contained folder: safetensors weights, tokenizer, complete model card."""
+"""Export of a registered policy as a self-contained folder: safetensors weights, tokenizer and model card."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ from tasks.tracking.verdict_text import ruling_text, verdict_text
 
 CARD = "README.md"
 SERVING = "serving"
-"""Folder of the state folder from which versions are served."""
+"""Folder in the state folder with the exported versions that vLLM serves."""
 MAKING, USING = ".lock", ".use"
-"""Suffixes of the locks next to each folder there: of the process that makes it, and of all that serve from it.
+"""Suffixes of two locks next to each folder there: one for the process that makes it, one for all that serve it.
 `rewardflow gc` keeps them: a lock whose file is deleted no longer blocks other processes."""
 
 
@@ -76,7 +76,7 @@ def export(said: VersionRecord, target: Path, licence: str = "") -> None:
 
 @contextmanager
 def served_folder(said: VersionRecord, home: Path) -> Iterator[Path]:
-    """Yield the exported folder from which a version is served, in the state folder `home`.
+    """Export a version for serving, unless this was done before, and yield its folder in the state folder `home`.
 
     It is made once and reused while it is intact; `rewardflow gc` deletes folders that were not served for long, and
     none that is being served.
@@ -105,7 +105,7 @@ def served_folder(said: VersionRecord, home: Path) -> Iterator[Path]:
 
 @contextmanager
 def unused(place: Path) -> Iterator[bool]:
-    """Yield whether no process serves from a folder below `serving/`, or from the folder that a seal there belongs to.
+    """Yield whether no process serves from a folder below `serving/`, given as the folder or as its hash file.
 
     If so, a process that begins to serve from it waits until the end of the block.
     """
@@ -134,7 +134,7 @@ def recipe_of(said: VersionRecord) -> dict[str, Any]:
 
 
 def _settle_chat(said: VersionRecord, folder: Path) -> Chat:
-    """Write a chat template to a policy that was trained on plain prompts, and return the kind of its chat."""
+    """Write a chat template for a policy that was trained on plain prompts, if possible; return how it chats."""
     policy = recipe_of(said).get("policy")
     if policy is None or policy.get("chat"):
         return "own"

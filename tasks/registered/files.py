@@ -1,4 +1,4 @@
-"""The files of a registered version, which are used only while they match the registered hash."""
+"""The files of a registered version, checked against the hash with which it was registered."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from tasks.tracking import registry, tags
 
 
 class RegisteredFiles(NamedTuple):
-    """A version's files."""
+    """Model folder and content hash of a registered version."""
 
     folder: Path
     """A model folder; not to be changed."""
     digest: str
-    """Content hash of the folder. A version has it as a tag, unless it was registered by hand."""
+    """Content hash of the folder, equal to the version's tag; a version that was registered by hand has no tag."""
 
 
 def registered_files(version: registry.VersionInfo) -> RegisteredFiles:
-    """Fetch a version's files and compare them with the hash that it was registered with.
+    """Fetch the files of a registered version, and check that they are those that were registered.
 
     An evaluation of other weights than the registered ones would not measure the version, whatever is recorded about
     it.

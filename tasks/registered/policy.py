@@ -1,4 +1,4 @@
-"""A policy for the evaluations: its files, and the hash that identifies a cached result."""
+"""Policies to evaluate: a registered version, a model folder, or the result of a step."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from tasks.tracking import registry
 
 
 class PolicyFiles(NamedTuple):
-    """Inputs of an evaluation for a policy."""
+    """Folder, content hash and LoggedModel of a policy."""
 
     folder: Path
     """A model folder; not to be changed."""
     digest: str
     """Content hash of the folder."""
     model_id: str
-    """Its LoggedModel."""
+    """Id of its LoggedModel; "" for a folder that is not in the tracking store."""
 
 
 def registered_policy(version: registry.VersionInfo) -> PolicyFiles:
-    """Fetch a version's files.
+    """Fetch the files of a registered policy version.
 
     Raises:
         UserError: they are gone, or are not the registered ones.
@@ -34,7 +34,7 @@ def registered_policy(version: registry.VersionInfo) -> PolicyFiles:
 
 
 def given_policy(path: str) -> PolicyFiles:
-    """Return a model folder that a recipe names; it is not in the tracking store."""
+    """Return the policy in a model folder that a recipe names; it is not in the tracking store."""
     folder = Path(path).expanduser()
     return PolicyFiles(folder, content_of_files(folder), "")
 
@@ -54,7 +54,7 @@ def named_version(named: str) -> registry.VersionInfo | None:
 
 
 def named_policy(named: str) -> tuple[PolicyFiles, registry.VersionInfo | None]:
-    """Return the files of a version, NAME/VERSION, with its registry entry; or of a model folder.
+    """Return the files of a policy, given as NAME/VERSION or as a model folder, and its version (None for a folder).
 
     Raises:
         UserError: it is neither.
@@ -64,5 +64,5 @@ def named_policy(named: str) -> tuple[PolicyFiles, registry.VersionInfo | None]:
 
 
 def made_policy(made: StepResult) -> PolicyFiles:
-    """Return the policy of a warm start or a fine-tuning."""
+    """Return the policy that a warm start or a fine-tuning made."""
     return PolicyFiles(Path(made.folder) / "policy", made.digest, made.links["model_id"])

@@ -1,4 +1,4 @@
-"""A recipe as it is logged to a run, written and read again: its contents, and the file and overrides that made it."""
+"""Logging of a recipe to a run, and reading it back: its contents, and the file and overrides that it came from."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WHOLE, ASKED = "recipe/whole.json", "recipe/asked.json"
 
 
 def log_asked(run_id: str, described: Mapping[str, Any], root: Path, file: Path, overrides: Sequence[str]) -> None:
-    """Log a recipe to a run.
+    """Log a recipe to a run: with every default, and as the file and overrides that it was read from.
 
     Args:
         run_id: the flow's run.
@@ -36,7 +36,7 @@ def log_asked(run_id: str, described: Mapping[str, Any], root: Path, file: Path,
 
 
 def asked_of(said: VersionRecord) -> tuple[str, list[str]]:
-    """Return the file of the recipe of a version or run, and its overrides, `key.path=value` each.
+    """Return the recipe's file and the overrides (`key.path=value`) with which a version or run was started.
 
     Raises:
         UserError: they are not recorded.
@@ -49,7 +49,7 @@ def asked_of(said: VersionRecord) -> tuple[str, list[str]]:
 
 
 def read_asked(said: VersionRecord) -> tuple[Recipe, Path]:
-    """Read the recipe of a version or run from its file and the recorded overrides; return it with the file.
+    """Read the recipe of a version or run again, from its file and the recorded overrides; return it and the file.
 
     A base that was the champion is replaced by the version that was champion then.
 

@@ -1,4 +1,4 @@
-"""Check whether a registered version can be made again here, and provide its needs: code, recipe, data, precision.
+"""Checks that a registered version can be made again here, and provision of its data and recorded precisions.
 
 Nothing here writes to the registry.
 """
@@ -76,7 +76,9 @@ def require_exact(said: VersionRecord, recipe: Recipe) -> None:
 
 
 def require_data(said: VersionRecord, recipe: Recipe, root: Path) -> str:
-    """Provide the data that a version learned from, and its held-out sets, in the work tree; DVC pulls missing ones.
+    """Put a version's training data and held-out sets into the work tree, with DVC; return the training data's hash.
+
+    Missing data are pulled.
 
     Returns the hash of the data that it learned from.
 
@@ -89,7 +91,7 @@ def require_data(said: VersionRecord, recipe: Recipe, root: Path) -> str:
 
 
 def _require(said: VersionRecord, settings: DataSettings, context: str, root: Path) -> str:
-    """Provide one of these data sets, which the version's run has recorded in a context."""
+    """Put one data set into the work tree, at the version that the run recorded in a context; return its hash."""
     name = settings.name
     wanted = next((link.digest for link in said.data if (link.name, link.context) == (name, context)), "")
     if not wanted:
@@ -113,7 +115,7 @@ def _require(said: VersionRecord, settings: DataSettings, context: str, root: Pa
 
 
 def recorded_precisions(said: VersionRecord) -> dict[str, Precision]:
-    """Return shape of a model -> the precision in which the version's run trained; it may have been measured then.
+    """Return shape of a model -> the precision in which the version's run trained models of that shape.
 
     For a step that reused an earlier result, it is recorded on the run that made the result.
     """

@@ -1,4 +1,4 @@
-"""Compare a version that was made again with the recorded one."""
+"""Comparison of a version that was trained again with the registered one: weights, files, metrics, surroundings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tasks.tracking import audit, registry, runs, tags
 from tasks.tracking.recorded import VersionRecord, read_text
 
 EVALUATED = "eval/"
-"""Prefix of the metrics that are compared: those that do not depend on time."""
+"""Prefix of the metrics that are compared: those of the evaluation, which do not depend on time."""
 TOLERANCE = 1e-6
 """Largest allowed difference of a metric, absolute."""
 
@@ -36,7 +36,7 @@ class MetricGap:
 
 @dataclass(frozen=True)
 class Surroundings:
-    """Packages and machine, on which numbers depend in addition to code, recipe and data; empty if not recorded."""
+    """Packages and machine of the recorded run and of this process; empty if they were not recorded."""
 
     packages_then: Mapping[str, str]
     machine_then: Mapping[str, str]
@@ -107,7 +107,7 @@ def reproduction(
     around: Surroundings,
     tolerance: float,
 ) -> Reproduction:
-    """Compare what was made again with the version.
+    """Compare the model folder and metrics that were made again with those of the version.
 
     Args:
         said: the record of the version.
@@ -180,7 +180,7 @@ def _other_files(folder: Path) -> dict[str, str]:
 
 
 def note(said: VersionRecord, made: Reproduction) -> str:
-    """Write on the version, and on its page, whether it came out the same. Return the sentence.
+    """Record on the version and its page whether it was reproduced identically; return that sentence.
 
     Raises:
         UserError: the registry does not allow this user to write.

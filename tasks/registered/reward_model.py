@@ -1,4 +1,4 @@
-"""A reward model for the evaluations: fitted in this run, or the version that a policy learned from."""
+"""Reward models to score with: the one that a run fitted, or the registered version that a policy learned from."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _LOG = logging.getLogger("rewardflow.reward_model")
 
 
 class RewardModelFiles(NamedTuple):
-    """Inputs of an evaluation for a reward model."""
+    """Folder, content hash and LoggedModel of a reward model."""
 
     folder: Path
     """A model folder; not to be changed."""
     digest: str
     """Content hash of the folder."""
     model_id: str
-    """Its LoggedModel."""
+    """Id of its LoggedModel."""
 
 
 def made_reward_model(made: StepResult | None) -> RewardModelFiles | None:
@@ -34,7 +34,7 @@ def made_reward_model(made: StepResult | None) -> RewardModelFiles | None:
 
 
 def registered_reward_model(named: str) -> RewardModelFiles:
-    """Fetch the files of a version, NAME/VERSION.
+    """Fetch the files of the reward model version NAME/VERSION.
 
     Raises:
         UserError: the version does not exist, or its files are gone or are not the registered ones.
@@ -48,9 +48,9 @@ def registered_reward_model(named: str) -> RewardModelFiles:
 
 
 def reward_model_of(policy: registry.VersionInfo, recipe: Recipe) -> tuple[str, RewardModelFiles | None]:
-    """Return NAME/VERSION and files of the reward model that a policy learned from.
+    """Return NAME/VERSION and files of the reward model that a policy learned from; "" and None without one.
 
-    The result is empty if the model is not available or the recipe no longer defines how to read one.
+    That is also the result if the model is not available or the recipe no longer has a reward model.
     """
     named = registry.facts_of(policy).get(tags.REWARD_MODEL_VERSION, "")
     if not named or recipe.reward_model is None:

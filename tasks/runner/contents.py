@@ -1,4 +1,4 @@
-"""The content of a step's inputs in its key: settings as plain data, made outputs and files by their hash."""
+"""Conversion of a step's inputs for its key: settings become plain data, outputs and files become hashes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from models.policies.teacher import FrozenSettings
 from models.policies.update_sparsity import SubnetworkSettings
 
 SETTLED = 2_000_000_000
-"""Age from which the time of a file's last change reliably identifies its content, ns."""
+"""Minimum age of a file's last change, ns, for its hash to be cached: a younger file may change without a new time."""
 
 
 @runtime_checkable
@@ -36,7 +36,7 @@ class HasDigest(Protocol):
 
 
 def content_of(value: Any) -> Any:
-    """Return `value` as a key contains it: plain data, equal if a step would compute the same from it.
+    """Convert an input of a step to plain data for its key; inputs that give the same result become equal.
 
     Raises:
         UserError: the masks of a subnetwork are missing.
@@ -94,7 +94,7 @@ def _used(named: str | Sequence[str]) -> str | list[str]:
 
 
 def content_of_files(place: Path, *, weights: bool = True) -> str:
-    """Return the hash of a file or of all files of a folder, computed once while their stamps do not change.
+    """Return the hash of a file, or of all files of a folder; it is cached until a size, inode or time changes.
 
     Base models are large, so the hash is cached.
 

@@ -1,4 +1,4 @@
-"""A time limit for a step: an exception ends Python code, and killing the process ends native code.
+"""A time limit for a step: an exception ends its Python code; if native code blocks, the process is killed.
 
 The alarm of the kernel reaches the main thread at its next line of Python. Native code that blocks never reaches one:
 then a second thread logs it and kills the process, as an operator would. The next run ends the killed MLflow run and
@@ -26,7 +26,7 @@ class TookTooLong(UserError):
 
 @contextmanager
 def deadline(step: str, seconds: float | None, grace: float = GRACE) -> Iterator[None]:
-    """End the block after `seconds`. Outside the main thread no limit applies: no alarm reaches it.
+    """Limit the time of the block; outside of the main thread, which alone receives the alarm, no limit applies.
 
     Args:
         step: name of a step, for the error message.

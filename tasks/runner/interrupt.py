@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM that persist: a swallowed KeyboardInterrupt is raised again at the next step or round.
+"""Ctrl-C and SIGTERM: a KeyboardInterrupt that a library swallows is raised again at the next step or round.
 
 A KeyboardInterrupt is raised wherever the main thread happens to be, and libraries lose some: a `finally` that raises
 over it, an `except` that catches everything, a thread's join. So the handler also records the signal, and
@@ -32,7 +32,7 @@ WORDS = {
 
 @dataclass
 class _Asked:
-    """Requests to stop that this process has received."""
+    """The request to stop that this process has received, if any."""
 
     number: signal.Signals | None = None
     at: float = 0.0
@@ -59,7 +59,7 @@ def install() -> None:
 
 
 def keep() -> None:
-    """Restore the handlers if a library replaced them since `install`, which must have been called in this process."""
+    """Set the handlers of `install` again if a library may have replaced them; do nothing before `install`."""
     if _asked.installed and threading.current_thread() is threading.main_thread():
         for number in WORDS:
             signal.signal(number, _on_signal)
@@ -71,7 +71,7 @@ def asked() -> signal.Signals | None:
 
 
 def raise_again() -> None:
-    """Raise the requested interrupt, even if an earlier KeyboardInterrupt was lost.
+    """Raise KeyboardInterrupt if this process was requested to stop, even if it was raised before and lost.
 
     Raises:
         KeyboardInterrupt: Ctrl-C or SIGTERM was received.
@@ -81,12 +81,12 @@ def raise_again() -> None:
 
 
 def work_is_over() -> None:
-    """Make later signals end the process at once, with their message and exit status, instead of raising."""
+    """Make the next signals end the process at once, instead of raising KeyboardInterrupt during clean-up."""
     _asked.over = True
 
 
 def status(number: signal.Signals) -> int:
-    """Return the exit status of a process that `number` ended, as shells define it."""
+    """Return the exit status of a process that a signal ended, as shells define it: 128 plus its number."""
     return 128 + int(number)
 
 

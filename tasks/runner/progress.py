@@ -1,4 +1,4 @@
-"""Progress bars for a person at a terminal; occasional lines if the output goes to a file."""
+"""Progress bars at a terminal, or a line every few seconds if the output is not a terminal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Advance = Callable[[int, dict[str, float]], None]
 
 @contextmanager
 def progress(title: str, total: int, shown: tuple[str, ...], every_seconds: float = 20.0) -> Iterator[Advance]:
-    """Show a bar of `total` steps. Yield a function of the steps done and the metrics; it displays those in `shown`."""
+    """Show a bar of `total` steps; yield a function of the steps done and the metrics, which shows those in `shown`."""
     bar = _bar(title, total)
     last = time.monotonic()
 

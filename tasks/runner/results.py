@@ -1,4 +1,4 @@
-"""A step's result on the disk, and the rule for its reuse: only if its outputs are exactly those recorded.
+"""A step's result on the disk, which may be reused only if its outputs are exactly those that it records.
 
 `result.json` is written last. It lists every output file with its size and SHA-256 and contains a hash of itself, so a
 file that was changed, cut short, removed or added is detected, and so is a result that was edited. A link to a folder
@@ -25,7 +25,7 @@ RESULT = "result.json"
 CHECKPOINTS = "checkpoints"
 """Folder of the checkpoints that a step resumes from; it is not an output, and is deleted when the step is done."""
 MADE_FROM_OUTPUTS = re.compile(r"\..+\.rows")
-"""Names of folders that are derived from the outputs while they are used, and are not outputs (`row_table`)."""
+"""Names of folders that `row_table` derives from the outputs; they are not outputs themselves."""
 EARLIER = ".result.earlier"
 """File next to a result that was made again: the MLflow runs that had made it before, one a line, newest first. A
 champion may have come from them, and the outputs are kept for it (tasks/state/prune.py)."""
@@ -36,7 +36,7 @@ class NotAsMade(Exception):
 
 
 def write_result(folder: Path, facts: Mapping[str, Any]) -> None:
-    """Write `facts` as the result of the outputs in `folder`, atomically.
+    """Write `facts` and the hashes of the outputs in `folder` to its `result.json`, atomically.
 
     Args:
         folder: the outputs, all of them written.
@@ -48,7 +48,7 @@ def write_result(folder: Path, facts: Mapping[str, Any]) -> None:
 
 
 def read_result(folder: Path) -> dict[str, Any] | None:
-    """Return the facts that `write_result` wrote; None if there is none.
+    """Check the outputs of a step and return the facts that `write_result` wrote; None if they were never written.
 
     Raises:
         NotAsMade: the result is broken, or the outputs differ from those that it lists.
@@ -78,7 +78,7 @@ def read_result(folder: Path) -> dict[str, Any] | None:
 
 
 def clear_result(folder: Path) -> None:
-    """Remove a result that is to be made again, with its outputs; files left by a step that was stopped are kept.
+    """Remove a complete result with its outputs; if a stopped step has left files without a result, they stay.
 
     The runs that had made it are still recorded (`runs_of`).
     """
@@ -94,7 +94,7 @@ def clear_result(folder: Path) -> None:
 
 
 def runs_of(folder: Path) -> list[str]:
-    """Return the MLflow runs that made the contents of `folder`, the last one first, whether or not they changed since.
+    """Return the ids of the MLflow runs that made the outputs in `folder`, newest first; no hash is checked.
 
     Runs before the last one are recorded from its result onwards; without a result, there may still be earlier ones.
     """
@@ -111,7 +111,7 @@ def runs_of(folder: Path) -> list[str]:
 
 
 def _outputs(folder: Path) -> dict[str, Path]:
-    """Return path below `folder`, in POSIX form -> file, of all outputs of a step."""
+    """Return relative path (POSIX) -> path of every output of the step in `folder`."""
     digests = {}
     for file in sorted(folder.rglob("*")):
         inside = file.relative_to(folder)

@@ -1,4 +1,4 @@
-"""The common part of every step: a key made of all its dependencies, a folder for its outputs, a run, a result.
+"""The common part of every step: a key of all its dependencies, a folder for its outputs, an MLflow run, a result.
 
 A step's folder is `<state>/store/<step>/<key>/`. It is complete when it contains `result.json`
 (tasks/runner/results.py), which is the only cache there is; a killed step leaves its checkpoints there and resumes from
@@ -53,7 +53,7 @@ Read = TypeVar("Read", bound=Sections | None, covariant=True)
 
 @dataclass(frozen=True)
 class StepContext(Generic[Read]):
-    """Inputs of a step other than the results of other steps, whose digests are also part of its key."""
+    """Inputs of a step other than the results of other steps: its key, recipe sections, state folder and flow's run."""
 
     step: str
     key: str
@@ -80,7 +80,7 @@ class StepContext(Generic[Read]):
 
 @dataclass(frozen=True)
 class StepOutput:
-    """Return value of the work of a step."""
+    """Result of a step's work, from which `run_step` makes the `StepResult`."""
 
     digest: str
     headline: str
@@ -89,7 +89,7 @@ class StepOutput:
     measured: MeasurementContext | None = None
     """The model and the data that the metrics are about."""
     tokens: Cost = field(default_factory=Cost)
-    """Tokens that were used."""
+    """Tokens that were sampled or trained on."""
 
 
 class StepResult(BaseModel):
@@ -102,14 +102,14 @@ class StepResult(BaseModel):
     digest: str
     """Content hash of the step's outputs."""
     headline: str
-    """The main number of the result."""
+    """One line with the main numbers of the result."""
     metrics: dict[str, float]
     run_id: str
     """MLflow run that recorded it."""
     seconds: float
-    """Wall time of the step, seconds; of the reuse, if an earlier result was reused."""
+    """Wall time of the step, seconds; if an earlier result was reused, the time that this took."""
     links: dict[str, str] = {}
-    """Names of things in MLflow: model ids, registered versions."""
+    """Texts for later steps, by name: `model_id` and `version` in MLflow, digests, findings."""
     cost: Cost = Cost()
     """Cost of making the result."""
     # The following fields belong to the current flow and are not written to the disk.
@@ -130,7 +130,7 @@ def step_folder(home: Path, step: str, key: str) -> Path:
 
 
 def token_folder(home: Path) -> Path:
-    """Return the folder of encoded texts (models.text.token_cache), for all steps; it may be deleted at any time."""
+    """Return the folder of the cache of encoded texts (models.text.token_cache); it may be deleted at any time."""
     return home / "store" / "tokens"
 
 
@@ -162,14 +162,14 @@ def earlier_result(context: StepContext[Any]) -> StepResult | None:
 
 
 def content_key(step: str, *inputs: Any) -> str:
-    """Return the key of a step: its inputs (results of steps, sections of the recipe) and the code that runs it."""
+    """Return a step's key: a SHA-256 of its name, its inputs (results of steps, recipe sections) and the code."""
     text = json.dumps([step, source_hash(), content_of(inputs)], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 @lru_cache(maxsize=1)
 def source_hash() -> str:
-    """Return the hash of the source of models/ and tasks/ and of the versions of the packages that compute."""
+    """Return the hash of models/, tasks/, data/expectations/ and of the versions of the packages that compute."""
     total = hashlib.sha256()
     root = Path(__file__).resolve().parents[2]
     for file in sorted(
@@ -185,7 +185,7 @@ def source_hash() -> str:
 
 
 def run_step(context: StepContext[Any], work: Callable[[Path, str], StepOutput]) -> StepResult:
-    """Run the work of a step inside its own child run and record the result next to its outputs.
+    """Run the work of a step in a child run of the flow's MLflow run, and record the result next to its outputs.
 
     Outputs of an earlier complete run are removed first; checkpoints of a stopped run are kept.
 

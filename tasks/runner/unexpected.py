@@ -1,4 +1,4 @@
-"""Select the failures worth retrying: those that were not caused by a user's input."""
+"""Retries of Prefect's tasks after any Exception but a UserError, which would recur."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from models.base.errors import UserError
 
 
 def is_unexpected(task: Any, task_run: Any, state: Any) -> bool:
-    """Return whether a failure is not a UserError, which would recur: for Prefect's `retry_condition_fn`."""
+    """Return whether a task failed with an Exception other than UserError, so that Prefect retries the task.
+
+    It is a `retry_condition_fn`. A UserError would recur, so the task is not retried after one.
+    """
     try:
         state.result()
     except UserError:
@@ -25,4 +28,4 @@ tried_again: dict[str, Any] = {
     "retry_delay_seconds": exponential_backoff(backoff_factor=2),
     "retry_condition_fn": is_unexpected,
 }
-"""Options of a task that needs the network and can be repeated safely."""
+"""Prefect's options for a task that needs the network and can be repeated safely: three retries."""

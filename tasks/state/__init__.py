@@ -1,1 +1,1 @@
-"""The state folder: backup, removal of unneeded files, upload, and clean-up after killed runs."""
+"""The state folder: backup, removal of unneeded files, records of killed runs; and upload to S3."""

@@ -1,4 +1,4 @@
-"""Backup of a state folder as one file, made while runs continue, and its restore into an empty folder, fully checked.
+"""Backup of a state folder as one tar file while runs continue, and its restore, with all hashes checked.
 
 The hashes in the file detect damage. A person who can write the file can change them too: the SHA-256 of the file
 itself, stored elsewhere, protects against that.
@@ -38,9 +38,9 @@ STATE = "state"
 MANIFEST = "MANIFEST.json"
 FORMAT = 1
 PACKAGES = ("rewardflow", "mlflow", "prefect")
-"""Packages whose versions are in the manifest: their databases change with them."""
+"""Packages whose versions are in the manifest, because the format of their databases depends on them."""
 OF_THE_MOMENT = {"servers.json", "queue", "services", "run.lock", SERVING}
-"""Contents of a state folder that are not stored; services have a part of their own (flows/services/dump.py)."""
+"""Names in a state folder that are not backed up; services have a part of their own (flows/services/dump.py)."""
 _SQLITE = b"SQLite format 3\0"
 _CHUNK = 2**20
 
@@ -61,12 +61,12 @@ class Contents:
         return sum(size for size, _ in self.files.values())
 
     def holds(self, part: str) -> bool:
-        """Return whether there is anything below `part`."""
+        """Return whether the backup has any file of a part, such as `state`."""
         return any(name.startswith(f"{part}/") for name in self.files)
 
 
 def write_backup(file: Path, home: Path, parts: dict[str, Path] | None = None) -> Contents:
-    """Write `file`, readable only by its owner; never replace an existing one.
+    """Back up the state folder `home` to `file`, which must not exist and becomes readable only by its owner.
 
     Args:
         file: written atomically.
@@ -99,7 +99,7 @@ def write_backup(file: Path, home: Path, parts: dict[str, Path] | None = None) -
 
 
 def read_backup(file: Path, home: Path, parts: dict[str, Path] | None = None) -> Contents:
-    """Restore `file` into `home`, which must be missing or empty, and the parts into their folders, likewise.
+    """Restore the backup `file` into `home`, and its further parts into their folders; all must be missing or empty.
 
     Args:
         file: as `write_backup` wrote it.
@@ -170,7 +170,7 @@ def manifest(file: Path) -> Contents:
 
 
 def other_packages(contents: Contents) -> list[str]:
-    """Return a line for each package whose version here differs from the backup's."""
+    """Return one line for each package whose installed version differs from that in the backup."""
     here = _packages()
     return [
         f"{name} was {before} and is {here[name]} now: its database is migrated at its first start"

@@ -1,4 +1,4 @@
-"""A training that was cut off: its inputs, so that a training that cannot resume it reports so instead of ignoring it.
+"""Records of unfinished trainings, so that the next training of a recipe can report why it does not resume one.
 
 A killed training resumes by itself if nothing changed, as its key is the same (tasks/runner/step.py). If data, code or
 recipe changed, the key is another, and it starts again; the checkpoints are kept for a caller who reverts the change.
@@ -18,12 +18,12 @@ from tasks.runner.results import CHECKPOINTS
 from tasks.runner.step import source_hash
 
 SHOWN = 3
-"""Number of settings that are named in the sentence."""
+"""Maximum number of changed settings that the report names."""
 
 
 @dataclass(frozen=True)
 class Unfinished:
-    """A training that has begun and not ended."""
+    """A training that has begun and not finished, with its inputs."""
 
     run: str
     """Its MLflow run."""
@@ -42,7 +42,7 @@ class Unfinished:
         return max((int(name.removeprefix("round_")) for name in names if name[6:].isdigit()), default=0)
 
     def changed_to(self, other: Unfinished) -> list[str]:
-        """Describe the differences of `other`, in words."""
+        """Describe how the inputs of `other` differ from these, a phrase each."""
         words = []
         if self.data != other.data:
             words.append(f"the data were {self.data[:8]} and are {other.data[:8]}")
@@ -54,7 +54,7 @@ class Unfinished:
 
 
 def begun(run: str, data: DataVersion, recipe: Mapping[str, str]) -> Unfinished:
-    """Return a training that begins now; its folder is unknown until its inputs are made."""
+    """Build the record of a training that begins now; its folder is added by `note`, when its inputs are known."""
     return Unfinished(run, "", data.digest, source_hash(), recipe)
 
 

@@ -1,4 +1,4 @@
-"""Leases of slots on a Prefect server that killed processes left: the next process releases them instead of waiting.
+"""Release of the slots on a Prefect server that killed processes held, so that the next process need not wait.
 
 Prefect frees the slot of a process that is gone when its lease expires, after a minute. The holder of a slot keeps a
 file locked that names the lease; the kernel releases the lock as soon as the process ends, in any way. So a file whose
@@ -18,12 +18,12 @@ from pathlib import Path
 from uuid import UUID
 
 FORGOTTEN = 86_400.0
-"""Seconds after which a file of another server is deleted: that lease expired long ago."""
+"""Seconds after which the file of a lease on another server is deleted, as that lease expired long ago."""
 
 
 @contextmanager
 def kept(lease: UUID, server: str, folder: Path | None) -> Iterator[None]:
-    """Record a lease as held by this process for as long as it lives, or until the end of the block.
+    """Record that this process holds a lease, until the end of the block or of the process.
 
     Args:
         lease: the server's lease.

@@ -1,4 +1,4 @@
-"""Find and remove the contents of the state folder that are not needed any more.
+"""Removal of contents of the state folder that are not needed any more (`rewardflow gc`).
 
 A step's outputs are kept if a registered version came from them (directly or through a result that was reused), if they
 were made or last used within the retention time, if the next run of a recipe can resume from them, or if their run is
@@ -26,12 +26,12 @@ from tasks.tracking import needs, registry
 from tasks.tracking.needs import Need, Unregistered
 
 NO_STEPS = ("tokens", "reference", "precision")
-"""Folders of the store that do not belong to a step."""
+"""Folders in `store/` that are caches and do not belong to a step."""
 
 
 @dataclass(frozen=True)
 class StateItem:
-    """An item on the disk, and whether it is to be removed."""
+    """A file, folder or logged model, and whether gc removes it."""
 
     what: str
     """Path below the state folder, or the name of a model."""
@@ -47,7 +47,7 @@ class StateItem:
 
 
 def plan(home: Path, keep_days: float, refused: bool = False) -> list[StateItem]:
-    """List everything that gc considers in the state folder `home`, and whether it is to be removed.
+    """List all items in the state folder `home` that gc considers, each with the decision to keep or remove it.
 
     Args:
         keep_days: items used within this number of days are kept.
@@ -73,7 +73,7 @@ def plan(home: Path, keep_days: float, refused: bool = False) -> list[StateItem]
 
 
 def remove(home: Path, held: Sequence[StateItem]) -> int:
-    """Remove the planned items, except those that are being served by now. Return the number of bytes freed.
+    """Remove the items that are planned for removal, unless one is served by now; return the bytes freed.
 
     Call it while no run uses the state folder.
     """

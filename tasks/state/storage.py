@@ -1,4 +1,4 @@
-"""Upload of folders to S3 and a check that a bucket can be used: the only module that imports boto3.
+"""Upload of folders to S3, signed links, and checks of buckets; the only module that imports boto3.
 
 It works with AWS and with servers that speak its protocol (pass their `endpoint`). The network is retried with growing
 pauses by botocore. Credentials come from boto3's usual sources (environment, profile, instance); no message of this
@@ -94,7 +94,7 @@ def signed_links(uri: str, seconds: int, endpoint: str | None = None) -> dict[st
 
 
 def make_bucket(uri: str, endpoint: str | None = None, keys: Keys | None = None) -> bool:
-    """Create the bucket of an address if it is missing. Return whether it was.
+    """Create the bucket of an address if it is missing; return whether it was created.
 
     Raises:
         UserError: the server's error, in one line.

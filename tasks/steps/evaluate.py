@@ -1,4 +1,4 @@
-"""Step 6: measure one policy on held-out problems: the same prompts for every policy, so that they pair.
+"""Step 6: evaluation of one policy on held-out problems, the same for every policy, so that results can be paired.
 
 Measurements on the validation split are shown. Measurements on the gate split are kept in the step's folder for the
 verdict alone: no number and no sample of them is logged to a run.
@@ -35,7 +35,7 @@ from tasks.tracking import records, registry
 
 
 class ShownSections(EvaluationSections):
-    """Sections for an evaluation on the validation split."""
+    """The sections of the recipe that an evaluation on the validation split reads."""
 
     problems: int = of("evaluation.problems")
     summarised: int = of("drift.rows")
@@ -44,7 +44,7 @@ class ShownSections(EvaluationSections):
 
 
 class GateSections(EvaluationSections):
-    """Sections for an evaluation on the gate's problems."""
+    """The sections of the recipe that an evaluation on the gate's problems reads."""
 
     problems: int = of("gate.problems")
     samples: int = of("gate.samples")
@@ -59,7 +59,9 @@ def evaluate_policy(
     rewarded: RewardModelFiles | None,
     warmed: StepResult | None = None,
 ) -> StepResult:
-    """Write greedy and sampled completions of a split's problems, verified and scored, to `records.parquet`.
+    """Evaluate a policy on the validation split or the gate's problems, by greedy and sampled completions.
+
+    They are verified, scored and written to `records.parquet`.
 
     On the validation split, also write a summary of the problems for this policy to `inputs.json`.
 

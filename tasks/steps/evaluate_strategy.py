@@ -1,4 +1,4 @@
-"""Measure one policy with an evaluation strategy, compared with its plain answers to the same problems."""
+"""Evaluation of one policy with an evaluation strategy, compared with its plain answers to the same problems."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tasks.steps.validate_data import clean_folder
 from tasks.tracking import records, registry
 
 COMPARED = ("sampled_accuracy", "greedy_accuracy", "tokens", "finished_share")
-"""Metrics whose difference to the policy's own answers is logged, paired over the problems."""
+"""Metrics whose difference from those of the policy's plain answers is logged, paired over the problems."""
 
 
 @task(name="evaluate_strategy", **cached_by_key)
@@ -42,11 +42,11 @@ def evaluate_strategy(
     strategy: Strategy,
     partners: Sequence[PolicyFiles],
 ) -> StepResult:
-    """Write completions of the validation split's problems, with each turn made by `strategy`, to `records.parquet`.
+    """Evaluate a policy on the validation split, with each of its turns made by `strategy`.
 
-    The completions are greedy and sampled, verified and scored. Metrics, their difference to those of the plain policy
-    and the cost are logged. With each of the strategy's partners, the payoffs with the strategy and without it are
-    logged as the table `cross_play.json`.
+    Greedy and sampled completions are verified, scored and written to `records.parquet`. Metrics, their difference to
+    those of the plain policy and the cost are logged. With each of the strategy's partners, the payoffs with the
+    strategy and without it are logged as the table `cross_play.json`.
 
     Args:
         context: the step's.

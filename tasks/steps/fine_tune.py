@@ -1,4 +1,4 @@
-"""Step 5: reinforcement learning. Opens all inputs, passes them to the loop and logs the loop's reports."""
+"""Step 5: fine-tuning of the policy by reinforcement learning, and the records of its inputs, curves and times."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ from tasks.tracking import records, registry, runs, tags
 from tasks.tracking.journal import JournalRow, read_journal
 
 COLLAPSED = "collapsed"
-"""Link of a fine-tuning's result: one sentence on how its policy collapsed; absent if it did not."""
+"""Key in `StepResult.links` of a sentence on how the policy collapsed; absent if it did not."""
 UNCHANGED = "unchanged"
-"""Link of a fine-tuning's result: one sentence on why no round changed the policy; absent if one did."""
+"""Key in `StepResult.links` of a sentence on why no round changed the policy; absent if one did."""
 
 
 @task(name="fine_tune", **cached_by_key)
@@ -52,9 +52,9 @@ def fine_tune(
     rewarded: StepResult | None,
     frozen: Mapping[Role, PolicyFiles],
 ) -> StepResult:
-    """Run the recipe's loop from the warm start. The policy is written to `policy/` of the step's folder.
+    """Fine-tune the warm-started policy with the recipe's loop; write it to `policy/` of the step's folder.
 
-    `frozen` are the models that it is distilled from, and its judge, by role.
+    `frozen` has the models that it is distilled from, and its judge, by role.
 
     If a killed run left checkpoints in the same folder, this one resumes from the newest.
     """
@@ -123,12 +123,12 @@ def fine_tune(
 
 
 def why_not_learned(tuned: StepResult) -> str:
-    """Return why the policy of a fine-tuning collapsed or did not change, in one sentence; empty if it learned."""
+    """Return in one sentence how the policy of a fine-tuning collapsed, or why it did not change; empty otherwise."""
     return tuned.links.get(COLLAPSED, "") or tuned.links.get(UNCHANGED, "")
 
 
 def curves_of(tuned: StepResult) -> list[JournalRow]:
-    """Return the journal of all rounds of a fine-tuning."""
+    """Read the metrics of all rounds of a fine-tuning from its journal."""
     return read_journal(Path(tuned.folder) / JOURNAL)
 
 
@@ -141,7 +141,7 @@ def log_inputs(
     warmed: StepResult,
     rewarded: StepResult | None,
 ) -> None:
-    """Record the inputs of the policy: the rows that its rounds draw, warm start and reward model.
+    """Log the inputs of a fine-tuning to its run: the rows that its rounds draw, the warm start and the reward model.
 
     If the rows depend on rewards (further draws, a curriculum), all rows that may be drawn are recorded.
     """
@@ -159,7 +159,7 @@ def log_inputs(
 def log_teachers(
     run_id: str, frozen: Mapping[Role, PolicyFiles], teacher: TeacherSettings | None, judge: JudgeSettings | None
 ) -> None:
-    """Record the models that the policy learns from: the tracking store's as inputs, any folder by its content."""
+    """Log the frozen models that a policy learns from: as inputs of the run if MLflow has them, and as tags."""
     if known := [files.model_id for files in frozen.values() if files.model_id]:
         registry.log_model_inputs(run_id, known)
     values = {tags.FROZEN[role]: files.digest for role, files in frozen.items()}
@@ -172,7 +172,7 @@ def log_teachers(
 
 
 def log_times(run_id: str, curves: Sequence[JournalRow], outside: float) -> dict[str, float]:
-    """Record the time by part as a table, a figure and the run's description. Return its main numbers.
+    """Log the time by stage as a table, a figure and the run's description; return its main numbers as metrics.
 
     Args:
         curves: the journal of all rounds, including those before an interruption.

@@ -1,4 +1,4 @@
-"""Step 4b: a process reward model on labelled steps, and the minimum accuracy that it must reach before any RL."""
+"""Step 4b: fit of a process reward model to labelled steps; below its minimum accuracy, the flow stops here."""
 
 from __future__ import annotations
 
@@ -39,7 +39,9 @@ if TYPE_CHECKING:
 def process_model(
     context: StepContext[RewardModelSections], validated: StepResult, warmed: StepResult, labelled: StepResult
 ) -> StepResult:
-    """Fit, evaluate on held-out steps, register. The model is written to `reward_model/` of the step's folder.
+    """Fit a process reward model, evaluate it on held-out steps, and register it.
+
+    It is written to `reward_model/` of the step's folder.
 
     Raises:
         UserError: its held-out accuracy is below the recipe's `reward_model.least_accuracy`.

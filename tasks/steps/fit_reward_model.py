@@ -1,4 +1,4 @@
-"""Step 4: a Bradley-Terry reward model on preference pairs, and the minimum accuracy that it needs before any RL."""
+"""Step 4: fit of a Bradley-Terry reward model to preference pairs; below its minimum accuracy, the flow stops here."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 
 
 FIRST_JUDGE = 1000
-"""Offset from the recipe's seed to the seeds of judging reward models: no member of an ensemble has one of them."""
+"""Offset from the recipe's seed to the seeds of reward models that only judge pairs; no ensemble member uses these."""
 
 
 PAIRED: tuple[Kind, str, str] = ("preferences", "prompt", "chosen")
@@ -69,7 +69,7 @@ BARE: tuple[Kind, str] = ("demonstrations", "completion")
 
 
 class RewardModelSections(Sections):
-    """Dependencies of the reward model other than the rows and the policy that it is initialised from."""
+    """The sections of the recipe that the fit of a reward model reads."""
 
     name: str
     data_name: str = of("data.name")
@@ -86,9 +86,10 @@ class RewardModelSections(Sections):
 def reward_model(
     context: StepContext[RewardModelSections], validated: StepResult, warmed: StepResult, made: StepResult | None = None
 ) -> StepResult:
-    """Fit, evaluate on held-out pairs, register. The model is written to `reward_model/` of the step's folder.
+    """Fit a reward model, evaluate it on held-out pairs, and register it.
 
-    The pairs are those that a jury has `made`, or those of the data.
+    It is written to `reward_model/` of the step's folder. The pairs are those of `made`, the result of `label_pairs`;
+    None: those of the data.
 
     Raises:
         UserError: its held-out accuracy is below the recipe's `reward_model.least_accuracy`.
@@ -185,7 +186,7 @@ def _what_to_fit(
     folder: Path,
     run_id: str,
 ) -> tuple[RewardFit, list[str], UsedRows]:
-    """Return the fit, the flaw of each held-out pair, and the store's record of the held-out pairs."""
+    """Read the pairs and return the fit, the flaw of each held-out pair, and the logged name of the held-out pairs."""
     principles = section.principles or {}
     prefixes = codec.inside(list(principles))
     longest = int(model.config.max_position_embeddings) - max(map(len, prefixes), default=0)
@@ -220,7 +221,7 @@ def _what_to_fit(
 def _judged(
     fit: RewardFit, settings: StrengthSettings, log: MetricLog, home: Path, run_id: str
 ) -> tuple[RewardFit, float]:
-    """Return the fit on pairs that several reward models have judged, and the share of pairs that were reversed."""
+    """Fit several reward models that judge the pairs; return the fit to the judged pairs and the share reversed."""
     margins = []
     for number in range(settings.members):
         seed = fit.seed + FIRST_JUDGE + number
@@ -233,7 +234,7 @@ def _judged(
 
 
 def _goal(model: PreTrainedModel, fit: RewardFit, home: Path, run_id: str) -> Tensor:
-    """Return the goal of the chosen completions of the pairs, computed from the first `LEARNED_FROM` pairs."""
+    """Compute the goal (models.reward_models.goal) from the chosen completions of the first `LEARNED_FROM` pairs."""
     pairs = fit.pairs[:LEARNED_FROM]
     good = Sequences([pair.prompt for pair in pairs], [pair.chosen for pair in pairs])
     autocast = learner_autocast(fit.precision, on_device(model), home, run_id)
@@ -243,7 +244,7 @@ def _goal(model: PreTrainedModel, fit: RewardFit, home: Path, run_id: str) -> Te
 def _of_groups(
     fit: RewardFit, settings: GroupSettings, log: MetricLog, home: Path, run_id: str
 ) -> tuple[list[PairsAt], tuple[float, ...]]:
-    """Return the pairs of each group of annotators, and the share of the annotators in it, both [groups]."""
+    """Divide annotators into groups; return the pairs of each group and its share of the annotators, both [groups]."""
     longest = _updates(fit)
 
     def margins(parts: Sequence[Sequence[Pair]], first: int) -> Tensor:

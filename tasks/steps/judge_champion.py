@@ -1,4 +1,4 @@
-"""Judge a champion that a person set by hand: its page and the run show the verdict, and no alias is changed."""
+"""The gate's judgement of a champion that a person set by hand; it is shown, and changes no alias."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from tasks.tracking.verdict_text import hand_text
 
 @dataclass(frozen=True)
 class ComparedEvaluations:
-    """The evaluations that the gate compares."""
+    """The evaluations by which the gate judges a champion that a person set by hand."""
 
     champion: OnGate
-    """The version that was set by hand."""
+    """Evaluations of the version that was set by hand."""
     before: OnGate
-    """The champion before."""
+    """Evaluations of the champion before it."""
     anchor: OnGate | str
-    """The anchor, or why it is not a separate version."""
+    """Evaluations of the anchor, or why it is not a separate version."""
     weights: str
-    """Digests of both policies: an interrupted look at the same two is continued."""
+    """Digests of both policies; if the last look compared the same two, it is continued and not counted again."""
 
 
 @task(name="judge_champion", task_run_name="{context.name}", cache_policy=NO_CACHE, **tried_again)
@@ -65,7 +65,7 @@ def judge_champion(
 
 
 def _record(name: str, waiting: PendingChampion, judgement: HandJudgement, parent_run: str) -> HandJudgement:
-    """Write the judgement on the version and on the run; only then remove the version from the waiting state."""
+    """Record the judgement on the version and on the run, and only then delete the note that the version waits."""
     text = hand_text(judgement)
     get_run_logger().warning(f"{name}: the champion was set by hand; {text}")
     runs.set_tags(parent_run, {tags.CHAMPION_JUDGED: text})

@@ -1,4 +1,4 @@
-"""Step 4a, if a jury makes the preferences: completions of the policy, paired where the jurors agree."""
+"""Step 4a, if a jury makes the preferences: pairs of the policy's completions on whose order the jurors agree."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tasks.tracking import records, registry
 
 
 class JurySections(LabellingSections):
-    """Dependencies of the pairs other than the rows and the policy that draws."""
+    """The sections of the recipe that the labelling of pairs reads."""
 
     pairs: JurySettings = of("reward_model.pairs")
 
@@ -41,7 +41,7 @@ def label_pairs(
     warmed: StepResult,
     judges: Mapping[Role, PolicyFiles],
 ) -> StepResult:
-    """Draw completions, ask the jury, and write the pairs on which it agrees.
+    """Sample completions, let the jury compare them, and write the pairs on which it agrees as preferences.
 
     They are written to `preferences_train.parquet` and `preferences_validation.parquet` of the step's folder, in the
     format of a prepared data set.
@@ -96,7 +96,7 @@ def label_pairs(
 def draw_and_ask(
     recipe: JurySections, there: LabellingModels, split: Split, problems: Sequence[Problem]
 ) -> tuple[Verdicts, int]:
-    """Return the jury's verdicts on completions of `problems` of a split, and the completions' number of tokens."""
+    """Sample completions of a split's `problems`; return the jury's verdicts on them, and their number of tokens."""
     asked = recipe.pairs
     sampling = Sampling(
         max_tokens=recipe.longest_drawn, temperature=asked.temperature, samples=asked.samples, log_probs=False
@@ -125,7 +125,7 @@ def rows_of(verdicts: Verdicts) -> list[Row]:
 
 
 def counts(verdicts: Verdicts, problems: Sequence[Problem]) -> dict[str, float]:
-    """Count the pairs that the jury was asked about, by outcome, and those kept.
+    """Count the pairs that were given to the jury, by outcome, and the pairs that were kept.
 
     Also return the share of problems with a kept pair, and the shares of kept pairs in which the better and the worse
     completion solve the problem.

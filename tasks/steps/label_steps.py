@@ -1,4 +1,4 @@
-"""Step 4a, if the reward model scores steps: solutions of the policy, with a label for each of their steps."""
+"""Step 4a, for a process reward model: solutions that the policy writes, with a label for each of their steps."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tasks.tracking import records, registry
 
 
 class LabelSections(LabellingSections):
-    """Dependencies of the labels other than the rows and the policy that draws."""
+    """The sections of the recipe that the labelling of steps reads."""
 
     process: ProcessSettings = of("reward_model.process")
 
@@ -46,7 +46,7 @@ def label_steps(
     warmed: StepResult,
     judges: Mapping[Role, PolicyFiles],
 ) -> StepResult:
-    """Draw solutions and label their steps. Write them to `train.jsonl` and `validation.jsonl` of the step's folder.
+    """Sample solutions and label their steps; write `train.jsonl` and `validation.jsonl` of the step's folder.
 
     Args:
         context: the step's.
@@ -92,7 +92,7 @@ def draw_and_label(
     problems: Sequence[Problem],
     judge: GenerativeJudge | None = None,
 ) -> list[Solution]:
-    """Return solutions of `problems` of a split by the policy that `engine` runs, with one label a step.
+    """Sample solutions of a split's `problems` from the policy in `engine`, and label each of their steps.
 
     `judge` is used if the labels need one.
     """
@@ -107,7 +107,7 @@ def draw_and_label(
 
 
 def right_solutions(data: Path, split: Split, labels: Labels) -> Mapping[str, str]:
-    """Return a right solution of each prompt for which the data contain one, if the labeller needs them.
+    """Return prompt -> right solution, for prompts with one in the data; empty if the labeller does not need them.
 
     A solution is a demonstration that states its answer, or else the better answer of a preference.
 
@@ -125,7 +125,7 @@ def right_solutions(data: Path, split: Split, labels: Labels) -> Mapping[str, st
 
 
 def known_solutions(data: Path, split: Split) -> Mapping[str, str]:
-    """Return a right solution of each prompt for which the data contain one, as described in `right_solutions`."""
+    """Return prompt -> right solution, for every prompt with one in the data; see `right_solutions`."""
     right: dict[str, str] = {}
     there = available(data)
     if split in there.get("preferences", ()):
@@ -143,7 +143,7 @@ def known_solutions(data: Path, split: Split) -> Mapping[str, str]:
 
 
 def counts(solutions: list[Solution]) -> dict[str, float]:
-    """Return the numbers of solutions, steps and labelled steps, the mean label, and the share of right solutions."""
+    """Count solutions, steps and labelled steps; also return the mean label and the share of right solutions."""
     known = [label for each in solutions for label in each.labels if label == label]
     return {
         "solutions": float(len(solutions)),

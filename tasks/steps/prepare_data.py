@@ -1,4 +1,4 @@
-"""Step 1: bring the prepared data up to date with DVC and record exactly which version it is."""
+"""Step 1: preparation of the recipe's data by DVC, and the record of their version."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ _LOG = logging.getLogger("rewardflow.data")
     **tried_again,
 )
 def prepare_data(context: StepContext[DataSections], root: Path) -> tuple[StepResult, versions.DataVersion]:
-    """Run the data stages of the repository `root`. The result counts as reused if DVC found all stages up to date."""
+    """Bring the recipe's data up to date with `dvc repro`, check that they have the needed answers, and push them.
+
+    The result counts as reused if DVC ran no stage.
+    """
     recipe = context.recipe
     log = get_run_logger()
     lines: list[str] = []
@@ -57,7 +60,7 @@ def prepare_data(context: StepContext[DataSections], root: Path) -> tuple[StepRe
 
 
 def push_data(version: versions.DataVersion, root: Path, home: Path) -> None:
-    """Copy raw and prepared data to the DVC remote, unless this version of them is already there.
+    """Push raw and prepared data to the DVC remote, unless this version of them was pushed before.
 
     A model's training data must outlive this machine, so they are pushed before the training begins. A remote folder
     that was emptied since is detected.
@@ -79,7 +82,7 @@ def push_data(version: versions.DataVersion, root: Path, home: Path) -> None:
 
 
 def log_data(run_id: str, version: versions.DataVersion, role: str = "", held_out: bool = False) -> dict[str, int]:
-    """Log raw and prepared data as inputs of a run. Return the rows of each prepared file.
+    """Log raw and prepared data as inputs of a run; return the number of rows of each prepared file.
 
     Args:
         role: context of the prepared files; default: that of each file's split.

@@ -1,4 +1,4 @@
-"""Step 7: register the candidate, compare it with champion or base, promote it or record the reason. Never cached."""
+"""Step 7: registration of the trained policy, the gate's decision on it, and its promotion. Never cached."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tasks.tracking.verdict_text import baseline_text, improvement_text, reason_
 
 @dataclass(frozen=True)
 class Promotion:
-    """Outcome for a candidate."""
+    """Outcome of the promotion step for a trained policy."""
 
     result: StepResult
     version: int
@@ -51,14 +51,14 @@ class Promotion:
 
 
 class PromotionSections(JudgementSections):
-    """Dependencies of a promotion other than the evaluations."""
+    """The sections of the recipe that a promotion reads."""
 
     approval: bool
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """The candidate that is compared with the champion, and all facts about it."""
+    """The trained policy and the evaluations by which the gate compares it with the champion or the base."""
 
     trained: StepResult
     rewarded: StepResult | None
@@ -82,7 +82,10 @@ class Candidate:
     **tried_again,
 )
 def promote(context: StepContext[PromotionSections], candidate: Candidate) -> Promotion:
-    """Register the trained policy as candidate and, if the gate passes it, as champion."""
+    """Register the trained policy as candidate, let the gate decide on it, and make it champion if it passes.
+
+    If the same weights were judged before and that verdict still holds, it is returned and no look is spent.
+    """
     recipe, parent_run = context.recipe, context.run
     trained, rewarded, gate, shown = candidate.trained, candidate.rewarded, candidate.gate, candidate.shown
     before, unpinned = candidate.judged_against, candidate.unpinned
@@ -155,9 +158,9 @@ def _registered(name: str, digest: str, champion: registry.VersionInfo | None) -
 def _verdict_stands(
     known: registry.VersionInfo, champion: registry.VersionInfo | None, approval: bool, unpinned: str
 ) -> bool:
-    """Return whether the verdict on a version is final.
+    """Return whether an earlier verdict on a version still holds, so that the version is not judged again.
 
-    It is final if the version was champion once, or if the reason against it still holds and, for a version that waits
+    It holds if the version was champion once, or if the reason against it still holds and, for a version that waits
     for a person, the champion that it was judged against is still champion.
     """
     if decided(known) is None:
@@ -173,7 +176,7 @@ def _verdict_stands(
 
 
 def _judged_before(context: StepContext[PromotionSections], name: str, known: registry.VersionInfo) -> Promotion:
-    """Return the verdict of an earlier run on these weights; a later rollback or promotion by hand is not undone."""
+    """Return the earlier verdict on the same weights as this run's outcome; aliases stay unchanged."""
     record = read_verdict(known)
     assert record is not None, "it was decided"
     is_champion = registry.CHAMPION in known.aliases

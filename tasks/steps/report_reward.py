@@ -1,4 +1,4 @@
-"""Check on held-out pairs and policies' samples whether a reward model can be trusted before a policy uses it."""
+"""Report on a reward model before a policy learns from it: its reliability on held-out pairs and policies' samples."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ from tasks.tracking import records, registry
 MOST_TOKENS = 1 << 20
 """Longest pair in tokens, if the reward model does not state its own limit."""
 _AGAINST = "against"
-"""Link of the step's result: the findings against the reward model, a line each."""
+"""Key in `StepResult.links` of the findings against the reward model, a line each."""
 
 
 class ReportSections(EvaluationSections):
-    """Dependencies of a report other than rows, policies and reward models."""
+    """The sections of the recipe that a report reads."""
 
     samples: int = of("reward_model.report.samples")
     asked: ReportSettings = of("reward_model.report")
@@ -76,7 +76,9 @@ def reward_report(
     others: Sequence[tuple[str, RewardModelFiles]],
     judges: Mapping[Role, PolicyFiles],
 ) -> StepResult:
-    """Report on pairs, policies' samples, biases and a suffix: as metrics, two figures and a page of the step's run.
+    """Report on a reward model: accuracy on pairs, scores of policies' samples, biases, and a suffix that fools it.
+
+    The report is logged as metrics, figures, JSON and the description of the step's run.
 
     Args:
         context: the step's.
@@ -151,12 +153,12 @@ def reward_report(
 
 
 def distrusted(reported: StepResult) -> list[str]:
-    """Return a report's findings against the reward model, by the recipe's limits; empty if there are none."""
+    """Return the findings of a report, by the recipe's limits, against the reward model; empty if it can be trusted."""
     return reported.links[_AGAINST].splitlines()
 
 
 def require_trust(reported: StepResult) -> None:
-    """Refuse to train on a reward model that failed its report.
+    """Check that a reward model's report has no findings against it.
 
     Raises:
         UserError: the report has findings against it.
@@ -201,7 +203,7 @@ def _first_errors(score: StepScorer, said: Sequences, problems: Sequence[Problem
 
 
 class _Said:
-    """Samples of a policy in the reward model's tokens."""
+    """Samples of a policy, encoded in the reward model's tokens, with their scores."""
 
     def __init__(self, codec: RunTokens, prompts: list[list[int]], records: Sequence[PromptRecord]) -> None:
         self._tokens = codec

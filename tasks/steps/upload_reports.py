@@ -1,4 +1,4 @@
-"""Upload the validation report and the description to the recipe's S3 address, for people without MLflow."""
+"""Upload of the validation report and the run's description to S3, for people without access to MLflow."""
 
 from __future__ import annotations
 

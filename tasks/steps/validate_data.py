@@ -1,4 +1,4 @@
-"""Step 2: check the prepared data against its expectation suites; quarantine failing rows or stop."""
+"""Step 2: validation of the prepared data; failing rows are quarantined, and too many of them stop the flow."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class ValidationSections(Sections):
     policy: ReadingSettings = of("reading_policy")
     data_template: str | None = of("data.template")
     answer_check: AnswerCheck
-    """Whether the verifier accepts the answers."""
+    """Check of the expected answers by the recipe's verifier."""
 
 
 @task(name="validate", **cached_by_key)
@@ -44,7 +44,7 @@ def validate_data(
     held_out: Sequence[DataVersion] = (),
     trained_on: DataVersion | None = None,
 ) -> StepResult:
-    """Validate every file of the prepared data. The clean rows are written to `clean/` of the step's folder.
+    """Validate every file of the prepared data, and write the rows that pass to `clean/` of the step's folder.
 
     Args:
         context: the step's.
@@ -106,7 +106,7 @@ def validate_data(
 def token_counters(
     folder: Path, policy: ReadingSettings, form: PromptForm
 ) -> tuple[Callable[[Sequence[str]], list[int]], Callable[[Sequence[str]], list[int]]]:
-    """Return functions that count the tokens of texts and of prompts.
+    """Return two functions: one counts the tokens of each text, the other those of each prompt.
 
     They use the base's tokenizer, or one that is trained on these rows. A prompt is counted with the system prompt and
     template that the recipe adds, if any.
@@ -128,7 +128,7 @@ def token_counters(
 
 
 def example_of(data: Path, kind: Kind, *columns: str) -> str:
-    """Return a text as the model reads it, from the first row of the training split; empty without such rows."""
+    """Return an example text for a model: these columns of the first training row, joined; empty without such rows."""
     if "train" not in available(data).get(kind, ()):
         return ""
     (first,) = next(table_pieces(data, kind, "train")).slice(0, 1).to_pylist()
@@ -136,5 +136,5 @@ def example_of(data: Path, kind: Kind, *columns: str) -> str:
 
 
 def clean_folder(validated: StepResult) -> Path:
-    """Return the folder of the rows that passed."""
+    """Return the folder of the rows that passed the validation."""
     return Path(validated.folder) / "clean"

@@ -1,4 +1,4 @@
-"""Step 3: the policy that reinforcement learning begins with: a new or a given model, fine-tuned on demonstrations."""
+"""Step 3: the starting policy of reinforcement learning: a new or given model, fine-tuned on demonstrations."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 class WarmStartSections(Sections):
-    """Dependencies of the warm start other than the rows."""
+    """The sections of the recipe that the warm start reads."""
 
     data_name: str = of("data.name")
     data_template: str | None = of("data.template")
@@ -54,7 +54,7 @@ class WarmStartSections(Sections):
     policy: PolicySettings = of("starting_policy")
     warm_start: SupervisedSettings | None
     role: Role | None = of("rollouts.episodes.role")
-    """Role of an environment in a chat template; None: a demonstration is one turn."""
+    """Role of the environment's turns in the chat template; None: a demonstration is one turn."""
     adviser: Feedback | None = of("rollouts.adviser")
     """Feedback on wrong demonstrations, if the warm start uses it."""
     verifier: Reward | None = of("shown_verifier")
@@ -63,7 +63,7 @@ class WarmStartSections(Sections):
 
 @task(name="warm_start", **cached_by_key)
 def warm_start(context: StepContext[WarmStartSections], validated: StepResult) -> StepResult:
-    """Build or open the policy and fine-tune it on the clean demonstrations; write it to `policy/` of the folder."""
+    """Build or open the policy and fine-tune it on demonstrations; write it to `policy/` of the step's folder."""
     recipe, home = context.recipe, context.home
 
     def work(folder: Path, run_id: str) -> StepOutput:
@@ -99,7 +99,7 @@ def warm_start(context: StepContext[WarmStartSections], validated: StepResult) -
 
 
 def begin(policy: PolicySettings, data: Path, seed: int) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """Return the model before any fine-tuning, without adapters, and its tokenizer."""
+    """Return the model before any fine-tuning and its tokenizer: the base without adapters, or a new model."""
     if policy.base is not None:
         return open_policy(policy.base, trust_remote_code=policy.trust_remote_code)
     trained = fitted_tokenizer(data, policy.tokenizer)
@@ -107,7 +107,7 @@ def begin(policy: PolicySettings, data: Path, seed: int) -> tuple[PreTrainedMode
 
 
 def adapter_of(policy: PolicySettings) -> LoraSettings | None:
-    """Return the adapters that are trained instead of the model's own weights; None if the weights are trained.
+    """Return the LoRA settings of the warm start; None if it trains the model's own weights.
 
     If the recipe has adapters, a given model is fine-tuned through them. A new model is trained fully, as adapters on
     random weights learn next to nothing; its adapters begin with the loop.

@@ -1,7 +1,7 @@
-"""Everything that is written to or read from MLflow. No other package imports it.
+"""Reading and writing of MLflow's runs, models and registry. No other package imports MLflow.
 
-store     which server, how patient        runs      parent and child runs, their dead ones, their summaries
-metrics   curves that survive an outage    records   data sets, tables, figures, the description
-registry  versions, aliases, promotion     lineage   raw data hash -> alias, by queries alone
-tags      the names of all tags            process   who wrote a run, and whether that process still lives
+store     the server and its retries       runs      flows' runs and their steps' runs, and those of dead processes
+metrics   curves that survive an outage    records   data sets, tables, figures, descriptions
+registry  model versions                   aliases   promotion and rollback
+lineage   the origin of a version          tags      the names of all tags
 """

@@ -1,4 +1,7 @@
-"""Promotion: which version is `champion`, was champion before (`previous`), waits (`candidate`), or is the `anchor`.
+"""Aliases of a policy's versions and their changes: `champion`, `previous`, `candidate` and `anchor`.
+
+`champion` is the version in use, and `previous` the champion before. `candidate` is the newest judged version, until
+it is promoted.
 
 The anchor is the first champion unless a person names another version. Guards are also compared with the anchor, so
 that losses within their margins do not add up over many promotions.
@@ -24,18 +27,18 @@ from tasks.tracking.verdict_text import verdict_text
 
 
 class Unchecked:
-    """Sentinel for "whatever the champion is now"."""
+    """Type of the sentinel `UNCHECKED`: promote without a check of which version is champion now."""
 
 
 UNCHECKED = Unchecked()
 
 NOBODY = "unknown"
-"""Author of what was done outside Rewardflow."""
+"""Recorded author of a change that was made outside Rewardflow."""
 SET_BY_HAND = "set outside Rewardflow; its time and author are unknown"
 """Recorded reason for a champion that was set outside Rewardflow."""
 
 _LONGEST_HISTORY = 4000
-"""Characters of the history tag: about 40 champions."""
+"""Maximum number of characters of the history tag: enough for about 40 changes."""
 
 
 def set_candidate(name: str, version: int) -> VersionInfo:
@@ -65,7 +68,8 @@ def promote(
         why: reason for the record, e.g. "gate" or "by hand".
         by: the person who requests it; default: the user who runs this process.
         verdict: the gate's verdict, if it is not yet recorded on the version.
-        judged_against: the champion that the version was compared with, None if there was none.
+        judged_against: the champion that the version was compared with, None if there was none; by default the champion
+            is not checked.
 
     Raises:
         UserError: the version does not exist, or the champion is not the one that it was compared with.
@@ -185,7 +189,7 @@ def _changed(name: str) -> bool:
 
 
 def _recorded(name: str) -> int | None:
-    """Return the champion in Rewardflow's own history."""
+    """Return the champion according to Rewardflow's history, not the alias; None if there is none."""
     newest = next(iter(_changes(name)), None)
     return newest.version if newest is not None else None
 
@@ -216,7 +220,7 @@ class ChampionChange:
 
 
 def history(name: str) -> list[str]:
-    """Return all champions of a model, newest first, one line each."""
+    """Return the recorded changes of a model's champion, newest first, one line each; about 40 are kept."""
     return [str(change) for change in _changes(name)]
 
 

@@ -1,4 +1,4 @@
-"""Restore an anchor that was deleted outside Rewardflow: without it, losses within the margins would add up.
+"""Restoration of an anchor that was deleted outside Rewardflow: without it, losses within the margins would add up.
 
 An alias keeps no history, so the version that has `anchor` is also recorded in a tag of the registered model. If a
 person moved the alias to another version, that version is accepted. A deleted alias is set again on the recorded
@@ -16,12 +16,12 @@ from tasks.tracking.registry import ANCHOR
 
 
 def remember(name: str, version: int) -> None:
-    """Record which version has the alias."""
+    """Record in a tag of the model which version has the alias `anchor`."""
     registry.set_model_tag(name, tags.ANCHORED, str(version))
 
 
 def changed(name: str, champions: Sequence[int]) -> bool:
-    """Return whether the alias differs from Rewardflow's record.
+    """Return whether the alias `anchor` differs from Rewardflow's record of it.
 
     Args:
         champions: versions that were champion, oldest first.
@@ -33,7 +33,7 @@ def changed(name: str, champions: Sequence[int]) -> bool:
 
 
 def notice(name: str, champions: Sequence[int], lease: lock.Lease) -> str:
-    """Record an anchor that a person set, restore one that was deleted. The caller must hold the promotion lock.
+    """Record an anchor that a person set, or restore one that was deleted; the caller must hold the promotion lock.
 
     Returns:
         What was done, in one sentence; empty if there is nothing to report.

@@ -1,4 +1,6 @@
-"""An append-only log of the changes of a model's champion: person, time and reason; shown by `rewardflow audit`.
+"""An append-only log of the decisions about a model's champion and anchor, with person, time and reason.
+
+`rewardflow audit` shows it.
 
 The log is stored in the registry, where every machine that promotes can read it: the registered model `NAME-audit` has
 a tag for each entry, numbered from 1. Each entry contains the hash of the entry before. The model records the hash of
@@ -33,13 +35,14 @@ Deed = Literal["judged", "promoted", "rejected", "anchored", "noticed"]
 
 @dataclass(frozen=True, kw_only=True)
 class AuditEntry:
-    """One action: what was done, by which person and why."""
+    """One decision or change, with its author and reason."""
 
     number: int
     at: str
     """UTC."""
     did: Deed
-    """judged: the gate rejected it; noticed: done outside Rewardflow by an unknown person at an unknown time."""
+    """judged: the gate kept the champion, refused the version or made it wait for approval; promoted, rejected and
+    anchored: done by the gate or a person; noticed: done outside Rewardflow by an unknown person at an unknown time."""
     version: int | None
     """The version concerned; None: no version is champion."""
     before: int | None
@@ -139,7 +142,7 @@ def entries(name: str) -> list[AuditEntry]:
 
 
 def broken(name: str) -> list[str]:
-    """Return the changes of a model's log made outside Rewardflow, one sentence each; empty if it is intact."""
+    """Return the entries of a model's log that were changed, moved or removed, one sentence each; empty if intact."""
     log = entries(name)
     noted = {
         f"the last about version {info.version}": registry.facts_of(info).get(tags.AUDITED, "")

@@ -22,7 +22,7 @@ class PendingChampion:
 
 
 def waiting(name: str) -> PendingChampion | None:
-    """Return the version that waits for the gate; None if no champion was set by hand since the last verdict."""
+    """Return the champion set by hand that the gate has not judged yet; None if there is none."""
     noted = registry.model_tags(name).get(tags.WAITS_FOR_GATE, "")
     return PendingChampion(**json.loads(noted)) if noted else None
 
@@ -42,7 +42,7 @@ def wait_for_gate(name: str, version: int, before: int | None) -> None:
 
 
 def settled(name: str, which: PendingChampion | None = None) -> None:
-    """Delete the record of the waiting version; with `which`, only if it still is the one that waits."""
+    """Delete the record of the version that waits for the gate; with `which`, only if that version still waits."""
     there = waiting(name)
     if there is not None and which in (None, there):
         store.patiently(store.client().delete_registered_model_tag, name, tags.WAITS_FOR_GATE)

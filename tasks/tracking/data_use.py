@@ -1,4 +1,4 @@
-"""Find the registered models that learned from a version of the data, by queries to MLflow alone.
+"""Search for the registered models that used a version of the data, by queries to MLflow alone.
 
 A model learned from the data that its run or its flow's run read, and from all data behind the version that it was
 trained on from. Data that were only read for validation or judgement are listed separately.
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 LEARNED_FROM = ("raw", "prepared", "training")
 """Contexts of data that a model learned from; in any other context it was only measured on them."""
 LEAST = 6
-"""Minimum number of digits of a hash that identify a version of the data."""
+"""Minimum number of digits of a hash that a search accepts."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,9 @@ class DataUse:
 
 
 def uses_of(wanted: str) -> list[DataUse]:
-    """Return the versions that used a version of the data, by model, newest first.
+    """Return the model versions that used a version of the data: first those that learned from it, then the others.
+
+    Each group is sorted by model, newest version first.
 
     Args:
         wanted: hash of raw or prepared data or of one of their files, or its beginning; or a commit that pins them.

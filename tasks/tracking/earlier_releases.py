@@ -1,4 +1,4 @@
-"""Convert what earlier releases stored as sentences: verdicts, and the history of champions.
+"""Conversion of verdicts and histories of champions that earlier releases stored as sentences.
 
 They wrote the tag `rewardflow.verdict` as "DECISION: REASON", a fact "STATE: NUMBERS" for each check, and a line of
 text for each champion. This is the only module that parses such sentences. New versions have none.

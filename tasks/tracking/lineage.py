@@ -1,4 +1,4 @@
-"""The origin of a model version, from the hash of the raw data to its aliases, by queries to MLflow alone.
+"""The lineage of a model version, from the hashes of the raw data to its aliases, by queries to MLflow alone.
 
     version -> its run -> data set inputs of that run and of its flow; LoggedModel inputs -> reward model version ->
     its run and data; facts of the version -> recipe, commit, evaluation run -> metrics, checks of the gate; aliases.
@@ -40,12 +40,12 @@ class VersionOrigin:
 
 @dataclass(frozen=True)
 class Lineage:
-    """The chain behind one version. Values that a run did not record are None or empty, and are shown as missing."""
+    """The lineage of one version. Values that a run did not record are None or empty, and are shown as missing."""
 
     policy: VersionOrigin
     reward_model: VersionOrigin | None
     reward_model_read: bool
-    """Whether the policy's run lists the reward model among its inputs, not only by name."""
+    """Whether the policy's run has the reward model among its inputs, and not only in a tag."""
     evaluation_run: str
     evaluation: Mapping[str, float]
     """Metrics of the evaluation run."""
@@ -60,7 +60,7 @@ class Lineage:
 
 
 def lineage(name: str, version: int) -> Lineage:
-    """Build the chain behind version `version` of the registered model `name`.
+    """Return the lineage of version `version` of the registered model `name`.
 
     Raises:
         UserError: the version does not exist.
@@ -84,7 +84,7 @@ def lineage(name: str, version: int) -> Lineage:
 
 
 def render(chain: Lineage, metrics_shown: int = 12) -> str:
-    """Format the chain as a tree for a terminal."""
+    """Format a lineage as a tree for a terminal."""
     policy, known = chain.policy.version, chain.policy.facts
     raw = [link for link in chain.data if link.context == "raw"]
     prepared = [link for link in chain.data if link.context != "raw"]

@@ -1,4 +1,4 @@
-"""A lock in the registry itself, for promotions from several machines: MLflow's aliases have no compare-and-set.
+"""A lock for promotions from several machines, kept in MLflow's registry, whose aliases have no compare-and-set.
 
 The lock of the model NAME is a registered model `NAME-promotion-lock`: creating a name that exists fails for every
 process. Its tags name the holder. A lock expires and is taken over if its holder is a dead process of this host, or if
@@ -28,14 +28,14 @@ PATIENCE = 600.0
 PAUSE = 0.5
 """Seconds between two checks of a lock that another process holds."""
 KEEP_TAKEN = 86_400.0
-"""Seconds for which the name of a taken lock is kept, so that it is not taken a second time."""
+"""Seconds for which the name of a lock that was taken over is kept, so that it is not taken over a second time."""
 
 SUFFIX, TAKEN = "-promotion-lock", "-taken-"
 
 
 @dataclass
 class Lease:
-    """A lock that this process holds or held."""
+    """A lock that this process acquired and may have lost since."""
 
     name: str
     token: str
@@ -85,7 +85,7 @@ def held(model: str) -> Iterator[Lease]:
     """Hold the lock of a registered model's aliases against every process that uses the same registry.
 
     Raises:
-        Held: others held it for longer than PATIENCE.
+        LockHeldError: others held it for longer than PATIENCE.
     """
     with store.exclusive("registry"):  # within one state folder the kernel's lock is fairer, and costs nothing
         lease = _acquire(f"{model}{SUFFIX}")

@@ -1,4 +1,4 @@
-"""Looks at a gate split, counted in the registry: every machine that judges spends the same error budget.
+"""Count of the looks (judgements) at a gate split, in the registry, so that all machines share one error budget.
 
 Each split has one tag of the registered model, under its digest. A split that shares problems with one that was looked
 at, as after a few new rows, continues its count of looks. Any other split has no tag yet, and its budget is whole. A
@@ -17,25 +17,25 @@ from tasks.tracking import lock, registry, store, tags
 
 
 class Budgeted(Protocol):
-    """Settings that define what the next look may spend: models.evaluation.gate.gate.GateSettings."""
+    """Settings that divide an error budget over looks, such as models.evaluation.gate.gate.GateSettings."""
 
     def next_look(self, looked: int = 0, spent: float = 0.0) -> Look: ...
 
 
 OUTGROWN = 0.9
-"""Share of common problems from which this split's tag replaces the other's, so that growing data keep one tag."""
+"""Minimum share of common problems for this split's tag to replace the other's, so that growing data keep one tag."""
 SHARED = 0.1
-"""Share of common problems from which a split continues the looks of another."""
+"""Minimum share of common problems for a split to continue the count of looks of another."""
 
 
 def take_look(name: str, gate_split: str, sketch: str, compared: str, settings: Budgeted) -> Look:
-    """Count a look at a gate split and return what it may spend.
+    """Count a look at a gate split, and return it with its number and the error probability that it may spend.
 
     Args:
         name: registered model; created if it is missing.
         gate_split: digest of the split's problems.
         sketch: sketch of the same problems, which identifies splits that share problems (tasks/gate/gate_split.py).
-        compared: what is compared with what. If it is the same as last time, that look is continued.
+        compared: text that identifies both policies. If it is the same as at the last look, that look is continued.
         settings: the recipe's gate.
     """
     key = tags.LOOKS + gate_split

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("rewardflow.tracking")
 
 MOST_KEYS = 60
-"""Metric keys of one run: MLflow's run page becomes very slow with about 100 charts."""
+"""Maximum number of metric keys of one run: MLflow's run page becomes very slow with about 100 charts."""
 MOST_A_CALL = 1000
-"""Metrics that MLflow accepts in one batch."""
+"""Maximum number of metrics in one request to MLflow."""
 
 
 def clean_key(key: str) -> str:
@@ -63,9 +63,10 @@ class Delivery:
 
 
 class MetricLog:
-    """Log metrics of one run: `log(step, {"reward/mean": 0.3})`. It is callable, so that it can be passed to models/.
+    """A log of one run's metrics: `log(step, {"reward/mean": 0.3})` journals them and sends them from a thread.
 
-    Use it in a `with` statement; the end of the block waits for the last values.
+    It is callable, so that it can be passed to models/. Use it in a `with` statement; the end of the block waits for
+    the last values.
     """
 
     def __init__(
@@ -120,7 +121,7 @@ class MetricLog:
     __call__ = log
 
     def replay(self, up_to_step: int) -> int:
-        """Log again the journal's rows up to and including `up_to_step`, with their timestamps, for a resumed run.
+        """Send the journal's rows up to and including `up_to_step` to a resumed run, with their timestamps.
 
         Later rows are dropped from the journal: the resumed run repeats those steps. Returns the number of rows logged.
         """

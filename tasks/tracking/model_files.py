@@ -1,4 +1,4 @@
-"""The files of a LoggedModel other than its weights: MLflow's description with an example, and the version's record.
+"""The files of a LoggedModel: MLflow's description with an example, the weights, and the record of its version.
 
 The record is one JSON file, `version.json`. It holds the facts about a model version beyond the few tags that a person
 reads (`tags.FOR_A_PERSON`); lineage and reproduction read it.
@@ -19,7 +19,7 @@ from tasks.tracking import store
 
 WEIGHTS = "*.safetensors"
 CHECKPOINT = "model"
-"""Folder of the Hugging Face files in an MLflow model."""
+"""Folder with the Hugging Face files inside an MLflow model."""
 LICENCE = "LICENSE.txt"
 """Name under which MLflow writes a licence into a model."""
 RECORD = "version.json"

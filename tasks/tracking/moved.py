@@ -1,4 +1,4 @@
-"""Update the artifact addresses in the embedded store of a state folder that was moved or copied.
+"""Update of the artifact addresses in the database of a state folder that was moved or copied.
 
 MLflow stores the addresses of each run's and each model's artifacts as absolute addresses, and makes relative ones
 absolute. A folder that is opened under another path than it was written under would therefore read its older artifacts
@@ -30,7 +30,7 @@ _LOG = logging.getLogger("rewardflow.tracking")
 
 
 def follow(home: Path) -> int:
-    """Change the addresses in `home`'s database to the folder's current path. Return how many were changed.
+    """Change the artifact addresses in `home`'s database to the folder's current path; return how many were changed.
 
     Raises:
         UserError: the folder was moved, and its database cannot be written to.
@@ -54,7 +54,7 @@ def follow(home: Path) -> int:
 
 
 def _former_places(database: Path, home: Path) -> list[Path]:
-    """Return the other state folders under which this database's experiments were made, if their artifacts are here."""
+    """Return the earlier paths of this state folder, as its experiments record them, if their artifacts are here."""
     try:
         with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True, timeout=PATIENCE)) as reading:
             made = reading.execute("SELECT name, artifact_location FROM experiments").fetchall()

@@ -1,4 +1,4 @@
-"""The needs of the registry: the runs behind every version, and the LoggedModels behind no version. Queries alone."""
+"""Runs that registered versions depend on, and LoggedModels that are not registered, for `rewardflow gc`."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Need:
-    """Reason why a run's outputs are needed."""
+    """A registered version that needs a run's outputs."""
 
     why: str
     lasting: bool
-    """Whether an alias or a champion, of today or before, came from the run; otherwise only a version did."""
+    """Whether that version has an alias or ever was champion."""
 
 
 @dataclass(frozen=True)
@@ -33,11 +33,11 @@ class Unregistered:
     location: str
     """Address of its artifacts."""
     made_here: bool
-    """Whether its run was certainly made with the state folder in use, which alone knows whether its steps need it."""
+    """Whether its run surely was made with the state folder in use; only that folder knows whether steps need it."""
 
 
 def needed_runs() -> dict[str, Need]:
-    """Map run id to reason for every run in the lineage of a registered version: the flow's, its steps', those reused.
+    """Return run id -> need, for every run behind a registered version: the flow's, its steps' and the reused ones.
 
     If several versions need a run, lasting needs take precedence.
     """
@@ -74,7 +74,7 @@ def unregistered_models() -> list[Unregistered]:
 
 
 def is_ours(run_id: str) -> bool:
-    """Return whether the store in use knows a run and Rewardflow wrote it."""
+    """Return whether a run exists in the store in use and was written by Rewardflow."""
     return _own_run(run_id) is not None
 
 

@@ -1,4 +1,4 @@
-"""Identify the process that writes a run, and check whether it is alive, to find runs left RUNNING by SIGKILL."""
+"""Identity of the process that writes a run, by which runs that a killed process left RUNNING are found."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _CLOCK_SLACK = 2.0
 """Seconds by which two readings of one process's start may differ (the boot time is rounded)."""
 
 _OUTERMOST = "pid:[4026531836]"
-"""Linux's name of the process namespace outside all containers."""
+"""Linux's name of the process namespace of the host, outside of all containers."""
 
 
 def mark() -> dict[str, str]:
-    """Return the tags that identify this process."""
+    """Return the tags that identify this process: process id, host, start time and place."""
     return {
         tags.PID: str(os.getpid()),
         tags.HOST: socket.gethostname(),
@@ -32,7 +32,7 @@ def mark() -> dict[str, str]:
 
 @cache
 def place() -> str:
-    """Return machine (a hash), boot and process namespace of this process; "-" for each unknown value."""
+    """Return this process's place: machine (a hash), boot id and process namespace; "-" for each unknown value."""
     machine = _read("/etc/machine-id")
     hashed = hashlib.sha256(f"rewardflow {machine}".encode()).hexdigest()[:16] if machine else ""
     try:
@@ -43,10 +43,10 @@ def place() -> str:
 
 
 def surely_dead(marks: Mapping[str, str]) -> bool:
-    """Return whether the process named by `marks` ran where this one runs and has ended.
+    """Return whether the process with these tags certainly has ended.
 
-    The result is False for unknown marks, other hosts and other containers. Marks of earlier versions, which have no
-    place, are judged by the host name alone.
+    The result is False for unknown tags, other hosts and other containers, whose processes cannot be checked. Tags of
+    earlier versions, which have no place, are judged by the host name alone.
     """
     try:
         pid, started = int(marks[tags.PID]), float(marks[tags.STARTED])
@@ -69,7 +69,7 @@ def surely_dead(marks: Mapping[str, str]) -> bool:
 
 
 def _before_a_restart(there: str) -> bool:
-    """Return whether a place is this same machine before its last boot.
+    """Return whether a place is on this machine, before its last boot.
 
     This is decided outside of containers only: containers of one image share the machine's id, wherever they run.
     """

@@ -1,4 +1,4 @@
-"""Everything recorded about a model version or a flow's run, as comparisons and reproductions read it.
+"""All recorded facts about a model version or a flow's run, for comparisons and reproductions.
 
 A version's weights may have been made in another run than the one that registered it, which reused them unchanged. The
 machine is the one of the run that made them; recipe, code and data are those of the run that registered them.
@@ -27,20 +27,20 @@ if TYPE_CHECKING:
 RECORDS = "evaluation/records.parquet"
 """Artifact of an evaluation's run: the policy's answers."""
 EVALUATED, FITTED = ("evaluate candidate", "evaluate champion"), "fine_tune"
-"""Names of the steps whose runs are read; of the evaluations, the first that exists."""
+"""Names of the steps' runs that are read: of the evaluations, the first that exists; and the fine-tuning."""
 _ADDRESS = re.compile(r"(?:models:/)?(?P<name>[^/@]+)(?:/(?P<version>[1-9][0-9]*)|@(?P<alias>[^/@]+))")
 
 
 @dataclass(frozen=True)
 class VersionRecord:
-    """The tracking store's facts about a version or a run."""
+    """All that the tracking store has recorded about a version or a flow's run."""
 
     label: str
     """Display name."""
     version: VersionInfo | None
-    """None for a run that registered none, or that was requested as a run."""
+    """The version; None if a run was requested."""
     run: str
-    """MLflow run of the flow that registered it."""
+    """MLflow run of the flow that registered the version, or the requested flow's run."""
     status: str
     """Status of that run: RUNNING, FINISHED, FAILED or KILLED."""
     trained_in: str
@@ -73,7 +73,7 @@ class VersionRecord:
 
 
 def recorded(wanted: str, model: Callable[[], str]) -> VersionRecord:
-    """Return everything recorded about `wanted`.
+    """Return everything recorded about a version or run, given by number, alias, address, name or id.
 
     Args:
         wanted: number of a version, an alias such as champion, NAME/VERSION, NAME@ALIAS, or a run, as
@@ -113,7 +113,7 @@ def of_version(version: VersionInfo) -> VersionRecord:
 
 
 def of_run(run_id: str) -> VersionRecord:
-    """Return everything recorded about a flow's run; for a step with a reused result, about the run that made it."""
+    """Return everything recorded about a flow's run, and about the runs that made the results it reused."""
     summary = summaries.run_summary("", run_id)
     made = {step.name: step.tags.get(tags.REUSED, step.run_id) for step in summary.steps}
     fitted = run_or_none(made.get(FITTED, ""))
@@ -151,7 +151,7 @@ def _recorded(
 
 
 def _version(wanted: str, model: Callable[[], str]) -> VersionInfo | None:
-    """Return the version that is meant; None if `wanted` can only be a run."""
+    """Return the version that `wanted` names; None if it does not have the form of a version or an alias."""
     if re.fullmatch("[1-9][0-9]{0,5}", wanted):
         return registry.version_info(model(), int(wanted))
     if parts := _ADDRESS.fullmatch(wanted):

@@ -1,4 +1,4 @@
-"""Records other than curves: data sets, sample tables, figures, files and the description that is read first."""
+"""Logging to a run of all but curves: data sets, final metrics, tables, figures, files and the description."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 NOTE = "mlflow.note.content"
 """MLflow's tag for the description of a run."""
 TABLES = "mlflow.loggedArtifacts"
-"""MLflow's tag that names the artifacts which are tables."""
+"""MLflow's tag with the list of a run's artifacts that are tables."""
 REPORT = "report.md"
 """Artifact with the whole description if the tag holds only its beginning."""
 
 
 @dataclass(frozen=True)
 class MeasurementContext:
-    """Model and data set of a measurement, whose value is then also shown on the model's page."""
+    """Model and data set that a metric was measured on, so that MLflow also shows it on the model's page."""
 
     model_id: str
     dataset: str
@@ -43,11 +43,11 @@ def log_dataset(
     Args:
         run_id: the run that read it.
         name: name of the data set, e.g. "arithmetic/problems_train".
-        digest: content hash, DVC's md5 (at most 36 characters, so that ".dir" fits after it).
+        digest: content hash of at most 36 characters, such as DVC's md5, after which ".dir" fits.
         source: path or address.
-        context: purpose: "raw", "training", "reward model", "evaluation".
+        context: purpose, such as "raw", "prepared", "training", "evaluation".
         rows: number of rows.
-        revision: DVC revision (git commit or tag).
+        revision: git commit of the repository that the data were read from.
 
     Raises:
         UserError: the digest is too long for MLflow.
@@ -110,7 +110,7 @@ def log_figure(run_id: str, path: str, figure: Figure) -> None:
 
 
 def log_table(run_id: str, path: str, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Log rows as a table that MLflow's artifact viewer shows. One file a step, such as "samples/step_00040.json".
+    """Log rows as the table `path`, such as "samples/step_00040.json", which MLflow's artifact viewer shows.
 
     Logging the same path again replaces the table. Columns are those of the first row, then new ones in order of
     appearance. Missing values are empty, and so are values that are not finite, as JSON has none.

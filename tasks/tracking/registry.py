@@ -1,4 +1,4 @@
-"""Model versions: from a model folder to an alias that others load.
+"""MLflow's model registry: logging of model folders, versions of registered models, their facts and tags.
 
 A folder becomes a LoggedModel (weights are copied, never loaded), a LoggedModel becomes a version of a registered
 model, and aliases give a version its role: see tasks.tracking.aliases.
@@ -43,7 +43,7 @@ class VersionInfo:
     run_id: str
     """Run that logged the model."""
     model_id: str
-    """LoggedModel behind the version."""
+    """Id of the LoggedModel behind the version; the address of its files if it has none (see `logged`)."""
     created: datetime
     aliases: tuple[str, ...]
     tags: Mapping[str, str] = field(repr=False)
@@ -51,7 +51,7 @@ class VersionInfo:
 
     @property
     def uri(self) -> str:
-        """Address by number, which always means the same model."""
+        """Address with the version's number, which, unlike an alias, always means the same model."""
         return f"models:/{self.name}/{self.version}"
 
     @property
@@ -127,9 +127,9 @@ def local_folder(location: str) -> Path | None:
 
 
 def log_model_inputs(run_id: str, model_ids: Iterable[str]) -> None:
-    """Record that a run read these LoggedModels, as a policy's run reads its reward model and its warm start.
+    """Record LoggedModels as inputs of a run, such as the reward model and warm start of a fine-tuning.
 
-    An empty id is that of a folder, which the tracking store does not know.
+    An empty id, that of a folder that is not in the tracking store, is skipped.
     """
     from mlflow.entities import LoggedModelInput
 
@@ -138,7 +138,7 @@ def log_model_inputs(run_id: str, model_ids: Iterable[str]) -> None:
 
 
 def log_model_outputs(run_id: str, model_ids: Iterable[str]) -> None:
-    """Show these LoggedModels as outputs of a run whose steps made them: a flow's run."""
+    """Record LoggedModels as outputs of a flow's run whose steps made them."""
     from mlflow.entities import LoggedModelOutput
 
     outputs = [LoggedModelOutput(model_id, 0) for model_id in model_ids]
@@ -250,7 +250,7 @@ def by_alias(name: str, alias: str) -> VersionInfo | None:
 
 
 def champion(name: str) -> VersionInfo | None:
-    """Return the version in use, or None if there is none yet."""
+    """Return the version that has the alias `champion`, or None."""
     return by_alias(name, CHAMPION)
 
 
@@ -279,7 +279,7 @@ def find_by_tag(name: str, key: str, value: str) -> list[VersionInfo]:
 
 
 def missing(run_id: str, links: Mapping[str, str]) -> str:
-    """Name what the store in use lacks of a run and the links of its result; return "" if it has all of it.
+    """Return the name of the first part of a step's result that the store in use does not have; "" if it has all.
 
     Args:
         run_id: a run; one that was moved to MLflow's trash counts as present.

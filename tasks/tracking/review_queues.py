@@ -1,4 +1,4 @@
-"""MLflow's review queues: traces that people answer a question about, and their answers.
+"""MLflow's review queues: traces about which people answer a question, and these answers.
 
 An answer is an assessment on a trace whose source is a person. A server with logins knows that person; a server without
 logins calls everyone "default". The queues are those of MLflow (3.17, SQL store); their state is not part of an answer.
@@ -24,7 +24,7 @@ OPTIONS = ("first", "second", "equal", "both bad")
 """The possible answers."""
 _INSTRUCTION = "Which answer to the prompt is better?"
 _NOBODY = ("", "default")
-"""Sources of an answer on a server without logins."""
+"""Names that MLflow gives to the author of an answer on a server without logins."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,6 @@
-"""One MLflow run a flow run, one child a step. Calls pass the run id: MLflow's active run belongs to a thread.
+"""MLflow's runs: one for each run of a flow, with a child run for each step.
+
+All functions take the run id, because MLflow's active run belongs to a thread.
 
 A run whose process was killed stays RUNNING in MLflow; the next flow ends it.
 """
@@ -20,13 +22,13 @@ from tasks.tracking import process, state_folder, store, tags
 Status = Literal["FINISHED", "FAILED", "KILLED"]
 
 LONGEST_PARAM = 6000
-"""Characters of a parameter that MLflow keeps."""
+"""Maximum number of characters of a parameter in MLflow."""
 LONGEST_TAG = 8000
-"""Characters of a run's tag that MLflow keeps."""
+"""Maximum number of characters of a run's tag in MLflow."""
 _NAME = re.compile(r"[\w.: -]{1,100}")
 """Keys that MLflow accepts as part of a parameter's name: it refuses other characters, and slashes at the end."""
 PARENT_TAG = "mlflow.parentRunId"
-"""MLflow's own tag on a child run."""
+"""MLflow's tag on a child run, with the id of its parent."""
 
 
 def open_flow_run(
@@ -58,7 +60,7 @@ def open_step_run(parent_run_id: str, step: str, run_tags: Mapping[str, str] | N
 
 
 def rename(run_id: str, name: str) -> None:
-    """Rename a run after its result."""
+    """Set the display name of a run."""
     store.patiently(store.client().update_run, run_id, name=name)
 
 
@@ -68,7 +70,7 @@ def close_run(run_id: str, status: Status = "FINISHED") -> None:
 
 
 def status_after(error: BaseException) -> Status:
-    """Return the final status of a run that `error` stopped."""
+    """Return the status of a run that `error` stopped: KILLED after a signal, otherwise FAILED."""
     # A BaseException that is not an Exception came from outside: Ctrl-C, SIGTERM. An Exception raised after such a
     # request is also reported as KILLED.
     return "FAILED" if isinstance(error, Exception) and interrupt.asked() is None else "KILLED"
@@ -115,7 +117,7 @@ def param_texts(params: Mapping[str, Any]) -> dict[str, str]:
 
 
 def shorten(value: str, longest: int) -> str:
-    """Return `value`, or its beginning followed by its length and hash, so that two long values still differ."""
+    """Cut a text that is longer than `longest`; it then ends with its length and hash, so that long texts differ."""
     if len(value) <= longest:
         return value
     digest = hashlib.sha256(value.encode()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""Check whether a database's tables are those of the installed MLflow, before MLflow opens them.
+"""Check that the tables of MLflow's database are those of the installed MLflow, before MLflow opens it.
 
 MLflow handles tables of an earlier version in one of two ways: if one is missing it migrates all of them, even for a
 command that only reads; otherwise it refuses. A migration is not undone by installing the earlier version again, so the
@@ -31,7 +31,7 @@ class Schema:
     """The version of a database's tables, and the version that the installed MLflow needs."""
 
     database: str
-    """Location of the database, for a person."""
+    """Location of the database, as error messages show it."""
     there: str
     """Alembic's revision of the tables."""
     upgrade: str
@@ -53,13 +53,13 @@ class Schema:
 
     @property
     def versions(self) -> str:
-        """The mismatch, in words."""
+        """Sentence about the mismatch of the tables and the installed MLflow."""
         older = "an older" if self.known else "a newer"
         return f"{self.database}: made by {older} MLflow (tables {self.there}, this one's are {self.wanted})"
 
     @property
     def mend(self) -> str:
-        """The remedy, in words."""
+        """Advice on how to resolve the mismatch."""
         if self.known:
             return f"`rewardflow backup FILE`, then `{self.upgrade}` (docs/operations.md, Upgrade)"
         return "install that version, or restore a backup that was made before it"
@@ -93,7 +93,7 @@ def schema_of(home: Path) -> Schema | None:
 
 
 def require_current(home: Path) -> None:
-    """Call `Schema.require_current` for the embedded store of `home`."""
+    """Refuse the database in `home` if its tables are those of another version of MLflow."""
     schema = schema_of(home)
     if schema is not None:
         schema.require_current()

@@ -1,6 +1,7 @@
-"""The state folder that a run was made with: on a server that several share, only that folder knows its needs.
+"""The identifier of a state folder, by which the runs that it made are found on a server that several folders share.
 
-A folder's mark is the random id stored in it and a hash of its path: a copy has the same id, but another path.
+This identifier, the folder's mark, is the random id stored in it and a hash of its path: a copy has the same id, but
+another path.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from models.base.disk import needs_space
 from tasks.tracking import store, tags
 
 IDENTITY = "id"
-"""File of the state folder's random id."""
+"""Name of the file with the state folder's random id."""
 
 
 def mark() -> str:

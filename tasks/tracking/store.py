@@ -1,4 +1,4 @@
-"""The store of runs and models, and how long a write waits for it.
+"""The MLflow store of runs and models: its choice, and calls that wait for an unreachable server.
 
 MLFLOW_TRACKING_URI names a server; without it everything is stored in the state folder: `mlflow.db` (SQLite) and
 `mlartifacts/`. Calls wait for an unreachable server: one call gives up after seconds, `patiently` calls again.
@@ -36,7 +36,7 @@ _SHOWN_AS_TRAINING = {"mlflow.experimentKind": "custom_model_development"}
 """MLflow's UI then shows the pages for training (runs, charts, models) first, not those for prompts and traces."""
 
 PATIENCE = 300.0
-"""Seconds that a write waits for an unreachable tracking server."""
+"""Seconds for which a call waits for an unreachable tracking server."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ _set_here: set[str] = set()
 
 
 def configure(home: Path) -> Store:
-    """Choose the store: MLFLOW_TRACKING_URI, else SQLite and a folder under `home` (created if it is missing).
+    """Choose this process's store: MLFLOW_TRACKING_URI, else SQLite and a folder in `home` (created if missing).
 
     Raises:
         UserError: the folder was moved and cannot be written to, or its database is of another version of MLflow.
@@ -98,7 +98,7 @@ def configure_here(home: Path) -> Store:
 
 @contextmanager
 def apart(home: Path) -> Iterator[Store]:
-    """Redirect everything inside to a separate embedded store in `home`, whatever server the user names.
+    """Use a separate embedded store in `home` within the block, even if the user names a server.
 
     Args:
         home: created if it is missing.
@@ -112,7 +112,7 @@ def apart(home: Path) -> Iterator[Store]:
 
 
 def exists(home: Path) -> bool:
-    """Return whether there is a store to read: a server that the user names, or a database in `home`."""
+    """Return whether a store can be read: the user names a server, or `home` has a database."""
     return bool(wished()) or (home / "mlflow.db").is_file()
 
 
@@ -141,7 +141,7 @@ def _choose(home: Path) -> Store:
 
 
 def _go_on_with(chosen: Store, ours: bool) -> Store:
-    """Make a store the store of this process.
+    """Make `chosen` the store of this process, and configure MLflow for it.
 
     Args:
         chosen: the store.
@@ -217,7 +217,7 @@ def experiment_id(name: str) -> str:
 
 
 def is_passing(error: BaseException) -> bool:
-    """Return whether waiting may resolve an error: the server is away or overloaded, or the database is locked."""
+    """Return whether an error may be temporary: the server is away or overloaded, or the database is locked."""
     import requests
     from mlflow import MlflowException
 
@@ -237,7 +237,7 @@ def is_passing(error: BaseException) -> bool:
 
 
 def _refused(error: BaseException) -> str:
-    """Explain a refusal by a server with logins, in words about the user; "" for any other error."""
+    """Return why a server with logins refused a call, as the rest of a sentence; "" for any other error."""
     text = str(error)
     if "failed with error code 401" in text:
         return "does not let anybody in without a login: set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD"
@@ -248,7 +248,7 @@ def _refused(error: BaseException) -> str:
 
 
 def patiently(call: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
-    """Call a function, and call it again with growing pauses while the server is unreachable, for PATIENCE seconds.
+    """Call a function; while the server is unreachable, call it again with growing pauses, for PATIENCE seconds.
 
     Raises:
         UserError: the server was unreachable for longer, or at all after this process was requested to stop; its disk
@@ -297,7 +297,7 @@ _thread_lock = threading.RLock()
 
 @contextmanager
 def exclusive(name: str) -> Iterator[None]:
-    """Hold the file lock `name` of the state folder: one thread of one process at a time. The kernel releases it."""
+    """Hold the file lock `name` of the state folder, which one thread of one process at a time can have."""
     with _thread_lock, (current().home / f"{name}.lock").open("a") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield

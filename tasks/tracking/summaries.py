@@ -1,4 +1,4 @@
-"""Data about runs for the command line: plain data, read from MLflow."""
+"""Runs of MLflow as plain data: lists, summaries and addresses of pages, for the command line."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ class DataLink:
 
     name: str
     digest: str
-    """Content hash, DVC's md5."""
+    """Content hash: DVC's md5 of a file or folder, or a SHA-256, cut to 32 digits, of the rows that a step used."""
     context: str
     """Purpose for which it was read: raw, training, evaluation, ..."""
     source: str
     revision: str
-    """DVC revision, empty if unknown."""
+    """Git commit of the repository that the data were read from; empty if unknown."""
     rows: int | None
 
 
@@ -118,7 +118,7 @@ def run_summary(experiment: str, wanted: str) -> RunSummary:
 
 
 def page_of(experiment: str, run_id: str = "", part: str = "") -> str:
-    """Return the path of a page of the UI below the server's address, in the view for training, not for prompts.
+    """Return the path of a page of MLflow's UI below the server's address, in the view for training, not for prompts.
 
     Args:
         experiment: id of the experiment.
@@ -229,5 +229,5 @@ def _json(text: str | None) -> dict[str, object]:
 
 
 def was_reused(line: RunLine) -> bool:
-    """Return whether the step was not run again but taken from an earlier run."""
+    """Return whether the run records a step that reused the result of an earlier run."""
     return tags.REUSED in line.tags

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from mlflow.tracing.client import TracingClient
 
 MOST_AT_ONCE = 100
-"""Traces that MLflow links to a run in one request."""
+"""Maximum number of traces that MLflow links to a run in one request."""
 LONGEST_TAG = 4000
-"""Characters of a trace's tag that MLflow stores."""
+"""Maximum number of characters of a trace's tag in MLflow."""
 LONGEST_PREVIEW = 1000
-"""Characters of a trace's inputs or outputs, as JSON, that MLflow's lists and its review page show."""
+"""Maximum number of characters of inputs or outputs, as JSON, that MLflow's lists and its review page show."""
 IN_FULL = "in full"
 """Name of the span that holds the full texts of a trace whose texts are too long for a preview."""
 
@@ -69,13 +69,16 @@ def log_traces(run_id: str, traces: Sequence[Trace]) -> list[str]:
 
 
 def shown(text: str) -> str | list[str]:
-    """Return a text for a trace, as a list if it has several lines: MLflow shows a line break in JSON as \\n."""
+    """Return a text as MLflow should show it in a trace: a list of lines if there are several, otherwise unchanged.
+
+    MLflow shows a line break in JSON as \\n.
+    """
     lines = text.split("\n")
     return lines if len(lines) > 1 else text
 
 
 def preview(texts: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return `texts` if they fit into a preview, otherwise with the longest of them cut until they do.
+    """Return inputs or outputs of a trace, with the longest texts cut until they fit into MLflow's preview.
 
     MLflow cuts longer texts in the middle of the JSON, and its review page renders broken JSON as Markdown.
     """

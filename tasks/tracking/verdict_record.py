@@ -71,7 +71,7 @@ class HandJudgement(_Typed):
     """The champion before, which the version was compared with."""
     verdict: VerdictRecord | None = None
     problem: str = ""
-    """Why the verdict is missing."""
+    """Why the gate did not judge the version; empty if there is a verdict."""
 
 
 class PageFacts(_Typed):
@@ -111,14 +111,14 @@ def read_page(info: registry.VersionInfo) -> PageFacts:
 
 
 def decided(info: registry.VersionInfo) -> Decision | None:
-    """Return the gate's decision from the tags of a version alone; None if there is none."""
+    """Return the decision on a version from its tags, without reading its record; None if there is none."""
     if tags.DECISION in info.tags:
         return info.tags[tags.DECISION]  # type: ignore[return-value]
     return earlier_releases.decision_of(info.tags)
 
 
 def store_decision(info: registry.VersionInfo, decision: Decision) -> None:
-    """Write the decision on a version whose record is stored; replace the sentence of an earlier release."""
+    """Set the tag with the decision on a version, whose verdict record must be stored; delete an old release's tag."""
     registry.annotate(info.name, info.version, {tags.DECISION: decision})
     if earlier_releases.VERDICT in info.tags:
         registry.delete_version_tag(info, earlier_releases.VERDICT)

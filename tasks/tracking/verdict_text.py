@@ -20,7 +20,7 @@ NOT_PINNED = "not pinned, so it cannot be reproduced"
 
 @dataclass(frozen=True)
 class OutcomeText:
-    """How pages and lists name an outcome."""
+    """Words for an outcome on pages and in lists."""
 
     headline: str
     """First words of a page."""
@@ -46,14 +46,14 @@ def headline(record: VerdictRecord) -> str:
 
 
 def in_run_name(record: VerdictRecord) -> str:
-    """Return the words about a verdict in the name of a run."""
+    """Return the words for a verdict that the name of a run contains, such as `promoted`."""
     if record.ruling is not None:
         return "approved" if record.ruling.approved else "rejected"
     return OUTCOMES[record.decision].in_run_name
 
 
 def baseline_text(champion: int | None) -> str:
-    """Name the policy that a candidate was compared with."""
+    """Return the words for the policy that a candidate was compared with: the base model, or a champion's version."""
     return "the base model" if champion is None else f"champion, version {champion}"
 
 
@@ -92,7 +92,7 @@ def improvement_text(record: VerdictRecord) -> str:
 
 
 def notes(record: VerdictRecord) -> list[str]:
-    """Return the notes that a reader needs to interpret the comparison, one sentence each."""
+    """Return the power of the comparison and the error budget that is left, one sentence each."""
     return [] if record.look is None else comparison_notes(record.detectable, record.look)
 
 

@@ -1,4 +1,4 @@
-"""A shared view of the list of runs: its columns, its filter and its order.
+"""A saved view of the list of runs in MLflow's UI, with columns, filter and order, that all users share.
 
 MLflow's UI keeps columns per browser, unless a view is saved: a tag of the experiment whose name ends with the key in
 `viewStateShareKey=` of an address. Its value is the state that the UI itself writes there when a person presses "Share"
@@ -34,7 +34,7 @@ _COLUMNS = {
 
 
 def promotions(experiment: str) -> str:
-    """Return the path of the view below the server's address; save it on the experiment (its id) if it is missing."""
+    """Return the path of the view below the server's address; save it on the experiment (an id) if it differs there."""
     name, state = f"{PREFIX}{KEY}", json.dumps(_state())
     saved = store.patiently(store.client().get_experiment, experiment).tags.get(name, "{}")
     if json.loads(saved).get("state") != state:
@@ -45,7 +45,7 @@ def promotions(experiment: str) -> str:
 
 
 def promotions_beside(run_id: str) -> str:
-    """Return the same for the experiment of a run."""
+    """Return the path of the view of the experiment that a run is in; see `promotions`."""
     return promotions(store.patiently(store.client().get_run, run_id).info.experiment_id)
 
 

@@ -1,4 +1,4 @@
-"""A webhook of MLflow's server that notifies Rewardflow when a tag of a model version was set."""
+"""A webhook of MLflow's server that notifies Rewardflow when a tag of a model version is set."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ NAME = "rewardflow-approvals"
 
 @contextmanager
 def delivered(address: str) -> Iterator[str]:
-    """Have MLflow notify `address` of every tag that is set on a version, inside the block. Yield "" or its refusal.
+    """Register a webhook that posts to `address` when a version's tag is set; yield "" or the reason for a failure.
+
+    It is deleted at the end of the block.
 
     The webhook has no secret: MLflow encrypts secrets with a key that it generates at each start, unless it is given
     one, and the receiver of a delivery does not trust its contents.

@@ -239,7 +239,7 @@ def test_the_readme_begins_with_the_commands_that_run_the_project_and_test_it() 
     ],
 )
 def test_a_slip_is_seen_with_file_and_line(slip: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("guide.ROOT", tmp_path)
+    monkeypatch.setattr("tests.support.guide.ROOT", tmp_path)
     page = tmp_path / "page.md"
     page.write_text(f"# Title\n\nText.\n\n    {slip}   # a comment\n")
     (said,) = wrong(lines(page))

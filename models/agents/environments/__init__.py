@@ -1,1 +1,1 @@
-"""Environments: what answers a policy's turns with text and rewards."""
+"""Environments, which answer a policy's turns with text and rewards."""

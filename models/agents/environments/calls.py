@@ -18,7 +18,7 @@ from models.method.registry import part
 
 @part("calls")
 class Calls(Environment):
-    """A choice of the right tool with the right values."""
+    """A call of the right tool with the right values, as JSON."""
 
     needs_answers = True
     tries: Positive = 1

@@ -18,7 +18,7 @@ from models.method.registry import part
 
 
 class CountdownTarget(Hidden):
-    """The answer of a problem."""
+    """Hidden answer of a Countdown problem: the given numbers, and the number to reach."""
 
     numbers: tuple[int, ...]
     target: int

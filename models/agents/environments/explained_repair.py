@@ -1,7 +1,7 @@
 """A wrong program is explained and then written again, and each has a reward of its own (self-debugging; paper 87).
 
     a function in words, and a program      turn 1: what is wrong with it       reward: likeness to the answer
-    fix:                                    turn 2: the program as it is right  reward: 1 where it passes
+    fix:                                    turn 2: the repaired program        reward: 1 if it passes its tests
 
 The problem's answer is an explanation; its tests are those of the program, which runs in the sandbox. The reward of the
 second turn depends on the first only through what the policy reads: an advantage that counts a turn's own reward
@@ -25,7 +25,7 @@ from models.sandbox.written import program_of
 
 @part("explained_repair")
 class ExplainedRepair(Environment):
-    """An explanation and a repair of one program."""
+    """An explanation of a wrong program, and then its repair."""
 
     needs_answers = True
     says: str = "fix:"

@@ -31,7 +31,7 @@ from models.method.registry import part
 
 
 class Map(Hidden):
-    """The answer of a problem."""
+    """Hidden answer of a problem: the grid."""
 
     grid: tuple[str, ...]
     """Rows of the grid, walls included, whether or not the prompt shows them."""

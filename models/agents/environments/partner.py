@@ -32,7 +32,7 @@ from models.method.registry import part
 
 @part("partner")
 class Partner(Environment):
-    """A frozen model, in a scene with the policy."""
+    """A scene that the policy plays with a frozen model."""
 
     several = True
     asks_frozen = True
@@ -47,11 +47,11 @@ class Partner(Environment):
 
     @property
     def frozen(self) -> Path | None:
-        """The folder that the recipe names."""
+        """Model folder of the partner, if the recipe names one; None: the policy that the run began with."""
         return Path(self.model) if self.model else None
 
     def beside(self, partner: Path) -> Partner:
-        """Return the scene with the model of a folder."""
+        """Return the environment with the model in the folder `partner` as the partner."""
         return replace(self, model=str(partner))
 
     def seats(self, problem: Problem) -> Sequence[Seat]:

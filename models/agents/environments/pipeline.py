@@ -1,4 +1,4 @@
-"""A plan of small models, carried out one after the other; its result is compared with the expected one.
+"""A plan of small models that are applied one after the other; the result is compared with the expected one.
 
     prompt   shifted then dotted: s.j.w.f.s
     turn     undot shift                            the plan: names with spaces between

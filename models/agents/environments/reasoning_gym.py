@@ -35,7 +35,7 @@ _EVALUATES = re.compile(r"\b(eval|exec|compile|parse_expr|sympify|__import__)\(|
 
 
 class GymAnswer(Hidden):
-    """The answer of a problem."""
+    """Hidden answer of a problem: the set, seed and settings from which Reasoning Gym makes it."""
 
     set: str
     seed: int

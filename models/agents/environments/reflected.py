@@ -1,7 +1,7 @@
 """Two trials of a frozen actor, and between them a reflection by the policy (Retroformer; paper 50).
 
     actor       problem | turns of the first trial                       return R1
-    policy      problem | what the actor said and heard | reflection     reward R2 - R1
+    policy      problem | the actor's turns and answers | reflection     reward R2 - R1
     actor       problem | reflection | turns of the second trial         return R2
 
 The actor calls tools, as in `tools`. It is a frozen model, the policy that the run began with, and its words are not

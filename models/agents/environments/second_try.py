@@ -1,4 +1,4 @@
-"""The policy answers, is asked to check its answer, and answers again, without feedback on whether it was right.
+"""Several answers of the policy, which must check each before the next, without feedback on whether it was right.
 
     #### 97        check:        #### 107
 
@@ -20,7 +20,7 @@ from models.method.registry import part
 
 @part("second_try")
 class SecondTry(Environment):
-    """Attempts at one problem."""
+    """Several attempts at one problem, without feedback between them."""
 
     needs_answers = True
     attempts: Annotated[int, Field(ge=2, le=100)] = 2

@@ -33,7 +33,7 @@ COMMANDS = "search KIND, look N, add N, drop N or buy"
 
 
 class ShopAnswer(Hidden):
-    """The answer of a problem."""
+    """Hidden answer of a problem: the catalogue, and the demands on the purchase."""
 
     items: tuple[tuple[str, str, int], ...]
     """Kind, colour and price of each, numbered from 1."""
@@ -44,8 +44,10 @@ class ShopAnswer(Hidden):
     """The price must be below it; 0: any price."""
 
     def met(self, item: Item) -> list[tuple[bool, float]]:
-        """Return, for each demand in order of the hierarchy, whether `item` meets it, and how hard it is to meet: -log2
-        of the share of the catalogue that does, in bits."""
+        """Return whether `item` meets each demand, and how hard the demand is to meet, in order of the hierarchy.
+
+        How hard it is: -log2 of the share of the catalogue that meets the demand, in bits.
+        """
         others = [self._holds(Item(*other)) for other in self.items]
         shares = [sum(column) / len(others) for column in zip(*others, strict=True)]
         bits = [-math.log2(share) if share else 0.0 for share in shares]
@@ -70,8 +72,10 @@ class Shop(Environment):
     all."""
 
     def open(self, problem: Problem) -> EnvironmentEpisode:
-        """Open an episode about one problem, whose answer is `{"items": [["hat", "red", 9], ...], "kind": "hat",
-        ...}`."""
+        """Open an episode about one problem, whose answer holds the fields of `ShopAnswer`.
+
+        An example is `{"items": [["hat", "red", 9], ...], "kind": "hat", ...}`.
+        """
         return _Shopping(self, hidden(problem, ShopAnswer, self.name))
 
     def _earned(self, wanted: ShopAnswer, item: Item) -> float:

@@ -57,7 +57,7 @@ class Table(Environment):
 
     @property
     def learning(self) -> int:
-        """All seats in self-play, else one."""
+        """Number of seats that learn: all in self-play, otherwise one."""
         return GAMES[self.game].seats if self.others == "policy" else 1
 
     @property
@@ -67,20 +67,20 @@ class Table(Environment):
 
     @property
     def measured(self) -> Table:
-        """The policy against the player of `measured_against`."""
+        """The environment of evaluations, in which the policy plays against the player of `measured_against`."""
         return replace(self, others=self.measured_against)
 
     @property
     def frozen(self) -> Path | None:
-        """The folder that the recipe names."""
+        """Model folder of the frozen player, if the recipe names one; None: the policy that the run began with."""
         return Path(self.model) if self.model else None
 
     def beside(self, partner: Path) -> Table:
-        """Return the table with the model of a folder as the opponent."""
+        """Return the environment with the model in the folder `partner` as the opponent."""
         return replace(self, others="frozen", measured_against="frozen", model=str(partner))
 
     def seats(self, problem: Problem) -> Sequence[Seat]:
-        """Return the game's seats that models play; every problem is a game of its own."""
+        """Return the seats that models play in a new game about `problem`."""
         game = GAMES[self.game]
         if self.others == "policy":
             shared = _Played(self, problem.answer)
@@ -94,7 +94,7 @@ class Table(Environment):
         ]
 
     def open(self, problem: Problem) -> _View:  # type: ignore[override]
-        """Open the view from a single seat.
+        """Open an episode of the only seat that a model plays.
 
         Raises:
             UserError: models play several seats.
@@ -108,7 +108,7 @@ class Table(Environment):
 
 @lru_cache(maxsize=4)
 def fixed_strategy(game: str, name: str) -> Profile:
-    """Return a strategy that does not learn, for each seat."""
+    """Return the strategy of each seat, `uniform` or `solved`, which does not learn."""
     return uniform(GAMES[game]) if name == "uniform" else regret_matching(GAMES[game], ROUNDS)
 
 
@@ -129,7 +129,7 @@ class _Played:
         """The seat whose turn was not an action."""
 
     def begin(self, seed: int) -> None:
-        """Deal. All seats call it in turn, with the same result."""
+        """Deal the game again; all seats call it in turn, with the same result."""
         self._random = Random(seed)
         self._first = self._random.randrange(self.game.seats) if self._turned else 0
         (self.state,) = self._random.choices(self._deals, self._chances)

@@ -57,7 +57,7 @@ class Tools(Environment):
         return tuple(file for tool in self.tool for file in tool.given)
 
     def try_out(self) -> None:
-        """Try each tool; no two may have the same name.
+        """Check that each tool works and that no two tools have the same name.
 
         Raises:
             UserError: one does not work.
@@ -67,7 +67,7 @@ class Tools(Environment):
         _offers(self.tool)
 
     def in_round(self, number: int) -> Tools:
-        """Return the environment with each tool as it is in that round."""
+        """Return the environment for round `number`, as tools may follow a schedule."""
         return replace(self, tool=[tool.in_round(number) for tool in self.tool])
 
     def open(self, problem: Problem) -> EnvironmentEpisode:
@@ -75,8 +75,10 @@ class Tools(Environment):
         return _Calls(self)
 
     def reached(self, problem: Problem, turns: Sequence[Turn]) -> Problem | None:
-        """Return the problem that the last call solved, if the call was answered and its problem differs: one of the
-        same split, so that no held-out problem is trained on."""
+        """Return the problem that the last answered call solved, if it differs from `problem`; otherwise None.
+
+        It must be of the same split, so that no held-out problem is trained on.
+        """
         names = tuple(tool.name for tool in self.tool)
         for turn in reversed(turns):
             call = read_call(turn.said, names)

@@ -23,7 +23,7 @@ from models.method.registry import part
 
 
 class Secret(Hidden):
-    """The answer of a problem."""
+    """Hidden answer of a problem: the secret, and the attributes of all things."""
 
     secret: str
     things: dict[str, tuple[str, ...]]

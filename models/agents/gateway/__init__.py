@@ -1,1 +1,1 @@
-"""Agent programs that ask the policy over OpenAI's protocol, and what is recorded of their calls."""
+"""Agent programs that call the policy over OpenAI's protocol, and the record of their calls."""

@@ -1,6 +1,6 @@
-"""Episodes of agent programs, which call the policy as often as they want, over OpenAI's protocol, and give a result.
+"""Episodes of agent programs, which call the policy over OpenAI's protocol and return a result.
 
-    wave     every program that runs asks, or ends; then the engine draws for all that asked
+    wave     every running program sends a request, or ends; then the engine generates for all requests
 
 A program is used without changes. Its calls are recorded as ids and become chains (`models.agents.gateway.calls`). The
 seed of a call depends on the run, the round, the problem and its own ids, so a program that repeats its requests draws
@@ -71,7 +71,7 @@ class AgentPrograms(Environment):
     """Whether a program is given the problem's answer, so that it can compute its reward."""
 
     def open(self, problem: Problem) -> EnvironmentEpisode:
-        """Raise a TypeError: a program takes no turns, but requests them."""
+        """Raise a TypeError, because a program requests turns itself and cannot be stepped."""
         raise TypeError("a program asks the policy itself")
 
     def drive(

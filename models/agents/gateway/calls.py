@@ -1,4 +1,4 @@
-"""Calls of an agent program as they were drawn, and how they form a tree.
+"""Recorded calls of an agent program, and their arrangement as a tree that is cut into chains.
 
     call 1   prompt            -> ids 1
     call 2   prompt ids 1 heard  -> ids 2          continues call 1
@@ -26,7 +26,7 @@ Message = tuple[str, str]
 
 @dataclass(frozen=True, eq=False)
 class RecordedCall:
-    """A call: its prompt, as ids and as the program's messages, and the completion."""
+    """A call of a program, with its prompt, as ids and as messages, and its completion."""
 
     prompt: tuple[int, ...]
     """Token ids, [tokens]."""
@@ -48,7 +48,7 @@ class RecordedCall:
 
 @dataclass(frozen=True, eq=False)
 class Chain:
-    """Calls that continue one another, without the part that other chains hold already."""
+    """Calls that continue one another, without the tokens that other chains hold already."""
 
     prompt: tuple[int, ...]
     """Tokens before the first of them, [tokens]."""
@@ -63,7 +63,7 @@ class Chain:
 
 
 def parents(calls: Sequence[RecordedCall]) -> list[int | None]:
-    """Return the call that each continues, the longest of those before it; None if it begins by itself, [calls]."""
+    """Return the index of the earlier call that each call continues, the longest one; None for a new start, [calls]."""
     behind: list[int | None] = []
     for number, call in enumerate(calls):
         earlier = [
@@ -74,8 +74,9 @@ def parents(calls: Sequence[RecordedCall]) -> list[int | None]:
 
 
 def chains(calls: Sequence[RecordedCall]) -> list[Chain]:
-    """Return the calls of an episode in chains, each call in one of them; the first call that continues another extends
-    its chain, and any other begins a branch there.
+    """Arrange the calls of an episode in chains, each call in exactly one.
+
+    The first call that continues another extends its chain, and any other begins a branch there.
 
     Args:
         calls: in the order in which they were made.

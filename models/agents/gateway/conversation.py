@@ -1,4 +1,4 @@
-"""Conversion of a program's request to the ids that the policy reads: token in, token out.
+"""Conversion of a program's request to the ids that the policy reads, with sampled ids kept.
 
 A conversation that begins like an earlier call of the episode, its reply included, continues from that call's ids, and
 only the messages since then are encoded (`models.text.bridge`). Any other conversation is a new beginning: it is

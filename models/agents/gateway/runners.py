@@ -48,10 +48,10 @@ class ProgramReport:
 
 
 class Running(Protocol):
-    """A running program."""
+    """Interface of a running program."""
 
     def stop(self) -> None:
-        """End it, if it has not ended."""
+        """End the program, if it has not ended."""
         ...
 
 
@@ -83,7 +83,7 @@ def _outcome(result: Any) -> ProgramReport:
 
 
 class ProgramProcess:
-    """A command, in a process group of its own."""
+    """A program that runs as a command, in a process group of its own."""
 
     def __init__(
         self, command: Sequence[str], task: Task, address: str, key: str, ended: Callable[[Any], None]
@@ -107,7 +107,7 @@ class ProgramProcess:
         threading.Thread(target=self._wait, daemon=True).start()
 
     def stop(self) -> None:
-        """End it and all processes that it has started."""
+        """End the program and all processes that it has started."""
         try:
             os.killpg(self._process.pid, signal.SIGKILL)
         except ProcessLookupError:
@@ -142,7 +142,7 @@ def _end_of(file: Any) -> str:
 
 
 class Function:
-    """A function in a thread; one that never returns is abandoned, and its requests are refused."""
+    """A program that runs as a function in a thread; if it never returns, it is abandoned and its requests refused."""
 
     def __init__(
         self, function: Callable[..., Any], task: Task, address: str, key: str, ended: Callable[[Any], None], file: str

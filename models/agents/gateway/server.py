@@ -30,7 +30,7 @@ _PATHS = ("/v1/chat/completions", "/v1/completions")
 
 
 class Refused(Exception):
-    """An answer that is an error."""
+    """Error that answers a refused request."""
 
     def __init__(self, status: int, message: str, code: str = "") -> None:
         """Create the error.
@@ -46,7 +46,7 @@ class Refused(Exception):
 
 @dataclass(eq=False)
 class PendingRequest:
-    """A waiting request."""
+    """A request of a program that waits for its answer."""
 
     session: str
     chat: bool
@@ -71,7 +71,7 @@ class PendingRequest:
 
 @dataclass(frozen=True)
 class ProgramEnd:
-    """A program that has ended."""
+    """Event for a program that has ended."""
 
     session: str
     result: Any
@@ -79,7 +79,7 @@ class ProgramEnd:
 
 
 class Gateway:
-    """The server, while it is open: `with Gateway() as gateway`."""
+    """The HTTP server, which is open inside `with Gateway() as gateway`."""
 
     def __init__(self) -> None:
         self.events: SimpleQueue[PendingRequest | ProgramEnd] = SimpleQueue()
@@ -93,7 +93,7 @@ class Gateway:
 
     @property
     def address(self) -> str:
-        """Its base address, in the form that clients of OpenAI's protocol expect."""
+        """Base address of the server, in the form that clients of OpenAI's protocol expect."""
         return f"http://{HOST}:{self._server.server_port}/v1"
 
     def key(self, session: str) -> str:
@@ -101,7 +101,7 @@ class Gateway:
         return f"{self._token}.{session}"
 
     def hidden(self, text: str) -> str:
-        """Return a text without the token, for logs."""
+        """Replace the server's token in a text, for logs."""
         return text.replace(self._token, "...")
 
     def __enter__(self) -> Self:
@@ -118,7 +118,7 @@ class Gateway:
         self._thread.join()
 
     def session_of(self, authorization: str) -> str:
-        """Return the session of a request.
+        """Return the session that a request's key names, after a check of its token.
 
         Raises:
             Refused: the token is invalid.
@@ -130,7 +130,7 @@ class Gateway:
         return session
 
     def ask(self, asked: PendingRequest) -> Mapping[str, Any]:
-        """Wait for the answer to a request and return it.
+        """Put a request into `events`, wait for its answer and return it.
 
         Raises:
             Refused: it is refused, or the server closes.
@@ -149,7 +149,7 @@ class Gateway:
 
 
 def completion(chat: bool, texts: list[tuple[str, bool]], prompt_tokens: int, drawn_tokens: int) -> dict[str, Any]:
-    """Return an answer in the form of OpenAI's protocol.
+    """Build an answer in the form of OpenAI's protocol.
 
     Args:
         chat: whether it answers a conversation, else a plain completion.
@@ -178,8 +178,9 @@ def completion(chat: bool, texts: list[tuple[str, bool]], prompt_tokens: int, dr
 
 
 def streamed(answer: Mapping[str, Any], usage: bool) -> bytes:
-    """Return an answer of `completion` as server-sent events, for clients that request a stream: each choice in one
-    piece.
+    """Encode an answer of `completion` as server-sent events, for clients that request a stream.
+
+    Each choice is sent in one piece.
 
     Args:
         answer: the answer without a stream.

@@ -24,7 +24,7 @@ AT_ONCE = 64
 
 @dataclass(eq=False)
 class EnvironmentCall:
-    """A call that is running or has ended."""
+    """A call of an environment that waits, runs or has ended."""
 
     number: int
     """Number of the episode."""
@@ -38,7 +38,7 @@ class EnvironmentCall:
 
 
 class Answers:
-    """Calls in threads of their own.
+    """Environment calls in threads of their own, with a time limit.
 
     Args:
         seconds: time limit of each call.
@@ -56,13 +56,13 @@ class Answers:
         self._over: list[EnvironmentCall] = []
 
     def ask(self, number: int, call: Callable[[], Any]) -> None:
-        """Start `call` as soon as a thread is free."""
+        """Queue `call`, which starts as soon as a thread is free."""
         with self._lock:
             self._waiting.append(EnvironmentCall(number, call))
             self._start()
 
     def over(self) -> list[EnvironmentCall]:
-        """Return the calls that have ended since the last time, including those that took too long."""
+        """Return the calls that have ended since the last call of `over`, including those that took too long."""
         now = time.perf_counter()
         with self._lock:
             late = [call for call in self._under_way if now - call.began >= self._seconds]
@@ -105,7 +105,7 @@ class Answers:
 
 
 def in_time(seconds: float, call: Callable[[], Result], code: object) -> Result:
-    """Call code that may be the user's own, on any thread.
+    """Call code that may be the user's own, with a time limit, on any thread.
 
     Args:
         seconds: time limit.

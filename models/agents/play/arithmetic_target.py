@@ -1,5 +1,4 @@
-"""The game of reaching a number: an expression that uses each of the given numbers exactly once and has a given
-value."""
+"""The game of reaching a number by an expression that uses each of the given numbers exactly once."""
 
 from __future__ import annotations
 

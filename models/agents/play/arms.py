@@ -31,16 +31,17 @@ def means_of(problem: Problem) -> tuple[float, ...]:
 
 
 def arm_of(turn: str, arms: int) -> int | None:
-    """Return the number of the arm that a turn names, from 0; None: it does not name one, or has more than one
-    letter."""
+    """Return the number of the arm that a turn names, from 0; None if the turn is not the letter of an arm."""
     said = turn.strip()
     place = ascii_lowercase.find(said) if len(said) == 1 else -1
     return place if 0 <= place < arms else None
 
 
 def gaps(said: Sequence[str], means: Sequence[float]) -> list[float]:
-    """Return the gap between each turn's arm and the best arm, [turns]; a turn that names no arm counts as the worst
-    arm."""
+    """Return the gap between the means of the best arm and of each turn's arm, [turns].
+
+    A turn that names no arm counts as the worst arm.
+    """
     best, worst = max(means), min(means)
     arms = [arm_of(turn, len(means)) for turn in said]
     return [best - (worst if arm is None else means[arm]) for arm in arms]

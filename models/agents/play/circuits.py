@@ -18,7 +18,7 @@ from models.method.episode import Turn
 
 
 def names_of(formula: str) -> set[str]:
-    """Return the propositions of a formula.
+    """Return the names of the propositions in a formula.
 
     Raises:
         ValueError: it is not a formula of names with and, or, not and brackets.
@@ -27,7 +27,7 @@ def names_of(formula: str) -> set[str]:
 
 
 def holds(formula: str, facts: Mapping[str, bool]) -> bool:
-    """Return the truth value of a formula, its propositions given by `facts`.
+    """Return whether a formula is true, given the truth value of each proposition in `facts`.
 
     Raises:
         ValueError: it is not a formula, or names a proposition that the facts lack.
@@ -75,7 +75,9 @@ class CompiledRule:
 def violations(
     turns: Sequence[Turn], circuits: Sequence[CompiledRule], propositions: Mapping[str, re.Pattern[str]]
 ) -> list[float]:
-    """Return the weight of the rules that each turn violates, [turns]: those about it whose formula does not hold.
+    """Return the total weight of the rules that each turn violates, [turns].
+
+    A turn violates a rule that is about it and whose formula does not hold.
 
     Under a log-linear model of the rules, in which a world weighs exp(sum of the weights of the rules that hold in it),
     this is the loss in log-odds of taking the action against not taking it: if it is not taken every rule holds.

@@ -39,7 +39,7 @@ def drawn(random: Random) -> Patient:
 
 
 def written(patient: Patient, findings: tuple[str, ...] = FINDINGS) -> str:
-    """Return findings as text: fever yes cough no."""
+    """Format a patient's findings as text, such as `fever yes cough no`."""
     return " ".join(f"{finding} {'yes' if patient[finding] else 'no'}" for finding in findings)
 
 

@@ -2,7 +2,7 @@
 
     likelihood   exp of the mean log-prob of the turn's tokens: how sure the policy was when it wrote it
     verdict      p(yes) / (p(yes) + p(no)) after a question that follows the turn (self-critique, as in Agent Q,
-                 paper 82, where the model ranks its candidate actions)
+                 paper 82, in which the model ranks its candidate actions)
 
 A policy that was not trained on such questions answers them at chance level; the likelihood is always available.
 """
@@ -24,7 +24,7 @@ Kind = Literal["none", "likelihood", "verdict"]
 
 
 def by_likelihood(problems: Sequence[Problem], nodes: Sequence[Node]) -> list[float]:
-    """Return how sure the policy was of each turn, [nodes]."""
+    """Return the geometric mean of the token probabilities of each turn, [nodes], in [0, 1]."""
     sure = []
     for node in nodes:
         assert node.log_probs is not None, "a search draws with log-probs"
@@ -34,7 +34,7 @@ def by_likelihood(problems: Sequence[Problem], nodes: Sequence[Node]) -> list[fl
 
 @dataclass(frozen=True)
 class VerdictCritique:
-    """A question to the policy about each turn."""
+    """Critique by a yes-or-no question to the policy about each turn."""
 
     engine: Engine
     codec: Codec

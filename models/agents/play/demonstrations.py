@@ -1,5 +1,4 @@
-"""Demonstrations of several turns for supervised fine-tuning: one sequence each, in which the policy's turns carry
-loss.
+"""Demonstrations of several turns for supervised fine-tuning, in which only the policy's turns carry loss.
 
     prompt | turn 1 | what was heard | turn 2           the sign U+241E separates the turns of the text
 
@@ -37,7 +36,7 @@ def in_turns(
     longest: int,
     counts: TokenCounts | None = None,
 ) -> Sequences:
-    """Return a sequence for every demonstration in which a turn has a weight above zero, [demonstrations].
+    """Encode each demonstration as one sequence, if a turn of it has a weight above zero, [demonstrations].
 
     Args:
         codec: the policy's tokenizer.

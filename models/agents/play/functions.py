@@ -18,8 +18,10 @@ ACT = "act"
 
 
 class Composed:
-    """An episode in which turns of thought precede every action. Thoughts earn no reward and have the state of the turn
-    that acts."""
+    """An episode in which turns of thought precede every action.
+
+    Thoughts earn no reward and have the state of the turn that acts.
+    """
 
     def __init__(self, inner: EnvironmentEpisode, thoughts: Sequence[str]) -> None:
         """Wrap an episode; it is not reset yet.
@@ -37,7 +39,7 @@ class Composed:
         return said, self._info
 
     def step(self, turn: str) -> tuple[str, float, bool, bool, Info]:
-        """Return the name of the next function; after an action the environment's answer followed by the first name."""
+        """Return the name of the next function; after an action, the environment's answer and the first name."""
         self._at += 1
         if self._at < len(self._names):
             return self._names[self._at], 0.0, False, False, self._info

@@ -75,13 +75,13 @@ def cell_name(cell: Cell) -> str:
 
 
 def notes(grid: Grid, cell: Cell, worked: str) -> str:
-    """Return a cell, its open moves, and after a sign the last six moves that have led there: `b2 dr <rd`."""
+    """Format a cell, its open moves and, after `<`, the last six moves that led there, such as `b2 dr <rd`."""
     memory = f" <{worked[-6:]}" if worked else ""
     return f"{cell_name(cell)} {''.join(grid.open_moves(cell))}{memory}"
 
 
 def way_to_goal(grid: Grid, cell: Cell) -> str:
-    """Return how far the goal is in each direction, ignoring walls: `2r1d`; `here` on the goal itself."""
+    """Format the distance to the goal in each direction, ignoring walls, such as `2r1d`; `here` on the goal itself."""
     down, right = grid.goal[0] - cell[0], grid.goal[1] - cell[1]
     steps = [(right, "r"), (-right, "l"), (down, "d"), (-down, "u")]
     return "".join(f"{count}{move}" for count, move in steps if count > 0) or "here"

@@ -15,7 +15,7 @@ from models.text.encoding import Codec
 def logged_episodes(
     codec: Codec, role: Role, problems: Sequence[Problem], groups: Sequence[int], answers: Sequence[KnownAnswer]
 ) -> list[Rollout]:
-    """Return answers of the data as episodes, [episodes]; the tokens are those that they have when they are played.
+    """Convert answers of the data to episodes, [episodes], with the tokens that they would have if they were played.
 
     Args:
         codec: the policy's tokenizer.

@@ -48,7 +48,7 @@ class ServerAddress:
 
 @dataclass(frozen=True)
 class Described:
-    """A tool as its server describes it."""
+    """A tool, as described by its server."""
 
     name: str
     description: str
@@ -57,7 +57,7 @@ class Described:
 
 
 class Session:
-    """A server that is used for the lifetime of the process."""
+    """A session with a server, which is used for the lifetime of the process."""
 
     def __init__(self, address: ServerAddress) -> None:
         """Create the session without opening it."""

@@ -30,7 +30,7 @@ LONGEST = 2000
 
 
 class Expected(Hidden):
-    """The answer of a problem."""
+    """Hidden answer of a problem: the available tools, and the expected call."""
 
     tools: dict[str, tuple[str, ...]]
     """Parameters of every available tool, by its name."""

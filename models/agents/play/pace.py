@@ -33,7 +33,7 @@ def at_own_pace(
     sampling: Sampling,
     environment: Environment,
 ) -> None:
-    """Play all of `playing` to their ends.
+    """Play open episodes to their ends, each at its own pace.
 
     Args:
         engine: writes the policy's turns concurrently, as far as it has room.

@@ -1,5 +1,6 @@
-"""Play episodes: in waves, in which every open episode takes one turn and then every environment answers, or each at
-its own pace (`models.agents.play.pace`).
+"""Generation of episodes, in waves or each at its own pace (`models.agents.play.pace`).
+
+In a wave, every open episode takes one turn, and then every environment answers.
 
     turn      engine     one completion each, until the token that ends a turn or the limit of tokens
     step      environment     text, reward, over or not
@@ -40,8 +41,9 @@ def play(
     seed: int,
     beside: Path | None = None,
 ) -> list[list[Episode]]:
-    """Play `sampling.samples` episodes of each problem, [problems][G]; the same seed gives the same ones. If several
-    seats learn, there are as many of each seat, except those in which the seat never came to move.
+    """Play `sampling.samples` episodes of each problem, [problems][G], reproducible by the seed.
+
+    If several seats learn, there are as many episodes of each seat, except those in which it never came to move.
 
     Args:
         engine: generates the policy's turns.

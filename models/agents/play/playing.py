@@ -30,7 +30,7 @@ _LOG = logging.getLogger("rewardflow.episodes")
 
 @dataclass
 class Playing:
-    """An open episode."""
+    """The state of an open episode."""
 
     prompt: Sequence[int]
     opened: EnvironmentEpisode | View
@@ -64,8 +64,10 @@ class Playing:
         )
 
     def drew(self, generated: Generated, text: str) -> None:
-        """Take a turn, whose text is `text`. A turn that was cut ends the episode, because half a turn is not
-        answered."""
+        """Record the policy's turn, whose text is `text`.
+
+        A turn that was cut ends the episode, because half a turn is not answered.
+        """
         start = len(self.tokens)
         self.tokens += generated.tokens
         if generated.log_probs is not None:
@@ -75,8 +77,7 @@ class Playing:
             self.end("tokens")
 
     def heard(self, answer: Heard | None, error: BaseException | None, seconds: float) -> None:
-        """Take the environment's answer to the last turn, or the exception that it raised, and the seconds that it
-        took.
+        """Record the environment's answer to the last turn, or its exception, and the seconds that it took.
 
         Raises:
             BaseException: `error`, if it concerns more than this episode.
@@ -109,12 +110,12 @@ class Playing:
             self.end("turns")
 
     def note(self, info: Info) -> None:
-        """Take the info about the next turn."""
+        """Record the state and the allowed actions of the next turn from the environment's info."""
         self.state = str(info.get("state", ""))
         self.actions = tuple(info.get("actions", ()))
 
     def read(self, ids: Sequence[int]) -> None:
-        """Take the ids of the environment's text; if they leave no room for a turn, the episode ends before them."""
+        """Append the ids of the environment's text; if they leave no room for a turn, the episode ends before them."""
         if len(self.tokens) + len(ids) >= self.longest:
             return self.end("tokens")
         self.tokens += ids
@@ -122,7 +123,7 @@ class Playing:
         return None
 
     def played(self, log_probs: bool, seat: int = 0) -> Episode:
-        """Return the finished episode. `log_probs`: whether they are requested; `seat`: see `Episode`."""
+        """Return the finished episode. `log_probs`: whether it includes log-probs; `seat`: see `Episode`."""
         return Episode(
             tuple(self.tokens),
             torch.cat(self.log_probs) if log_probs else None,

@@ -1,4 +1,4 @@
-"""Play the turns of an episode once more, for the same problem or for another one."""
+"""Replay of the turns of an episode, for the same problem or for another one."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ Who = Literal["policy", "partner"]
 
 @dataclass
 class TurnOutcome:
-    """The outcome of a turn."""
+    """The effect of a turn: the next speaker, the text that it reads, and the policy's reward."""
 
     next: Who
     """The next speaker."""
@@ -33,7 +33,7 @@ class TurnOutcome:
 
 
 class Scene(Protocol):
-    """Rules of an episode."""
+    """Interface of a scene: the rules of an episode."""
 
     @abstractmethod
     def begin(self, random: Random) -> TurnOutcome:
@@ -42,7 +42,7 @@ class Scene(Protocol):
 
     @abstractmethod
     def hear(self, who: Who, said: str) -> TurnOutcome:
-        """Take the words of a speaker. Returns the outcome."""
+        """Apply the rules to a speaker's words. Returns the outcome."""
         ...
 
 
@@ -63,12 +63,12 @@ class Consult:
     asked: str = ""
 
     def begin(self, random: Random) -> TurnOutcome:
-        """Give the policy its role."""
+        """Draw a patient, and give the policy its role."""
         self.patient = drawn(random)
         return TurnOutcome("policy", "doctor", state="doctor")
 
     def hear(self, who: Who, said: str) -> TurnOutcome:
-        """Take a question, an answer or a diagnosis."""
+        """Apply the rules to a question, an answer or a diagnosis."""
         words = said.split()
         if who == "policy":
             if len(words) == 2 and words[0] == "ask" and words[1] in FINDINGS:
@@ -100,12 +100,12 @@ class Direct:
     seen: list[str] = field(default_factory=list)
 
     def begin(self, random: Random) -> TurnOutcome:
-        """Give the policy its role."""
+        """Draw a patient, and give the policy its role."""
         self.patient = drawn(random)
         return TurnOutcome("policy", "planner", state="planner")
 
     def hear(self, who: Who, said: str) -> TurnOutcome:
-        """Take an order, or its result."""
+        """Apply the rules to an order, or to its result."""
         words = said.split()
         if who == "policy":
             self.asked = words[-1] if words else ""
@@ -134,13 +134,13 @@ class Brief:
     patient: Patient = field(default_factory=dict)
 
     def begin(self, random: Random) -> TurnOutcome:
-        """Give the policy the whole record, in random order."""
+        """Draw a patient, and give the policy the whole record, in random order."""
         self.patient = drawn(random)
         order = tuple(random.sample(FINDINGS, len(FINDINGS)))
         return TurnOutcome("policy", f"record {written(self.patient, order)}")
 
     def hear(self, who: Who, said: str) -> TurnOutcome:
-        """Take the brief, or the conclusion."""
+        """Apply the rules to the brief, or to the conclusion."""
         if who == "policy":
             return TurnOutcome("partner", f"known {said} conclude")
         right = said.split() == [condition(self.patient)]
@@ -159,9 +159,9 @@ class Comfort:
 
         alone | listen | lost | advise | ...
 
-    Mood begins at 40 of 100, rises by 20 if an answer helps and falls by 10 otherwise. At the end it is the reward, and
-    the goal is reached if the mood is above its initial value. The rule reads the need, not the partner's words, so the
-    score cannot be raised by talking.
+    Mood begins at 40 of 100, rises by 20 if an answer helps and falls by 10 otherwise. At the end the reward is mood /
+    100, and the goal is reached if the mood is above its initial value. The rule reads the need, not the partner's
+    words, so the score cannot be raised by talking.
     """
 
     turns: int = 3
@@ -174,7 +174,7 @@ class Comfort:
         return TurnOutcome("partner", f"user feels {self.left[0]} mood {self.mood}")
 
     def hear(self, who: Who, said: str) -> TurnOutcome:
-        """Take the user's feeling, or the policy's answer to it."""
+        """Apply the rules to the user's feeling, or to the policy's answer to it."""
         if who == "partner":
             return TurnOutcome("policy", f"friend {said}", state=f"friend {said}")
         helped = said.split() == [NEEDS[self.left.pop(0)]]

@@ -1,4 +1,4 @@
-"""Grow trees of turns with an engine and environments: draw candidates, play them, and continue from them.
+"""Tree search over turns with an engine and environments: candidates are drawn, played and continued.
 
 An environment has no snapshot. To continue from a node it is opened again with the same seed, and the turns that lead
 to the node are played again. All episodes of a tree therefore have the same randomness in the environment, and
@@ -41,7 +41,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, kw_only=True)
 class Search:
-    """Settings that all trees of a round share."""
+    """A tree search over turns, with the settings that all trees of a round share."""
 
     engine: Engine
     codec: Codec
@@ -57,8 +57,7 @@ class Search:
 
         Raises:
             UserError: a problem does not belong to this environment, the environment does not answer the same turns in
-                the
-                same way, or the chat template cannot be continued.
+                the same way, or the chat template cannot be continued.
         """
         turns = self.episodes.limits.turns
         bridge = bridge_of(self.codec, self.episodes.role) if turns > 1 else None

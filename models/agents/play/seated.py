@@ -1,4 +1,4 @@
-"""Play episodes of several seats in waves: every seat that is to move takes one turn, then the environments answer.
+"""Generation of episodes of several seats in waves: each seat to move takes a turn, then the environments answer.
 
 Each seat is an episode of its own: it has its own view and its own tokens, and is spoken for by the policy or by a
 frozen model. The request of a turn depends only on run, round, problem, seat and turn. If one seat's episode is cut,
@@ -45,8 +45,9 @@ def play_seated(
     sampling: Sampling,
     seed: int,
 ) -> list[list[Episode]]:
-    """Play episodes; see `models.agents.play.play.play`. Episodes of one seat are adjacent, [problems][seats that learn
-    * G] at most.
+    """Play episodes of several seats, [problems][seats that learn * G] at most, those of one seat adjacent.
+
+    See `models.agents.play.play.play`.
 
     Args:
         voices: models of the speakers.
@@ -140,8 +141,7 @@ def _end_together(placed: Sequence[_Placed]) -> None:
 
 
 def _read(placed: Sequence[_Placed], voices: Mapping[Speaker, SpeakerModel]) -> None:
-    """Append the unread texts of the seats that are to move to their tokens; one that forgets drops its earlier tokens
-    first."""
+    """Append the unread texts of the seats to move to their tokens; a seat that forgets drops its tokens first."""
     for each in placed:
         if each.waits or each.unread is None:
             continue

@@ -41,7 +41,7 @@ class SpeakerModel:
 def voices_of(
     environment: Environment, policy: Engine, codec: Codec, role: Role, turns: int, beside: Path | None
 ) -> Mapping[Speaker, SpeakerModel]:
-    """Return the speakers that an environment's seats name.
+    """Return the models of the speakers that an environment's seats name.
 
     Args:
         environment: names its frozen model, if it has one.
@@ -78,7 +78,7 @@ def frozen_folder(environment: Environment, beside: Path | None) -> Path:
 
 
 def keep_partner(environment: Environment, start: Path, folder: Path) -> None:
-    """Write the frozen model that a run began with into the folder of the trained policy."""
+    """Copy the frozen model into the folder of the trained policy, if it is the policy that the run began with."""
     if environment.asks_frozen and environment.frozen is None:
         shutil.copytree(
             frozen_folder(environment, start), folder / PARTNER, ignore=lambda at, names: {PARTNER} & set(names)
@@ -87,8 +87,7 @@ def keep_partner(environment: Environment, start: Path, folder: Path) -> None:
 
 @lru_cache(maxsize=1)
 def _opened(folder: Path, changed: int, chat: bool, form: PromptForm, role: Role) -> SpeakerModel:
-    """Open a frozen model and keep it open from round to round; `changed` is the time at which its folder was
-    written."""
+    """Open a frozen model and keep it open from round to round; `changed` is the time of its folder's last change."""
     ends = ends_of_folder(folder)
     codec = Codec(load_tokenizer(folder), chat, ends, form)
     engine = TransformersEngine(folder, EngineSettings(name="transformers", precision="float32"), end=codec.ends)

@@ -1,4 +1,4 @@
-"""Grow trees of the steps of a completion with an engine: completions are drawn from a node, and their steps are nodes.
+"""Tree search over the steps of completions: completions are drawn from a node, and their steps are new nodes.
 
     prompt | 7 + 5 = 12 ; | 12 - 3 = 9 ; | #### 9          a step ends with a token whose text holds a mark
                           | 12 - 3 = 8 ; | #### 8
@@ -38,7 +38,7 @@ Estimate = Callable[[Sequence[Problem], Sequence[Node]], list[float]]
 
 @dataclass(frozen=True, kw_only=True)
 class StepSearch:
-    """Settings that all trees of a round share."""
+    """A tree search over steps, with the settings that all trees of a round share."""
 
     engine: Engine
     codec: Codec
@@ -145,6 +145,5 @@ class StepSearch:
 
 
 def _prior(log_probs: Tensor | None) -> float:
-    """Return the geometric mean of the tokens' probabilities, in [0, 1]: a likelihood independent of the step's
-    length."""
+    """Return the geometric mean of the tokens' probabilities, in [0, 1], which does not depend on a step's length."""
     return 1.0 if log_probs is None else math.exp(float(log_probs.mean()))

@@ -1,4 +1,4 @@
-"""Play compiled games, each in a process of its own: the program used by `models.agents.play.textworld_games.Game`.
+"""Program that plays compiled games, each in a process of its own, for `models.agents.play.textworld_games`.
 
     python -P models/agents/play/textworld_player.py FD
 

@@ -1,5 +1,4 @@
-"""A tree of turns: the candidates at each point of an episode, their outcomes, and the nodes that the search expands
-next.
+"""A search tree of turns: the candidates at each point of an episode, their outcomes, and the choice of next nodes.
 
     root - turn a - heard - turn a'          a node is a turn of the policy and what the environment answered
          - turn b - heard - turn b'          siblings are turns that were tried at the same point
@@ -11,7 +10,7 @@ there, or the mean of its children weighted by how often the policy drew each, w
 independent of how often the search visited them. If the search has a critique c(n) in [0, 1] of each turn, as in Agent
 Q (paper 82), the value of a node is
 
-    V(n) = (1 - a) Q(n) + a c(n)            c(n) alone where no episode has ended below it
+    V(n) = (1 - a) Q(n) + a c(n)            c(n) alone if no episode has ended below it
 
 except for a failed node, below which episodes ended and none of them reached the goal: there the critique is ignored.
 
@@ -24,8 +23,8 @@ The next node that is expanded:
     puct      as uct, by V + k P(child) sqrt(N(parent)) / (1 + N(child)); P: the policy's probability of the turn. No
               episode is played on from there: the caller estimates the worth of a new node (AlphaZero, in the form of
               AlphaMath, paper 292)
-    breadth   the first that was made
-    depth     the deepest, of these the first that was made (DFSDT, paper 359)
+    breadth   all open nodes of the least depth
+    depth     the deepest open node, the first of several in depth-first order (DFSDT, paper 359)
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ by how often the policy drew them."""
 
 @dataclass(frozen=True, kw_only=True)
 class Valuing:
-    """How worth is backed up in the tree."""
+    """Settings of a node's value: how worth is backed up, and the weight of the critique."""
 
     backup: Backup = "mean"
     critique_share: float = 0.0
@@ -57,7 +56,7 @@ class Valuing:
 
 @dataclass(eq=False)
 class Node:
-    """A turn of the policy with its outcome. The root has no turn: it is where the policy begins."""
+    """A turn of the policy with its outcome. The root has no turn: it is the point at which the policy begins."""
 
     parent: Node | None = None
     tokens: tuple[int, ...] = ()
@@ -111,7 +110,7 @@ class Node:
 
     @property
     def history(self) -> tuple[int, ...]:
-        """All ids after the prompt up to where the next turn begins, [tokens]."""
+        """All ids after the prompt and before the next turn, [tokens]."""
         before = () if self.parent is None else self.parent.history
         return (*before, *self.tokens, *self.heard)
 
@@ -142,7 +141,7 @@ class Node:
             node = node.parent
 
     def estimated(self, worth: float) -> None:
-        """Add an estimate of the worth of continuing from here to every node of the path: a visit without an end."""
+        """Add an estimated worth of continuing from here to every node of the path, as a visit without an end."""
         node: Node | None = self
         while node is not None:
             node.visits += 1
@@ -150,8 +149,10 @@ class Node:
             node = node.parent
 
     def again(self) -> None:
-        """Count that the same turn was drawn once more; if the episode ended with it, another one has ended with the
-        same result."""
+        """Count that the same turn was drawn once more.
+
+        If the episode ended with the turn, another episode has ended with the same result.
+        """
         self.times += 1
         if self.over and self.visits:
             self.ended(self.total / self.visits, self.reached)
@@ -176,7 +177,7 @@ class Node:
         return self.total / self.visits
 
     def spent(self, candidates: int) -> bool:
-        """Return whether all candidates here and below have been tried."""
+        """Return whether this node and all below it have drawn `candidates` candidates each, or have ended."""
         if self.over:
             return True
         return self.drawn >= candidates and all(child.spent(candidates) for child in self.children)
@@ -218,13 +219,13 @@ class SearchTree:
 
     @property
     def done(self) -> bool:
-        """Whether no more candidates are tried."""
+        """Whether the search draws no more candidates."""
         growth = self.growth
         reached = bool(growth.goals) and self.root.solved >= growth.goals
         return reached or self.drawn >= growth.nodes or self.root.spent(growth.candidates)
 
     def next(self) -> list[Expansion]:
-        """Return the nodes to expand next, all at once; none: it is over, and every episode that it began has ended.
+        """Return the nodes to expand next; none: the search is over, and every episode that it began has ended.
 
         An episode that is open when the search is done is played to its end, without further candidates. Under uct this
         is the last one; otherwise every node that was never expanded.
@@ -257,8 +258,12 @@ class SearchTree:
             left -= count
 
     def grown(self, expansion: Expansion, new: list[Node]) -> None:
-        """Record the result of an expansion: the nodes that candidates led to, [candidates], equal ones the same
-        node."""
+        """Record the result of an expansion.
+
+        Args:
+            expansion: the node, and the number of candidates drawn from it.
+            new: nodes that the candidates led to, [candidates]; equal candidates have the same node.
+        """
         expansion.node.drawn += expansion.count
         self.drawn += expansion.count
         if self.growth.order == "uct":

@@ -1,1 +1,1 @@
-"""Strategies: how an evaluation makes a policy's turns from several answers, without training it."""
+"""Strategies, by which an evaluation makes a policy's turns from several answers, without training it."""

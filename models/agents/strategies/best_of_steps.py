@@ -1,5 +1,6 @@
-"""Several candidates for a turn, and the one with the highest value under a model of step values (step-level Q, arXiv
-2409.09345; paper 355).
+"""Choice of the candidate turn with the highest value under a model of step values.
+
+After step-level Q (arXiv 2409.09345; paper 355):
 
     Q(h, a) = log pi_values(a | h) - log pi_reference(a | h)        turn = candidate of highest Q, first of equals
 

@@ -1,5 +1,6 @@
-"""A policy with partners that it was not trained with, predicting first what the other will do (ProAgent, arXiv
-2308.11339).
+"""Play with partners that the policy was not trained with, after a prediction of the partner's action.
+
+After ProAgent (arXiv 2308.11339):
 
     "What will the other do next?" | belief | "Then what do you do? Say only that." | turn
 
@@ -24,7 +25,7 @@ from models.method.registry import part
 
 @part("cross_play")
 class CrossPlayed(Strategy):
-    """Turns made after a prediction of the other's action, with held-out partners."""
+    """A turn after a prediction of the partner's action, with partners that the policy was not trained with."""
 
     source = SourcePaper(
         361, "ProAgent: Building Proactive Cooperative AI with Large Language Models (arXiv 2308.11339)"

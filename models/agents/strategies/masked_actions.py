@@ -1,5 +1,6 @@
-"""Each turn is one of the actions that are admitted at that step, under a way of reasoning chosen for it (PoAct, arXiv
-2501.07054).
+"""Choice of one of the actions that are admitted at a step, under a way of reasoning chosen for it.
+
+After PoAct (arXiv 2501.07054):
 
     way      the policy names its way of reasoning for this step                     the most likely of their names
     mask     of the actions that the environment lists, those that the way admits
@@ -31,7 +32,7 @@ from models.method.registry import part
 
 @dataclass(frozen=True, kw_only=True)
 class ReasoningMode:
-    """A way of reasoning."""
+    """A way of reasoning, and the actions that it admits."""
 
     name: str
     """Name by which the policy chooses it."""
@@ -47,14 +48,14 @@ class ReasoningMode:
             raise ValueError(f"{self.name}: {self.only!r} is not a pattern ({error})") from None
 
     def admits(self, actions: Sequence[str]) -> list[str]:
-        """Return those of `actions` that may be taken."""
+        """Return the admitted actions; all of `actions` if the pattern admits none."""
         matching = [action for action in actions if not self.only or re.fullmatch(self.only, action)]
         return matching or list(actions)
 
 
 @part("masked_actions")
 class MaskedActions(Strategy):
-    """One of the listed actions, and nothing else."""
+    """One of the listed actions that a way of reasoning admits."""
 
     source = SourcePaper(
         321, "PoAct: Policy and Action Dual-Control Agent for Generalized Applications (arXiv 2501.07054)"
@@ -119,7 +120,7 @@ class MaskedActions(Strategy):
 
 
 def chosen_action(log_probs: torch.Tensor, temperature: float, point: float) -> int:
-    """Return the index of the action that is taken.
+    """Draw the index of an action from the log-probs of whole actions.
 
     Args:
         log_probs: log-prob of each admitted action, [actions], nats; minus infinity for one that cannot be taken.

@@ -1,5 +1,6 @@
-"""Several copies of the policy in roles of their own interview each other, then decide on one turn (Mindstorms in
-Natural Language-Based Societies of Mind, arXiv 2305.17066).
+"""Copies of the policy in different roles read each other's answers, and then decide on one turn.
+
+After Mindstorms in Natural Language-Based Societies of Mind (arXiv 2305.17066):
 
     every member answers; in each interview every member reads the others' answers, and answers again
     democracy   the answer that most members gave; of several, the one of the first member among them

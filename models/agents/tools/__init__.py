@@ -1,1 +1,1 @@
-"""Tools: what a policy may call in the environment `tools`."""
+"""Tools that a policy may call in the environment `tools`."""

@@ -38,7 +38,7 @@ class Calculator(Tool):
     """Maximum length of an expression, characters."""
 
     def call(self, argument: str) -> str:
-        """Return its value: a whole number, a terminating decimal, or a fraction."""
+        """Return the value of the expression: a whole number, a terminating decimal, or a fraction."""
         text = argument.strip().removesuffix("=").strip()
         if len(text) > self.longest:
             raise ToolError(f"the expression is longer than {self.longest} characters")
@@ -85,7 +85,7 @@ def exact_value(node: ast.expr) -> Fraction:
 
 
 def written(value: Fraction) -> str:
-    """Return a number as text: a whole number, a terminating decimal, or a fraction."""
+    """Format a number as a whole number, a terminating decimal, or a fraction."""
     if value.denominator == 1:
         return str(value.numerator)
     rest, places = value.denominator, 0

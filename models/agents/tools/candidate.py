@@ -31,7 +31,7 @@ class CandidateModel(DocumentSearch):
         return {self.called: Offer(self.usage, self.call)}
 
     def call(self, argument: str) -> str:
-        """Return its answer, right or wrong."""
+        """Return the candidate's answer, right or wrong."""
         lines = super().call(argument)
         if not self.knows or set(self.knows) & set(argument.casefold().split()):
             return lines

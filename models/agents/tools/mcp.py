@@ -88,7 +88,7 @@ class Mcp(Tool):
         }
 
     def call(self, argument: str) -> str:
-        """Raise a ToolError: a server is called by the names of its tools."""
+        """Raise a ToolError, because a server is called by the names of its tools."""
         raise ToolError("call one of the server's tools by its name")
 
     @property

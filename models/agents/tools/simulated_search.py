@@ -46,15 +46,15 @@ class SimulatedSearch(DocumentSearch):
         return self.start + risen * (self.end - self.start)
 
     def offers(self) -> dict[str, Offer]:
-        """Return the engine by the name of the tool that it simulates."""
+        """Return the search engine under the name of the tool that it simulates."""
         return {DocumentSearch.name: Offer(self.usage, self.call)}
 
     def in_round(self, number: int) -> SimulatedSearch:
-        """Return the engine as it is in that round."""
+        """Return the search engine with the share of noise of that round."""
         return self._with(min(1.0, number / self.rounds), vars(self)["_seed"])
 
     def in_episode(self, seed: int) -> SimulatedSearch:
-        """Return the engine with a seed of its own; the same query gets the same answer again."""
+        """Return the search engine with a seed of its own; within an episode, equal queries get equal answers."""
         return self._with(vars(self)["_done"], seed)
 
     def call(self, argument: str) -> str:

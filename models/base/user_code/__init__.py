@@ -1,1 +1,1 @@
-"""Calls of user code: it may fail its own call, but cannot change or end the run."""
+"""Containment of calls of user code: a call may fail, but cannot change or end the run."""

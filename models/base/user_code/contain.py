@@ -34,7 +34,7 @@ from models.base.user_code.state import ABSENT, Key, differences, read_state, wr
 
 Result = TypeVar("Result")
 INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
-"""Signals that stop the run itself; their handlers are never the code's own from one call to the next."""
+"""Signals that stop the run; handlers that the code sets for them are not kept for its next call."""
 _TORCH_RANDOM = {("torch", "random"), ("torch", "cuda random")}
 _NOT_KEPT = {"argv", "stdin", "stdout", "stderr", "excepthook"}
 """Kinds of state that are not kept for the next call."""
@@ -59,7 +59,7 @@ class UserCodeError(Exception):
 
 
 class RunStops(BaseException):
-    """Raised by the run itself into running code, to end the call: passes through every containment."""
+    """Raised by the run into user code to end its call; containment lets it pass."""
 
 
 class _Exited(BaseException):
@@ -67,7 +67,7 @@ class _Exited(BaseException):
 
 
 def contained(file: str, call: Callable[[], Result], *, continues: bool = False) -> Result:
-    """Call user code with containment; see the module docstring.
+    """Call user code so that it can neither end the process nor change its state; see the module docstring.
 
     Args:
         file: file of the code: named in the error, and the owner of the state that the code sets.
@@ -87,7 +87,7 @@ def contained(file: str, call: Callable[[], Result], *, continues: bool = False)
 
 @contextmanager
 def leaving(file: str, what: str = "", ways: type[BaseException] = BaseException) -> Iterator[None]:
-    """Turn an attempt of the code inside to end the process into an error.
+    """Raise a UserCodeError if the code in the context tries to end the process.
 
     Args:
         file: file of the code.
@@ -118,7 +118,7 @@ def leaving(file: str, what: str = "", ways: type[BaseException] = BaseException
 
 @contextmanager
 def restored(file: str, *, continues: bool = False, engine_works: bool = False) -> Iterator[None]:
-    """Apply the earlier settings of the code inside, and restore the run's state afterwards.
+    """Apply the state that the code in the context has set earlier, and restore the run's state afterwards.
 
     Does nothing outside of the main thread, and inside of another `restored` of the same file.
 
@@ -185,7 +185,7 @@ def _exit(status: int) -> None:
 
 
 def file_of(code: object) -> str:
-    """Return the file of an object's class."""
+    """Return the file that defines an object's class, or the name of its module if it has no file."""
     name = type(code).__module__
     return str(getattr(sys.modules.get(name), "__file__", None) or name)
 

@@ -1,4 +1,4 @@
-"""The process-wide state that code can change: read as one mapping, and written back key by key.
+"""Process-wide state that user code can change, read as one mapping and written back key by key.
 
     ("cwd", "")             /work           ("environ", "LANG")     C.UTF-8
     ("signal", 14)          SIG_DFL         ("torch", "dtype")      torch.float32
@@ -26,7 +26,7 @@ from typing import Any
 Key = tuple[str, Any]
 State = Mapping[Key, Any]
 ABSENT = object()
-"""Value of a key that only the other of two states has, such as an environment variable."""
+"""Value for a key that a state does not have, such as an environment variable that is not set."""
 _SIGNALS = [
     getattr(signal, f"SIG{name}")
     for name in "HUP INT QUIT USR1 USR2 PIPE ALRM TERM CHLD CONT TSTP TTIN TTOU VTALRM PROF WINCH".split()
@@ -35,7 +35,7 @@ _SIGNALS = [
 
 
 def read_state() -> dict[Key, Any]:
-    """Read the state of this thread's view of the process."""
+    """Read the current state, as this thread sees it."""
     state: dict[Key, Any] = {(kind, ""): read() for kind, (read, _) in _PLAIN.items()}
     state |= {("environ", name): value for name, value in os.environ.items()}
     state |= {("signal", number): signal.getsignal(number) for number in _SIGNALS}
@@ -47,7 +47,7 @@ def read_state() -> dict[Key, Any]:
 
 
 def differences(earlier: State, later: State) -> dict[Key, Any]:
-    """Return the keys in which two states differ, with the value of `earlier`; ABSENT if it has none.
+    """Return the keys in which two states differ, with their values in `earlier`; ABSENT if it has none.
 
     A library that was imported between the two has no earlier state, and is left out.
     """
@@ -62,7 +62,7 @@ def differences(earlier: State, later: State) -> dict[Key, Any]:
 
 
 def write_state(changes: State) -> None:
-    """Write values of keys; keys that the system refuses, such as a deleted folder, are not changed."""
+    """Write the values of a state; those that the system refuses, such as a deleted folder, are skipped."""
     for key, value in changes.items():
         kind, name = key
         with suppress(OSError, ValueError, TypeError, RuntimeError):

@@ -30,7 +30,7 @@ class Change:
     prompts: int
 
     def bound(self, confidence: float, side: int) -> float:
-        """Return the one-sided bound: above where `side` is 1, below where it is -1."""
+        """Return the one-sided bound: above the estimate if `side` is 1, below it if `side` is -1."""
         return self.estimate + side * _quantile(confidence, self.prompts) * self.error
 
 
@@ -95,7 +95,7 @@ def gap_change(new_scores: Values, new_correct: Values, old_scores: Values, old_
 
 
 def too_few(correct: Values) -> str:
-    """Return why right and wrong samples, [prompts, samples], cannot be compared; "" if they can."""
+    """Return the reason why right and wrong samples, [prompts, samples], cannot be compared; "" if they can."""
     right, wrong = int((correct > 0).any(axis=1).sum()), int((correct < 1).any(axis=1).sum())
     for what, count in (("wrong", wrong), ("right", right)):
         if count < LEAST_PROMPTS:
@@ -115,8 +115,10 @@ def _error(influence: Values) -> float:
 
 
 def _auc(scores: Values, correct: Values) -> tuple[float, Values]:
-    """Return the probability that a right sample beats a wrong one, ties half, and each prompt's influence,
-    [prompts]."""
+    """Return the probability that a right sample beats a wrong one, and the influence of each prompt on it, [prompts].
+
+    Ties count half.
+    """
     is_right = correct.ravel() > 0
     flat = scores.ravel()
     right, wrong = np.sort(flat[is_right]), np.sort(flat[~is_right])

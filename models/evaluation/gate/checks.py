@@ -14,7 +14,7 @@ from models.evaluation.measured import Values
 
 State = Literal["passed", "failed", "not_applicable"]
 Side = Literal[1, -1]
-"""1 where a higher value is worse, -1 where a lower value is worse."""
+"""1 if a higher value is worse, -1 if a lower value is worse."""
 
 _ROUNDING = 1e-9
 """Tolerance for rounding: a bound equal to its margin passes."""
@@ -103,7 +103,7 @@ def both(left: Values, right: Values) -> tuple[Values, Values]:
 
 
 def not_finite(what: str, values: Values) -> str:
-    """Return the problem with numbers that must all be finite; "" if there is none."""
+    """Return an error text for numbers that must all be finite; "" if they are."""
     wrong = values.size - int(np.isfinite(values).sum())
     if values.size == 0:
         return f"there is no {what}"

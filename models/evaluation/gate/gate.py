@@ -198,8 +198,10 @@ def hold(
     reward_model: bool = True,
     held_out: tuple[Sequence[GateCheck], Sequence[GateCheck]] = ((), ()),
 ) -> Verdict:
-    """Run `judge` on evaluations that are arrays already; `held_out` has the checks of the held-out sets, against the
-    baseline and against the anchor."""
+    """Reach the verdict of `judge` from evaluations that are arrays already.
+
+    `held_out` has the checks of the held-out sets, against the baseline and against the anchor.
+    """
     look = look or settings.next_look()
     better, difference, detectable = _better(new, old, settings, look)
     checks = [better, *_guards(new, old, settings, reward_model, ""), *held_out[0]]

@@ -1,4 +1,4 @@
-"""Softmax attention of rectangles, forward and backward, as matrix products in blocks that stay in a CPU's cache.
+"""Softmax attention of rectangles of queries and keys on a CPU, forward and backward, in blocks that fit in the cache.
 
 The kernel of `models.learner.attention.two_part_attention`. On a CPU it is faster than the fused kernel of torch (bf16,
 384 tokens, causal: forward and backward 1.4 times as fast). It returns the log-sum-exp of every query's scores, so that
@@ -27,7 +27,9 @@ LOG2_E = math.log2(math.e)
 
 
 def attend(query: Tensor, key: Tensor, value: Tensor, scale: float, *, causal: bool) -> tuple[Tensor, Tensor]:
-    """Compute outputs, [batch, queries, size], and log2-sum-exps of the scores, [batch, queries], at least float32.
+    """Compute attention: outputs, [batch, queries, size], and the log2-sum-exps of the scores, [batch, queries].
+
+    The log2-sum-exps are float32 or wider.
 
     Args:
         query: [batch, queries, size].
@@ -54,7 +56,7 @@ def attend(query: Tensor, key: Tensor, value: Tensor, scale: float, *, causal: b
 def attend_backward(
     grad: Tensor, query: Tensor, key: Tensor, value: Tensor, delta: Tensor, lse: Tensor, scale: float, *, causal: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Compute gradients of query, key and value, with their shapes.
+    """Compute the gradients of query, key and value, each in the shape of its input.
 
     Args:
         grad: of the outputs, [batch, queries, size].
@@ -85,8 +87,10 @@ def attend_backward(
 
 
 def _scores(query: Tensor, key: Tensor, scale: float, first: int | None) -> Tensor:
-    """Compute scaled scores of a block to the base 2, at least float32; with `first`, the place of its first query
-    among the keys, scores of keys ahead of a query are -inf."""
+    """Compute the scaled scores of a block to the base 2, float32 or wider.
+
+    With `first`, the place of the block's first query among the keys, scores of keys ahead of a query are -inf.
+    """
     nothing = query.new_empty(1, 1, 1)
     scores = torch.baddbmm(nothing, query, key.transpose(1, 2), beta=0, alpha=scale * LOG2_E)
     scores = scores.to(torch.promote_types(scores.dtype, torch.float32))

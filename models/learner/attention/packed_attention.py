@@ -1,4 +1,4 @@
-"""Attention over packed rows with shared prompts, behind transformers' own attention interface.
+"""Attention over packed rows with shared prompts, as an implementation of transformers' attention interface.
 
 A model that uses the implementation `NAME` passes its queries, keys and values to `packed_attention`; no model code is
 changed. Called without a layout (generation, a plain forward pass) it is transformers' sdpa. With one, the fastest of
@@ -33,11 +33,11 @@ HALVES = (torch.bfloat16, torch.float16)
 
 
 _apart: dict[str, Any] = {}
-"""The attention that torch's compiler leaves unchanged, once layers are compiled."""
+"""The attention function that torch's compiler leaves uncompiled; empty until layers are compiled."""
 
 
 class RowAttention(Protocol):
-    """An object that attends to a packed row in its own way: a cache while completions are generated."""
+    """Interface of an object that computes attention for a packed row itself, such as a cache during generation."""
 
     def attend(
         self,
@@ -49,7 +49,7 @@ class RowAttention(Protocol):
         window: int | None,
         softcap: float | None,
     ) -> Tensor:
-        """Attend, [1, heads, tokens, size] -> [1, tokens, heads, size]; `module` identifies the layer."""
+        """Compute attention of one layer, `module`, [1, heads, tokens, size] -> [1, tokens, heads, size]."""
         ...
 
 
@@ -66,7 +66,7 @@ def packed_attention(
     softcap: float | None = None,
     **others: Any,
 ) -> tuple[Tensor, None]:
-    """Compute attention for a transformers attention module, which calls this function.
+    """Compute attention for an attention module of transformers, which calls this function.
 
     Args:
         query: [1, heads, tokens, head size].
@@ -81,7 +81,7 @@ def packed_attention(
         [1, tokens, heads, head size], and None for the weights, which are not computed.
 
     Raises:
-        UserError: the model drops attention weights at random or has attention sinks, which packed rows do not.
+        UserError: the model has attention dropout or attention sinks, which packed rows do not support.
     """
     if others.get("s_aux") is not None:
         raise UserError("the model has attention sinks, which packed rows do not take into their softmax")
@@ -109,7 +109,7 @@ def packed_attention(
 def compiled_attention(
     module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **options: Any
 ) -> tuple[Tensor, None]:
-    """Attend in compiled layers: by the operation over spans as a part of the graph, by any other route outside it.
+    """Compute attention in compiled layers: over spans inside the compiled graph, by any other route outside it.
 
     Args:
         module, query, key, value, attention_mask, options: see `packed_attention`.
@@ -135,7 +135,7 @@ def _autocast_dtype(query: Tensor) -> torch.dtype | None:
 def attend_packed(
     query: Tensor, key: Tensor, value: Tensor, row: RowTables, scale: float, window: int | None, softcap: float | None
 ) -> Tensor:
-    """Attend over a packed row by the fastest route that can take it, [1, tokens, heads, head size].
+    """Compute attention over a packed row by the fastest route that supports it, [1, tokens, heads, head size].
 
     Args:
         query: [1, heads, tokens, head size].
@@ -178,7 +178,7 @@ def _bias(mask: Tensor | None, query: Tensor, key: Tensor) -> Tensor:
 
 
 def capped(query: Tensor, key: Tensor, value: Tensor, bias: Tensor, scaling: float | None, softcap: float) -> Tensor:
-    """Attend with scores capped by a soft cap (Gemma 2), in plain operations: no fused kernel caps them."""
+    """Compute attention with soft-capped scores (Gemma 2), in plain operations: no fused kernel caps scores."""
     groups = query.shape[1] // key.shape[1]
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     scores = query @ key.repeat_interleave(groups, dim=1).transpose(2, 3) * scale
@@ -189,10 +189,10 @@ def capped(query: Tensor, key: Tensor, value: Tensor, bias: Tensor, scaling: flo
 
 
 def register_packed_attention(*, compiled: bool = False) -> None:
-    """Register `NAME` with transformers, once in a process.
+    """Register packed attention with transformers under `NAME`, once in a process.
 
     Args:
-        compiled: it is read by compiled layers from now on, in any model of the process.
+        compiled: whether compiled layers use it from now on, in any model of the process.
     """
     from transformers import AttentionInterface, AttentionMaskInterface
     from transformers.masking_utils import sdpa_mask
@@ -208,7 +208,7 @@ def register_packed_attention(*, compiled: bool = False) -> None:
 
 
 def read_packed(backbone: PreTrainedModel, ids: Tensor, positions: Tensor, layout: Layout | RowAttention) -> Tensor:
-    """Compute hidden states of a packed row, [tokens, hidden].
+    """Compute the hidden states of a packed row, [tokens, hidden].
 
     Args:
         backbone: a decoder without its output projection, which `use_packed_attention` has been called on.

@@ -1,4 +1,4 @@
-"""Completions of one prompt as a tree: a beginning that several of them share is read once, not once for each.
+"""Completions of one prompt as a tree of tokens, in which a shared beginning is stored and read once.
 
     prompt - the answer is 4                   a token of the tree belongs to every completion that passes through it:
                          \\ 5                   it sees its prompt and the tokens above it, in all of them
@@ -25,7 +25,7 @@ STEP = 8
 
 @dataclass(frozen=True)
 class PrefixTree:
-    """A prompt and its completions, in preorder: a token's subtree follows it without a gap."""
+    """A prompt and its completions as a tree of tokens in preorder: each token is followed directly by its subtree."""
 
     ids: tuple[int, ...]
     """Token ids, [tokens]."""
@@ -41,7 +41,7 @@ class PrefixTree:
 
 @dataclass(frozen=True)
 class Stand:
-    """Trees of one size, next to each other in a row."""
+    """Adjacent trees of a row that have the same size after padding."""
 
     start: int
     trees: int
@@ -53,7 +53,7 @@ class Stand:
 
 @dataclass(frozen=True)
 class Forest:
-    """A row of trees, as a model reads it."""
+    """A row of prefix trees, as the input of a model."""
 
     ids: Tensor
     """Token ids, [tokens], int64."""
@@ -100,7 +100,7 @@ def _tree(sequences: Sequences, members: Sequence[int]) -> PrefixTree:
 
 
 def forests(grown: Sequence[PrefixTree], budget: int, device: torch.device | str = "cpu") -> list[Forest]:
-    """Build rows of at most `budget` tokens, or of one tree, trees of equal size next to each other; largest first."""
+    """Arrange trees in rows of at most `budget` tokens, largest trees first; a larger tree has a row of its own."""
     ordered = sorted(grown, key=lambda tree: -len(tree.ids))
     rows: list[list[PrefixTree]] = []
     room = 0

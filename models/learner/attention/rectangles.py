@@ -30,7 +30,7 @@ ALONG = 0.5
 
 @dataclass(frozen=True)
 class Triangles:
-    """Spans of nearly one length, each causal in itself after the prompt that it continues."""
+    """Spans of nearly one length, each with causal attention to itself, and to its prompt if that is read along."""
 
     queries: Tensor
     """Rows of [tokens * heads], [spans * heads * longest]; a shorter span's last token is repeated, which no earlier
@@ -48,7 +48,7 @@ class Triangles:
 
 @dataclass(frozen=True)
 class PromptRectangle:
-    """The tokens that continue a prompt, and the prompt that all of them see whole."""
+    """The tokens that continue a prompt, and the prompt, to which each of them attends as a whole."""
 
     queries: Tensor
     """Rows of [tokens * heads], [key heads * (heads / key heads) * continuing tokens]."""
@@ -77,7 +77,7 @@ class Rectangles:
 
 @lru_cache(maxsize=4)
 def rectangles(layout: Layout, heads: int, key_heads: int, device: torch.device) -> Rectangles:
-    """Build the row's rectangles, longest spans first."""
+    """Build the rectangles of a packed row; the spans of one prompt are sorted by length, the longest first."""
     along, apart = _prompts(layout)
     triangles: list[Triangles] = []
     queries = torch.empty(layout.tokens * heads, dtype=torch.int64)
@@ -153,8 +153,11 @@ def _prompts(layout: Layout) -> tuple[dict[Span, Prefix], list[Prefix]]:
 
 
 def _alike(layout: Layout, along: dict[Span, Prefix], heads: int) -> Iterator[tuple[Prefix | None, Sequence[Span]]]:
-    """Iterate over spans that make one rectangle: of one prompt, if it is read along, and so nearly of one length that
-    padding the shorter ones costs less than another call."""
+    """Iterate over groups of spans that form one rectangle each.
+
+    They belong to one prompt, if it is read along, and are so nearly of one length that padding the shorter ones costs
+    less than another call.
+    """
     by_prompt: dict[Prefix | None, list[Span]] = defaultdict(list)
     for span in layout.spans:
         by_prompt[along.get(span)].append(span)

@@ -35,7 +35,7 @@ BY_SPANS, BY_RECTANGLES = 0, 1
 def span_attention(
     query: Tensor, key: Tensor, value: Tensor, tables: RowTables, scale: float, window: int | None
 ) -> Tensor:
-    """Attend over a packed row, [1, heads, tokens, size] -> [1, tokens, heads, size]; gradient flows.
+    """Compute attention over a packed row, [1, heads, tokens, size] -> [1, tokens, heads, size]; gradient flows.
 
     Args:
         query: [1, heads, tokens, size]; on CUDA bfloat16 or float16.
@@ -64,7 +64,7 @@ def span_attention(
 def attention_op(
     query: Tensor, key: Tensor, value: Tensor, tables: Sequence[Tensor], route: int, scale: float, window: int
 ) -> tuple[Tensor, Tensor]:
-    """Compute outputs [tokens, heads, size] and log-sum-exps [heads, tokens] by one of the routes."""
+    """Compute attention by one route: outputs [tokens, heads, size] and log-sum-exps of the scores [heads, tokens]."""
     if route == BY_RECTANGLES:
         return _rectangles_forward(query, key, value, tables, scale)
     query_ends, key_ends, gathered, _, _, _, longest = tables

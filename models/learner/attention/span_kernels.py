@@ -1,4 +1,4 @@
-"""Attention kernels with their log-sum-exps: flash attention and cuDNN on a GPU, plain products elsewhere.
+"""Attention kernels that also return log-sum-exps: flash attention and cuDNN on a GPU, plain products elsewhere.
 
 Each forward function returns outputs and the log-sum-exp of every query's scores. Each backward function takes outputs
 and log-sum-exps that may be those of several calls together, and returns the call's own share of the gradients. The
@@ -21,12 +21,12 @@ def spans_forward(
     query: Tensor, key: Tensor, value: Tensor, query_ends: Tensor, key_ends: Tensor, longest: tuple[int, int],
     scale: float, window: int,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Attend within spans, causally with the last query at the last key.
+    """Compute causal attention within each span, whose last query is aligned with its last key.
 
     Args:
         query: [queries, heads, size].
         key, value: [keys, key heads, size].
-        query_ends, key_ends: where each span's queries and keys end, after a zero, [spans + 1], int32.
+        query_ends, key_ends: end of each span's queries and keys, after a zero, [spans + 1], int32.
         longest: most queries and most keys of a span.
         scale: of the scores.
         window: keys that a query sees at most, its own included; zero for all before it.
@@ -50,7 +50,7 @@ def spans_backward(
     grad: Tensor, query: Tensor, key: Tensor, value: Tensor, out: Tensor, lse: Tensor, query_ends: Tensor,
     key_ends: Tensor, longest: tuple[int, int], scale: float, window: int,
 ) -> Gradients:  # fmt: skip
-    """Compute gradients of query, key and value; see `spans_forward`."""
+    """Compute the gradients of query, key and value of `spans_forward`."""
     if query.device.type == "cuda":
         unused = torch.zeros(2, dtype=torch.uint64, device=query.device)  # state of a dropout that is not used
         made: Gradients = torch.ops.aten._flash_attention_backward(
@@ -70,7 +70,7 @@ def spans_backward(
 
 
 def dense_forward(query: Tensor, key: Tensor, value: Tensor, scale: float, causal: bool) -> tuple[Tensor, Tensor]:
-    """Attend from one stretch of queries to one of keys, to all of them or, with as many of both, causally.
+    """Compute attention of queries to all keys, or causally if there are as many queries as keys.
 
     Args:
         query: [queries, heads, size].
@@ -90,7 +90,7 @@ def dense_forward(query: Tensor, key: Tensor, value: Tensor, scale: float, causa
 def dense_backward(
     grad: Tensor, query: Tensor, key: Tensor, value: Tensor, out: Tensor, lse: Tensor, scale: float, causal: bool
 ) -> Gradients:
-    """Compute gradients of query, key and value; see `dense_forward`."""
+    """Compute the gradients of query, key and value of `dense_forward`."""
     if query.device.type == "cuda":
         unused = torch.zeros((), dtype=torch.int64, device=query.device)  # state of a dropout that is not used
         made = torch.ops.aten._scaled_dot_product_cudnn_attention_backward(
@@ -128,7 +128,7 @@ def _all_or_causal(query: Tensor, key: Tensor, causal: bool) -> Tensor:
 
 
 def _scores(query: Tensor, key: Tensor, seen: Tensor, scale: float) -> Tensor:
-    """Compute scores in float32 at least, [heads, queries, keys]; minus infinity where a query does not see a key."""
+    """Compute scores in float32 at least, [heads, queries, keys]; minus infinity if a query does not see a key."""
     wide = torch.promote_types(query.dtype, torch.float32)
     groups = query.shape[1] // key.shape[1]
     scores = torch.einsum("qhd,khd->hqk", query.to(wide), key.to(wide).repeat_interleave(groups, 1)) * scale

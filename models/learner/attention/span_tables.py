@@ -1,12 +1,12 @@
-"""Tables of the places of keys for the attention over a packed row on a GPU, made once for a row.
+"""Index tables for the attention over a packed row on a GPU, computed once per row.
 
 Two routes compute the same sums (`models.learner.attention.span_attention`). By spans, each span's keys are gathered:
 those of the prompts that it continues, then its own. By rectangles, long spans attend to themselves, and all
 continuations of one prompt attend to it together.
 
 A cuDNN kernel is built for each new shape. So the lengths of rectangles are rounded to few values: the tokens of a
-prompt beyond such a length are read along with each of its spans, and spans are padded after their end, where none of
-their queries looks.
+prompt beyond such a length are read along with each of its spans, and spans are padded after their end, which none of
+their queries sees.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LEAST_STEP = 128
 
 
 class RowTables:
-    """The tables that attention over one row reads; torch's compiler takes the attributes of this class unchanged."""
+    """The index tables of one packed row. Torch's compiler takes the attributes of this class unchanged."""
 
     def __init__(self, layout: Layout, by_spans: list[Tensor] | None, by_rectangles: list[Tensor] | None) -> None:
         """Keep the layout and both routes' tables; None: the route is not for this row."""
@@ -38,7 +38,7 @@ class RowTables:
 
 @lru_cache(maxsize=8)
 def tables_of(layout: Layout, device: torch.device) -> RowTables:
-    """Make the tables of a row; on a device without the kernels there are none."""
+    """Build the index tables of a row; on a device without the kernels, the tables of both routes are None."""
     if device.type != "cuda" or not torch.backends.cuda.is_flash_attention_available():
         return RowTables(layout, None, None)
     spans = [
@@ -49,9 +49,9 @@ def tables_of(layout: Layout, device: torch.device) -> RowTables:
 
 
 def has_fast_rectangles(device: torch.device) -> bool:
-    """Decide whether cuDNN's attention is available and faster: from Hopper GPUs on.
+    """Return whether cuDNN's attention is available and faster, which is the case from Hopper GPUs on.
 
-    In torch's deterministic mode it is not taken: its gradients differ from run to run.
+    In torch's deterministic mode it is not used, because its gradients differ from run to run.
     """
     return (
         torch.cuda.get_device_capability(device) >= (9, 0)
@@ -65,10 +65,10 @@ ON_DEVICE = 6
 
 
 def span_tables(layout: Layout) -> list[Tensor]:
-    """Make the tables of the route by spans.
+    """Build the tables of the route by spans.
 
     Returns:
-        query_ends, key_ends: where each span's queries and keys end, after a zero, [spans + 1], int32.
+        query_ends, key_ends: end of each span's queries and keys, after a zero, [spans + 1], int32.
         gathered: place in the row of every key, span after span, [keys]; empty if that is the row itself.
         own: place of each token's key among them, as the key of its own span, [tokens].
         shared_at: tokens whose keys are in it more than once, [shared tokens].
@@ -105,16 +105,16 @@ def span_tables(layout: Layout) -> list[Tensor]:
 
 
 def suits_rectangles(layout: Layout) -> bool:
-    """Decide whether a row has long spans, of prompts that are not nested."""
+    """Return whether a row suits the route by rectangles: long spans on average, and no nested prompts."""
     nested = any(len(path) > 1 for path in layout.paths)
     return not nested and layout.tokens >= LEAST_SPAN * len(layout.spans)
 
 
 def rectangle_tables(layout: Layout) -> list[Tensor]:
-    """Make the tables of the route by rectangles, on the CPU.
+    """Build the tables of the route by rectangles, on the CPU.
 
     Returns:
-        triangles: start and end of each span, and where the keys of its prompt begin and end that it reads along,
+        triangles: start and end of each span, and start and end of the keys of its prompt that it reads along,
             [spans, 4].
         prompts: start and end of the other keys of each prompt, first and last token of its continuations,
             [prompts, 4].
@@ -129,15 +129,15 @@ def rectangle_tables(layout: Layout) -> list[Tensor]:
 
 
 def step_of(tokens: int) -> int:
-    """Return the distance of the lengths that rectangles have around `tokens`."""
+    """Return the distance between two neighbouring lengths of rectangles near `tokens`."""
     return max(LEAST_STEP, (1 << max(0, tokens.bit_length() - 1)) // STEPS)
 
 
 def rounded_down(tokens: int) -> int:
-    """Round a length down to one that rectangles have."""
+    """Round a length down to the next length of a rectangle."""
     return tokens // step_of(tokens) * step_of(tokens)
 
 
 def rounded_up(tokens: int) -> int:
-    """Round a length up to one that rectangles have."""
+    """Round a length up to the next length of a rectangle."""
     return -(-tokens // step_of(tokens)) * step_of(tokens)

@@ -17,7 +17,7 @@ from models.learner.attention.prefix_tree import Forest, Stand
 
 
 class TreeAttention:
-    """Attends to one forest, instead of a packed row's layout (`packed_attention.RowAttention`)."""
+    """Attention over one forest, which replaces the layout of a packed row (`packed_attention.RowAttention`)."""
 
     def __init__(self, forest: Forest) -> None:
         self._forest = forest
@@ -33,7 +33,7 @@ class TreeAttention:
         window: int | None,
         softcap: float | None,
     ) -> Tensor:
-        """Attend, [1, heads, tokens, size] -> [1, tokens, heads, size]; a window and a soft cap are applied."""
+        """Compute attention, [1, heads, tokens, size] -> [1, tokens, heads, size], with window and soft cap."""
         out = torch.empty((query.shape[2], query.shape[1], value.shape[-1]), dtype=query.dtype, device=query.device)
         for stand, bias in zip(self._forest.stands, self._bias(query.dtype, window), strict=True):
             queries, keys, values = (_side_by_side(part, stand) for part in (query, key, value))

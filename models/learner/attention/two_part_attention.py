@@ -1,4 +1,4 @@
-"""Attention over a packed row, on the CPU: exact, without a mask over the row.
+"""Exact attention over a packed row on the CPU, without a mask of tokens x tokens.
 
 Every span attends causally to itself, after the prompt that it continues. A short prompt is read along with each of
 its spans; a long one is a rectangle of its own (`models.learner.attention.rectangles`). With the log-sum-exp of each of
@@ -26,7 +26,7 @@ from models.learner.layout import Layout
 
 
 def two_part_attention(query: Tensor, key: Tensor, value: Tensor, layout: Layout, scale: float) -> Tensor:
-    """Attend over a packed row, [1, heads, tokens, size] -> [1, tokens, heads, size]; gradient flows.
+    """Compute attention over a packed row, [1, heads, tokens, size] -> [1, tokens, heads, size]; gradient flows.
 
     Args:
         query: [1, heads, tokens, size].
@@ -133,7 +133,7 @@ def _flat(rows: Tensor) -> Tensor:
 
 
 def _take(rows: Tensor, numbers: Tensor, batch: int, real: Tensor | None = None) -> Tensor:
-    """Take rows of [tokens * heads, size] as [batch, rows of it, size]; zeros where they are not `real`."""
+    """Take rows of [tokens * heads, size] as [batch, rows of it, size]; zeros for rows that are not `real`."""
     taken = rows.index_select(0, numbers)
     if real is not None:
         taken *= real[:, None]

@@ -19,7 +19,7 @@ from models.parts.advantage.group_relative import GroupRelative
 
 @part("among_samples")
 class AmongSamples(GroupRelative):
-    """Reward against the mean of the samples of its group."""
+    """Reward less the mean of the samples of its group, in the unit that `scale` sets; zero for answers of the data."""
 
     def of_completions(self, world: World, scored: Scored) -> Tensor:
         """Compute advantages, [completions]; the mean over the samples of every group is zero."""

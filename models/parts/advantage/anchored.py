@@ -32,7 +32,7 @@ from models.parts.shared.token_advantages import EPSILON
 
 @part("anchored")
 class Anchored(Advantage):
-    """Return from each turn on, against turns that other episodes of the group took in the same state."""
+    """Return from each turn on, compared with the returns of the group's turns in the same state."""
 
     needs_group = True
     learns_from_flat_groups = True

@@ -44,8 +44,11 @@ class BatchNormalised(KlInReward):
 
     @property
     def learns_from_flat_groups(self) -> bool:
-        """Whether flat groups give a signal: without a baseline a prompt that is always solved is better than the
-        batch, and with a KL penalty completions of equal reward differ."""
+        """Whether flat groups give a signal: true without a baseline, or with a KL penalty.
+
+        Without a baseline a prompt that is always solved is better than the batch. With a KL penalty completions of
+        equal reward differ.
+        """
         return self.baseline == "none" or self.kl_in_reward > 0
 
     def __call__(self, world: World, scored: Scored) -> Signal:

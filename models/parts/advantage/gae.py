@@ -95,8 +95,7 @@ class Gae(CriticAdvantage):
     """Weight of the penalty for leaving the reference, in the reward of each token, in units of reward per nat."""
 
     def __call__(self, world: World, scored: Scored) -> ValuedSignal:
-        """Compute advantages token by token, with returns and values of the critic; zeros while the critic learns
-        alone.
+        """Compute advantages, returns and values by token; advantages are zero while only the critic learns.
 
         Raises:
             UserError: a KL penalty is wanted, but the recipe has no reference.

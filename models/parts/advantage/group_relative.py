@@ -34,7 +34,7 @@ from models.parts.shared.kl_in_reward import KlInReward
 
 @part("group_relative")
 class GroupRelative(KlInReward, CompletionAdvantage):
-    """Reward against the mean of its group."""
+    """Reward less the mean of its group, in the unit that `scale` sets."""
 
     needs_group = True
     scale: Literal["group", "batch", "mean", "none"] = "group"

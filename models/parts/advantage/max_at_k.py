@@ -64,7 +64,9 @@ class MaxAtK(CompletionAdvantage):
 
 
 def added_to_the_best(rewards: Tensor, k: int) -> Tensor:
-    """Compute each completion's gain over the best of k, [completions], times completions, in their order.
+    """Compute each completion's gain over the best of the others in a subset of k, [completions].
+
+    The gain is averaged over all subsets and multiplied by the number of completions. The order is that of `rewards`.
 
     Args:
         rewards: of one group, [completions].

@@ -35,8 +35,9 @@ from models.parts.shared.written_tokens import written_rows
 def ranking_advantages(
     scores: Tensor, gains: Tensor, first: int, count: int, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
-    """Estimate d expected nDCG / d scores by `count` sampled rankings with a leave-one-out baseline, [things], and the
-    mean nDCG of these, a scalar; both float64.
+    """Estimate d expected nDCG / d scores, [things], and the mean nDCG, a scalar, from sampled rankings; both float64.
+
+    The estimate has a leave-one-out baseline over the `count` rankings.
 
     Args:
         scores: of the things, [things].
@@ -53,7 +54,7 @@ def ranking_advantages(
 
 @part("ranking")
 class Ranking(CompletionAdvantage):
-    """Gradient of the worth of the group's sampled rankings with respect to a completion's score."""
+    """Gradient of the expected nDCG of the group's sampled rankings with respect to a completion's score."""
 
     needs_group = True
     rankings: Annotated[int, Field(ge=2, le=65536)] = 64

@@ -1,5 +1,6 @@
-"""The outcome distributed over the turns that led to it, by an estimator whose shares add up to it (SPA-RL, paper 195,
-arXiv 2505.20732).
+"""The outcome distributed over the turns that led to it (SPA-RL, paper 195, arXiv 2505.20732).
+
+An estimator gives each turn a share, and the shares add up to the outcome.
 
     c_t = f(all up to the end of turn t)            loss of f = 1/2 (sum of c_t - R)^2       R: reward of the episode
     r_t = c_t + (R - sum of c_u) / T                so the turns' rewards add up to R, however wrong f is
@@ -37,7 +38,7 @@ def summing_to(shares: Tensor, outcome: Tensor) -> Tensor:
 
 @part("redistributed")
 class Redistributed(CriticAdvantage):
-    """Shares of the outcome per turn, less those of the group's others; the estimator is a critic's network."""
+    """Shares of the outcome from each turn on, less the mean of the group's others; estimated by a critic's network."""
 
     needs_group = True
     companion = "progress"

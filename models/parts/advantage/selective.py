@@ -1,4 +1,4 @@
-"""The choice of a token's writer is an action too, and is trained with the same advantage (STG; paper 12).
+"""A gate that chooses the writer of each token learns from the same advantage as the policy (STG; paper 12).
 
     g_t  = sigmoid(w . h_t + b),   h_t: the reference's state that predicts token t
     loss = mean over the round's tokens of -A_t * log p(z_t),   p(1) = g_t, p(0) = 1 - g_t
@@ -41,7 +41,7 @@ CERTAIN = 40.0
 
 @part("selective")
 class Selective(KlInReward, CompletionAdvantage):
-    """Group-relative, with a gate that learns when the policy should write. Used with rollouts `gated`."""
+    """Group-relative advantage, with a gate that learns which tokens the policy writes. Used with rollouts `gated`."""
 
     needs_group = True
     needs_reference = True

@@ -1,5 +1,6 @@
-"""The advantage of a reasoning step is its gain in expected reward (Direct Advantage Policy Optimization, paper 75,
-arXiv 2412.18279; not the decoupled-clip method of the same short name).
+"""The advantage of a reasoning step is its gain in expected reward (paper 75, arXiv 2412.18279).
+
+Source: Direct Advantage Policy Optimization, not the decoupled-clip method with the same short name (DAPO).
 
     A_k = V(prompt, steps 1 .. k) - V(prompt, steps 1 .. k-1)       after the last step the reward replaces V
 
@@ -70,8 +71,10 @@ class StepDifference(CriticAdvantage):
         return {**fitted, "steps": steps / max(1, len(counted))}
 
     def _starts(self, world: World, scored: Scored) -> list[Tensor]:
-        """Mark the tokens of each completion that begin a step, the first tokens of turns included, [completions]
-        tensors of [tokens of it], bool."""
+        """Mark the tokens that begin a step, the first tokens of turns included.
+
+        The result is [completions] tensors of [tokens of it], bool.
+        """
         pieces = pieces_of(world.codec, [rollout.completion for rollout in scored.rollouts])
         starts = [step_starts(row, self.marks) for row in pieces]
         for row, rollout in zip(starts, scored.rollouts, strict=True):

@@ -23,7 +23,7 @@ from models.reward_models.critic.fit import trained_mask
 
 @part("step_values")
 class StepValues(CriticAdvantage):
-    """One at the tokens of right answers, and a critic fitted to the values that came with the completions."""
+    """One at tokens of right answers, else zero; a critic is fitted to the values that came with the completions."""
 
     asks_for = "step_values"
     one_sequence = True

@@ -34,12 +34,12 @@ from models.parts.shared.token_advantages import whitened
 from models.reward_models.critic.fit import trained_mask
 
 REMEMBERED = 1 << 20
-"""Upper bound on the groups of a round: the numbers of a remembered round's groups begin at a multiple of it."""
+"""Number above the groups of any round: the group numbers of each replayed round begin at a multiple of it."""
 
 
 @part("turn_critic")
 class TurnCritic(CriticAdvantage):
-    """Rewards of turns and a critic's values before them, weighted along each episode."""
+    """Generalised advantages of turns, from their rewards and a critic's value before each turn."""
 
     gae_lambda: Share = 0.95
     """Lambda: 0 is the one-turn error of the critic, 1 the return less its value."""
@@ -52,13 +52,15 @@ class TurnCritic(CriticAdvantage):
 
     @property
     def one_sequence(self) -> bool:
-        """Whether episodes must be one sequence: true with replay, because the memory keeps an episode's tokens but not
-        the context of each of them."""
+        """Whether episodes must be one sequence: true with replay.
+
+        The replay memory keeps an episode's tokens, but not the context of each of them.
+        """
         return self.remembers
 
     @property
     def remembers(self) -> bool:
-        """Whether it replays."""
+        """Whether the critic also learns from the episodes of earlier rounds."""
         return self.replay > 0
 
     def __call__(self, world: World, scored: Scored) -> ValuedSignal:

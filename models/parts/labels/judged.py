@@ -53,7 +53,7 @@ class JudgedLabels(Labels):
             check_template(self.reverse, {*_LEAST, "answer"}, f"{where}.reverse", optional)
 
     def label(self, bench: Bench, solutions: Sequence[Solution]) -> list[Tensor]:
-        """Return one, zero or NaN for each step, [solutions] tensors of [steps]."""
+        """Return one, zero, `unread` or NaN for each step, [solutions] tensors of [steps]."""
         said: list[Mapping[str, str]] = []
         for each in solutions:
             steps = said_of_steps(bench.codec, each.problem.prompt, each.completion, each.ends, bench.marks)

@@ -43,8 +43,10 @@ class MonteCarlo(Labels):
     """Least ratio of the shares after and before a right step (progress)."""
 
     def label(self, bench: Bench, solutions: Sequence[Solution]) -> list[Tensor]:
-        """Return the share of right continuations after each step, converted according to `kind`, [solutions] tensors
-        of [steps]."""
+        """Return the share of right continuations after each step, converted by `kind`.
+
+        The result is [solutions] tensors of [steps].
+        """
         first = -1 if self.kind == "progress" else 0
         wanted = [(solution, step) for solution in solutions for step in range(first, len(solution.ends))]
         worth = iter(success_rates(bench, wanted, self.continuations))

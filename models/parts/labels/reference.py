@@ -43,7 +43,9 @@ def held_against(
     solutions: Sequence[tuple[str, Sequence[int], Sequence[int]]],
     references: Mapping[str, str],
 ) -> list[list[float]]:
-    """Label the steps of solutions, [solutions] of [steps]: one, zero, or NaN if unknown.
+    """Label the steps of solutions by their agreement with right solutions, [solutions] of [steps].
+
+    A label is one, zero, or NaN if it is unknown.
 
     Args:
         codec: of the tokens.
@@ -69,8 +71,10 @@ def results(codec: Codec, ids: Sequence[int], ends: Sequence[int]) -> list[str]:
 
 
 def aligned(said: Sequence[str], reference: Sequence[str]) -> list[float]:
-    """Return one while the results follow those of the reference in their order, zero from the first that does not, NaN
-    if a step states none, [steps]."""
+    """Label each step by whether its result continues the reference's results in their order, [steps].
+
+    The label is one while it does, zero from the first result that does not, and NaN if a step states no result.
+    """
     labels, place, right = [], 0, True
     for result in said:
         if not result:

@@ -27,16 +27,16 @@ from models.method.token_batch import TokenBatch
 
 @part("a_lol")
 class ALol(Objective):
-    """One loss a completion; needs a reference."""
+    """Policy gradient with one clipped importance weight per completion; needs a reference."""
 
     level = "completion"
     needs_reference = True
     importance: Literal["sequence", "none"] = "sequence"
     """sequence: the ratio of the whole answer; none: one for every answer."""
     clip_low: Share = 0.9
-    """How far below one the weight may fall."""
+    """Largest distance by which the weight may fall below one."""
     clip_high: NonNegativeFloat = 0.9
-    """How far above one it may rise."""
+    """Largest distance by which it may rise above one."""
 
     def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
         """Compute the loss of each completion, [completions], nats times advantage.

@@ -41,7 +41,7 @@ class AdvantageRegression(Objective):
     level = "token"
     needs_reference = True
     beta: PositiveFloat = 0.1
-    """Strength of the pull to the reference, in units of the advantage a nat."""
+    """Strength of the pull to the reference, in units of the advantage per nat."""
 
     def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
         """Compute each token's share of its step's loss, [tokens].

@@ -23,7 +23,7 @@ from models.parts.shared.pair_loss import PairLoss, margins
 
 @part("apo")
 class Apo(PairLoss):
-    """One loss a pair, in [0, 2]; needs a reference."""
+    """Loss per pair, in [0, 2], that moves each answer in a direction of its own; needs a reference."""
 
     anchor: Literal["zero", "down"] = "zero"
     """Target of the better answer. zero: likelier than before; down: less likely, but not as much as the worse one."""

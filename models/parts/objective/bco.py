@@ -20,7 +20,7 @@ from models.parts.objective.kto import Kto
 
 @part("bco")
 class Bco(Kto):
-    """One loss an answer; needs a reference, and a reward that holds the shift d."""
+    """Loss per answer of a classifier of good answers; needs a reference, and a reward that holds the shift d."""
 
     def _loss(self, lead: Tensor) -> Tensor:
         return -functional.logsigmoid(lead)

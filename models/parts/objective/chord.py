@@ -29,7 +29,7 @@ from models.parts.shared.origins import of_the_data, to_imitate
 
 @part("chord")
 class Chord(Grpo):
-    """One loss a token; needs `rollouts: {name: sample_beside_data}`."""
+    """Loss per token: GRPO on samples, imitation on demonstrations; needs `rollouts: {name: sample_beside_data}`."""
 
     start: Share = 0.1
     """mu in the first round."""
@@ -38,10 +38,11 @@ class Chord(Grpo):
     until: Annotated[float, Field(gt=0, le=1)] = 0.5
     """Share of the run's rounds over which mu falls."""
     token_wise: bool = True
-    """Whether phi weighs a demonstration's tokens."""
+    """Whether the tokens of a demonstration are weighted by phi."""
     demonstration_weight: PositiveFloat = 1.0
-    """Weight of a demonstration's token relative to a sampled one. The number of samples for each demonstration, with
-    schedule.normalisation: completion, makes mu weigh the mean of the ones against the mean of the others."""
+    """Weight of a demonstration's token relative to a sampled one. Set to the samples per demonstration, with
+    schedule.normalisation: completion, it makes mu weigh the mean loss of the demonstrations against that of the
+    samples."""
 
     def _mu(self, progress: float) -> float:
         """Return weight of imitation when the share `progress` of the run is done."""

@@ -27,9 +27,9 @@ class Cispo(KlSettings, ImportanceSettings):
 
     level = "token"
     clip_low: Share | None = None
-    """Distance by which the weight may fall below one; null: any, as in the paper."""
+    """Distance by which the weight may fall below one; null: no limit, as in the paper."""
     clip_high: NonNegativeFloat | None = 4.0
-    """Distance by which the weight may rise above one; null: any."""
+    """Distance by which the weight may rise above one; null: no limit."""
 
     def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
         """Compute the loss of each token, [tokens]; `log_prob` is log pi of each, nats."""

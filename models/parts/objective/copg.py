@@ -27,7 +27,7 @@ from models.parts.shared.within_groups import mean_over_pairs, pairs_within
 
 @part("copg")
 class Copg(Objective):
-    """Every pair of a group; reads the reward itself and needs no advantage."""
+    """Squared error over every pair of a group; reads the reward itself and needs no advantage."""
 
     level = "group"
     needs_reference = True

@@ -19,7 +19,7 @@ from models.parts.shared.pair_loss import PairLoss, margins
 
 @part("cpo")
 class Cpo(PairLoss):
-    """One loss a pair, without a reference."""
+    """DPO's loss per pair without a reference, plus imitation of the better answer."""
 
     needs_reference = False
     sft: NonNegativeFloat = 1.0

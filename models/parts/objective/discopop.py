@@ -1,4 +1,4 @@
-"""A loss that a language model wrote: logistic where a pair is wrong, exponential where it is right (DiscoPOP).
+"""A loss that a language model discovered: logistic if a pair is ordered wrong, exponential if right (DiscoPOP).
 
     loss = (1 - w) * -log sigmoid(m) + w * exp(-m),   w = sigmoid(m / temperature),   m = DPO's margin
 
@@ -28,7 +28,7 @@ STEEPEST = -60.0
 
 @part("discopop")
 class DiscoPop(PairLoss):
-    """One loss a pair; needs a reference."""
+    """Mixture of a logistic and an exponential loss per pair, weighted by the margin; needs a reference."""
 
     beta: PositiveFloat = 0.05
     """Strength of the pull to the reference, as in DPO."""

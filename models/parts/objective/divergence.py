@@ -59,7 +59,7 @@ ROUNDING = 1e-6
 
 
 def slope(log_ratio: Tensor, weight: Tensor, inverse: Tensor, to: Divergence) -> Tensor:
-    """Compute w f'(t) at t = pi / p*, any shape.
+    """Compute the weighted slope w f'(t) of the divergence's function f at t = pi / p*, any shape.
 
     Args:
         log_ratio: log t.
@@ -77,8 +77,10 @@ def slope(log_ratio: Tensor, weight: Tensor, inverse: Tensor, to: Divergence) ->
 
 
 def share_of_divergence(log_ratio: Tensor, weight: Tensor, inverse: Tensor, to: Divergence) -> Tensor:
-    """Compute w f(t) / t, any shape, nats (total variation: none): its mean over samples is D_f(pi || p*). The
-    arguments are those of `slope`."""
+    """Compute w f(t) / t, any shape, nats (total variation: none); its mean over samples is D_f(pi || p*).
+
+    The arguments are those of `slope`.
+    """
     if to == "reverse_kl":
         return weight * log_ratio
     if to == "forward_kl":
@@ -91,7 +93,7 @@ def share_of_divergence(log_ratio: Tensor, weight: Tensor, inverse: Tensor, to: 
 
 @part("divergence")
 class DivergenceToPosterior(Objective):
-    """One loss a group; needs a reference, the prior."""
+    """Divergence per group between the policy and the posterior; needs a reference, the prior."""
 
     level = "group"
     needs_reference = True

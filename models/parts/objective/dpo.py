@@ -24,7 +24,7 @@ from models.parts.shared.soft_label import soft_loss
 
 @part("dpo")
 class Dpo(PairLoss):
-    """One loss a pair; needs a reference."""
+    """Logistic loss per pair of the difference of implied rewards; needs a reference."""
 
     label_smoothing: Annotated[float, Field(ge=0, lt=0.5)] = 0.0
     """Chance that the label of a pair is wrong (e); zero is DPO as it was published."""

@@ -27,7 +27,7 @@ from models.method.registry import part
 from models.method.token_batch import TokenBatch
 
 SMALLEST = 1e-8
-"""Added to the probability of any other token, as in the authors' code: that of a certain one is zero."""
+"""Added to the probability of all other tokens, which is zero next to a certain token; as in the authors' code."""
 
 
 def binary_kl(log_prob: Tensor, behaviour: Tensor) -> Tensor:
@@ -50,13 +50,13 @@ class Dppo(Objective):
     measure: Literal["total_variation", "kl"] = "total_variation"
     """Distance of a token from its sampler: in probability, or in nats of this token against any other."""
     region_low: NonNegativeFloat = 0.2
-    """Distance by which a token of an advantage that is not positive may fall before it leaves the gradient."""
+    """Distance by which a token may fall, if its advantage is not positive, before it leaves the gradient."""
     region_high: NonNegativeFloat = 0.2
-    """Distance by which a token of positive advantage may rise."""
+    """Distance by which a token may rise, if its advantage is positive, before it leaves the gradient."""
     importance_ceiling: PositiveFloat | None = None
-    """Largest weight pi / mu of a token; null: any."""
+    """Largest weight pi / mu of a token; null: no limit."""
     drift: NonNegativeFloat = 0.001
-    """Weight of the squared log-ratio to the sampler, of all tokens."""
+    """Weight of the squared log-ratio to the sampler, at every token."""
 
     def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
         """Compute the loss of each token, [tokens].

@@ -46,14 +46,17 @@ class ClipCov(Grpo):
     clip_low: Share | None = 1.0
     clip_high: NonNegativeFloat | None = 1.0
     share: Annotated[float, Field(gt=0, le=1)] = 0.0002
-    """Part of a round's tokens that are left out, at most; at least one token, if any is between the bounds."""
+    """Largest share of a round's tokens that are left out; at least one token is, if any is between the bounds."""
     covariance_low: Number = 1.0
     """Lower bound, exclusive, of the covariance of tokens that may be left out."""
     covariance_high: Number = 5.0
     """Upper bound, exclusive."""
 
     def mark(self, tokens: RoundTokens) -> Tensor:
-        """Mark the tokens that are left out, [tokens], bool; drawn by the round's number, in a resumed run too."""
+        """Mark the tokens that are left out, [tokens], bool.
+
+        The round's number determines the draw, so a resumed run draws the same.
+        """
         part_of = covariance(tokens.advantage, tokens.log_prob)
         able = ((part_of > self.covariance_low) & (part_of < self.covariance_high)).nonzero().squeeze(-1)
         generator = torch.Generator().manual_seed(seed_of(tokens.round_number, "clip_cov"))
@@ -78,9 +81,9 @@ class KlCov(KlSettings, ImportanceSettings):
 
     level = "token"
     share: Annotated[float, Field(gt=0, le=1)] = 0.002
-    """Part of a round's tokens that are pulled back."""
+    """Share of a round's tokens that are pulled back."""
     pull: NonNegativeFloat = 1.0
-    """Cost of a nat of log-ratio to the policy as the round began, at these tokens."""
+    """Cost per nat of log-ratio to the policy at the beginning of the round, at these tokens."""
 
     def mark(self, tokens: RoundTokens) -> Tensor:
         """Mark the tokens of highest covariance, [tokens], bool."""

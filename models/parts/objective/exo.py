@@ -24,7 +24,7 @@ from models.parts.shared.pair_loss import PairLoss, margins
 
 @part("exo")
 class Exo(PairLoss):
-    """One loss a pair; needs a reference."""
+    """Reverse KL per pair between the policy's preference and the label; needs a reference."""
 
     label_smoothing: Annotated[float, Field(gt=0, lt=0.5)] = 0.001
     """Chance that the label of a pair is wrong (e)."""

@@ -1,4 +1,4 @@
-"""Likelihood weighted by the exponential of reward: supervised learning that knows data of mixed quality.
+"""Likelihood weighted by the exponential of reward: supervised learning from data of mixed quality.
 
     loss = -exp(A / beta) * log pi
 
@@ -27,7 +27,7 @@ class ExponentialLikelihood(Objective):
     beta: PositiveFloat = 1.0
     """Units of advantage that multiply the weight by e: small is greedy, large is plain supervised learning."""
     ceiling: PositiveFloat = 100.0
-    """Largest weight."""
+    """Largest weight exp(A / beta)."""
 
     def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
         """Compute the loss of each token, [tokens], nats.

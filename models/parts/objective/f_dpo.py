@@ -34,7 +34,7 @@ LARGEST_POWER = 30.0
 
 @part("f_dpo")
 class FDpo(PairLoss):
-    """One loss a pair; needs a reference."""
+    """DPO's logistic loss per pair under the chosen divergence; needs a reference."""
 
     to: Literal["reverse_kl", "forward_kl", "jensen_shannon", "alpha"] = "jensen_shannon"
     """Divergence that holds the policy to the reference."""

@@ -32,7 +32,7 @@ from models.parts.shared.within_groups import mean_over_pairs, pairs_within, sam
 
 @part("gepo")
 class Gepo(Objective):
-    """One loss a group over all pairs of its completions; needs a reference."""
+    """One loss per group over all pairs of its completions; needs a reference."""
 
     level = "group"
     needs_reference = True

@@ -1,5 +1,4 @@
-"""Geometric-mean policy optimisation: the ratio of a completion is the geometric mean of its tokens' (GMPO, arXiv
-2507.20673).
+"""Geometric-mean policy optimisation: a completion's ratio is a geometric mean over tokens (GMPO, arXiv 2507.20673).
 
     loss = -w * A * exp(mean over t of clipped log rho_t) + beta * KL,   rho = pi / pi_old
     clipped log rho_t = min(log rho_t, high) where A > 0, max(log rho_t, -low) where A < 0
@@ -27,9 +26,9 @@ class Gmpo(KlSettings, ImportanceSettings):
 
     level = "token"
     log_clip_low: NonNegativeFloat | None = 0.4
-    """Distance by which a token's log-ratio may fall if the advantage is negative, nats; null: any."""
+    """Distance by which a token's log-ratio may fall if the advantage is negative, nats; null: no limit."""
     log_clip_high: NonNegativeFloat | None = 0.4
-    """Distance by which it may rise if the advantage is positive, nats; null: any."""
+    """Distance by which it may rise if the advantage is positive, nats; null: no limit."""
 
     def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
         """Compute the loss of each token, [tokens]; `log_prob` is log pi of each, nats."""

@@ -24,7 +24,7 @@ from models.parts.shared.origins import of_the_data, to_imitate
 
 @part("group_alignment")
 class GroupAlignment(Objective):
-    """One loss a group; needs `rollouts: {name: sample_beside_data}`."""
+    """Exploration, imitation and comparison in one loss per group; needs `rollouts: {name: sample_beside_data}`."""
 
     level = "group"
     on_policy_only = True

@@ -52,8 +52,7 @@ class Gspo(ClipSettings):
 
 @part("gspo_token")
 class GspoToken(ClipSettings, KlSettings):
-    """GSPO with an advantage for each token; equal to `gspo` for constant advantages and normalisation by
-    completion."""
+    """GSPO with an advantage per token; equal to `gspo` for constant advantages and normalisation by completion."""
 
     level = "token"
     clip_low: Share | None = 3e-4

@@ -20,7 +20,7 @@ from models.parts.shared.pair_loss import PairLoss, margins
 
 @part("hinge")
 class Hinge(PairLoss):
-    """One loss a pair; needs a reference if `against_reference` is set."""
+    """Hinge loss per pair; needs a reference if `against_reference` is set."""
 
     against_reference: bool = False
     """true: the margin is one of log-ratios (RSO); false: of log-probs (SLiC-HF)."""

@@ -28,14 +28,14 @@ from models.parts.shared.implied_rewards import implied_of_pairs, watch_margins
 
 @part("inpo")
 class Inpo(Objective):
-    """One squared distance a pair, to the round's first policy and to the reference; needs a fixed reference."""
+    """Squared distance per pair of a margin from its target 1 / (2 eta); needs a fixed reference."""
 
     level = "pair"
     needs_reference = True
     eta: PositiveFloat = 0.2
     """Strength of the pull to the round's first policy: the target of a round's margin is 1 / (2 eta)."""
     reference_share: Share = 0.25
-    """Share of the reference in that pull, else to the last round's policy: tau / eta. 0 ignores the reference."""
+    """Share of the reference in that pull (tau / eta), the rest being the first policy's. 0 ignores the reference."""
 
     def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
         """Compute the loss of each pair, [pairs], nats squared.

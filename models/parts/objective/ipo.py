@@ -34,7 +34,7 @@ from models.parts.shared.pair_loss import mean_over_tokens
 
 @part("ipo")
 class Ipo(Objective):
-    """One squared distance a pair; needs a reference."""
+    """Squared distance per pair of the margin from a finite target; needs a reference."""
 
     level = "pair"
     needs_reference = True

@@ -25,18 +25,18 @@ from models.parts.shared.implied_rewards import implied_of_completions
 
 @part("kto")
 class Kto(Objective):
-    """One loss an answer; needs a reference, and a reward that holds the point z."""
+    """Loss per answer by its log-ratio relative to a point z; needs a reference, and a reward that holds z."""
 
     level = "completion"
     needs_reference = True
     beta: PositiveFloat = 0.1
     """Strength of the pull to the reference, as in DPO."""
     desirable: NonNegativeFloat = 1.0
-    """Weight of good answers; together with `undesirable` it can balance many more answers of one kind."""
+    """Weight of good answers; together with `undesirable` it balances an unequal number of both kinds."""
     undesirable: NonNegativeFloat = 1.0
     """Weight of poor answers."""
     threshold: Number = 0.5
-    """An answer of more total reward than this is good."""
+    """Total reward above which an answer is good."""
     by: str = "log_ratio_baseline"
     """The reward component that holds z, in nats."""
 

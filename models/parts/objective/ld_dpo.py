@@ -20,7 +20,7 @@ from models.parts.objective.dpo import Dpo
 
 @part("ld_dpo")
 class LengthDesensitisedDpo(Dpo):
-    """One loss a pair; needs a reference."""
+    """DPO's loss per pair, with weight `tail` for the extra tokens of the longer answer; needs a reference."""
 
     reads_tokens = True
     tail: Share = 0.5

@@ -1,4 +1,4 @@
-"""DPO whose margin does not grow with the length of an answer as such: by token, or with a price of length.
+"""DPO whose margin does not grow with an answer's length: the log-ratio is a mean over tokens, or length has a price.
 
     loss = -log sigmoid(s_better - s_worse + length_weight (tokens better - tokens worse))
     s = beta log pi/ref, with `average: tokens` divided by the tokens of the answer
@@ -27,12 +27,12 @@ from models.parts.shared.pair_loss import mean_over_tokens
 
 @part("length_dpo")
 class LengthDpo(Dpo):
-    """One loss a pair; needs a reference."""
+    """DPO's loss per pair, averaged over tokens or with a price of length; needs a reference."""
 
     average: Literal["none", "tokens"] = "none"
     """none: log-ratios of whole answers; tokens: divided by the number of trained tokens of each."""
     length_weight: Number = 0.0
-    """Reward that the policy gives up for a token of length (alpha); with zero and no average the loss is DPO's."""
+    """Reward that the policy gives up per token of length (alpha); with zero and no average the loss is DPO's."""
 
     def _scores(self, log_prob: Tensor, batch: TokenBatch) -> Tensor:
         scores = super()._scores(log_prob, batch)

@@ -23,7 +23,7 @@ from models.method.token_batch import TokenBatch
 
 @part("mirror_descent")
 class MirrorDescent(Objective):
-    """Whole completions; the anchor is the round's own beginning, so no reference is needed."""
+    """Squared error per completion, relative to the policy at the round's beginning; needs no reference."""
 
     level = "completion"
     tau: PositiveFloat = 0.1

@@ -37,20 +37,22 @@ from models.parts.shared.origins import of_the_data
 
 
 def multiple_importance(log_prob: Tensor, old: Tensor, author: Tensor) -> Tensor:
-    """Compute pi / (half author + half pi_old) of each token, [tokens], from log-probs, nats; gradient to
-    `log_prob`."""
+    """Compute pi / (half author + half pi_old) of each token, [tokens]; gradient to `log_prob`.
+
+    The arguments are log-probs, in nats.
+    """
     return torch.exp(log_prob - torch.logaddexp(old, author) + math.log(2.0))
 
 
 @part("multiple_importance")
 class MultipleImportance(Grpo):
-    """One loss a token; needs `rollouts: {name: sample_beside_data}`."""
+    """Loss per token, importance-weighted on answers of the data; needs `rollouts: {name: sample_beside_data}`."""
 
     doubt: Share = 0.5
-    """Weight of the guess that assumes nothing about the author, against the guess that the author is the policy."""
+    """Weight of the guess that nothing is known about the author, against the guess that the author is the policy."""
     anybody: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """Probability that the guess that assumes nothing gives to every token. One as published; one over the vocabulary
-    would be a distribution."""
+    """Probability that every token has for an unknown author. The published value is 1; one over the vocabulary would
+    be a proper distribution."""
     curiosity: NonNegativeFloat = 0.5
     """Exponent by which likely tokens of the data lose weight; 0 keeps all weights."""
 

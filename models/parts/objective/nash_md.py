@@ -33,7 +33,7 @@ class NashMd(Objective):
     on_policy_only = True
     """Completions of an earlier policy are not corrected."""
     kl: NonNegativeFloat = 0.01
-    """Weight of the KL to the reference (tau), in units of preference a nat."""
+    """Weight of the KL to the reference (tau), in units of preference per nat."""
 
     def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
         """Compute the loss of each completion, [completions].

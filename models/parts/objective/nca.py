@@ -1,4 +1,4 @@
-"""Noise contrastive alignment of pairs: the likelihood of both answers is held, not only their gap (arXiv 2402.05369).
+"""Noise contrastive alignment of pairs: each answer has a target, not only their difference (NCA, arXiv 2402.05369).
 
     loss = -log sigmoid(s_better) - 1/2 log sigmoid(-s_better) - 1/2 log sigmoid(-s_worse),   s = beta log pi/ref
 
@@ -20,7 +20,7 @@ from models.parts.shared.soft_label import soft_loss
 
 @part("nca")
 class Nca(PairLoss):
-    """One loss a pair; needs a reference."""
+    """Classification loss per pair, in which each answer is judged by itself; needs a reference."""
 
     def _loss(self, scores: Tensor, batch: TokenBatch) -> Tensor:
         better, worse = scores.unbind(-1)

@@ -22,7 +22,7 @@ from models.parts.shared.pair_loss import PairLoss, margins, mean_over_tokens
 
 @part("orpo")
 class Orpo(PairLoss):
-    """One loss a pair, without a reference."""
+    """Imitation of the better answer plus a logistic loss of the log odds ratio, per pair; without a reference."""
 
     needs_reference = False
     beta: PositiveFloat = 0.1

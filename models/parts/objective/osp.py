@@ -1,4 +1,4 @@
-"""Online self-preferring: every pair of a group with the strength of its preference (paper 346, "OSP").
+"""Online self-preferring: all pairs of a group, each with the strength of its preference (paper 346, "OSP").
 
     loss = mean over all pairs of the group of  -p log sigmoid(m) - (1 - p) log sigmoid(-m)
     p = sigmoid((v_i - v_j) / temperature),   m = s_i - s_j,   s = beta log pi/ref
@@ -27,7 +27,7 @@ from models.parts.shared.within_groups import mean_over_pairs, pairs_within
 
 @part("osp")
 class Osp(Objective):
-    """One loss a group; needs a reference."""
+    """Cross-entropy per group, over all its pairs, against the strength of each preference; needs a reference."""
 
     level = "group"
     needs_reference = True

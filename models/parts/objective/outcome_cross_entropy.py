@@ -38,7 +38,7 @@ def less_mean_of_others(values: Tensor, batch: TokenBatch) -> Tensor:
 
 
 def balanced_weights(right: Tensor, batch: TokenBatch) -> Tensor:
-    """Return the weight of each completion, [completions], by which both outcomes of a group weigh half of it.
+    """Return weights that give either outcome half of its group's total, [completions]; one if all outcomes are equal.
 
     Args:
         right: one where a completion is right and zero where it is wrong, [completions].
@@ -52,7 +52,7 @@ def balanced_weights(right: Tensor, batch: TokenBatch) -> Tensor:
 
 @part("outcome_cross_entropy")
 class OutcomeCrossEntropy(Objective):
-    """One loss a group."""
+    """Cross-entropy per group that predicts each completion's outcome from its log-ratio."""
 
     level = "group"
     beta: PositiveFloat = 1.0
@@ -60,7 +60,7 @@ class OutcomeCrossEntropy(Objective):
     anchor: Literal["round", "reference"] = "round"
     """Denominator of the log-ratio: the policy as the round began, or the recipe's reference."""
     balance: bool = True
-    """Whether right and wrong completions of a prompt count the same in all."""
+    """Whether the right and the wrong completions of a prompt have the same total weight."""
 
     @property
     def needs_reference(self) -> bool:

@@ -30,7 +30,7 @@ from models.parts.shared.within_groups import mean_over_pairs, pairs_within
 
 @part("p3o")
 class P3o(Objective):
-    """Every pair of a group; reads the reward itself and needs no advantage."""
+    """Policy gradient over every pair of a group; reads the reward itself and needs no advantage."""
 
     level = "group"
     clip: PositiveFloat = 0.2

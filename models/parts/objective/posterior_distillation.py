@@ -30,7 +30,7 @@ def log_posterior_weights(batch: TokenBatch, beta: float) -> Tensor:
 
 @part("posterior_distillation")
 class PosteriorDistillation(Objective):
-    """One loss a group; needs a reference, the prior."""
+    """Forward KL per group between the posterior's shares and the policy's; needs a reference, the prior."""
 
     level = "group"
     needs_reference = True

@@ -25,7 +25,7 @@ from models.parts.shared.pair_loss import PairLoss, margins
 
 @part("rdpo")
 class RobustDpo(PairLoss):
-    """One loss a pair, unbiased under flips, may be negative; needs a reference."""
+    """Loss per pair that is DPO's in expectation over label flips; it may be negative; needs a reference."""
 
     flip_rate: Annotated[float, Field(ge=0, lt=0.5)] = 0.1
     """Share of pairs whose label is flipped, the better answer marked as the worse (e); zero is DPO."""

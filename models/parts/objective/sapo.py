@@ -26,9 +26,9 @@ class Sapo(KlSettings, ImportanceSettings):
 
     level = "token"
     tau_positive: PositiveFloat = 1.0
-    """Speed at which the gate closes where the advantage is positive."""
+    """Speed at which the gate closes if the advantage is positive."""
     tau_negative: PositiveFloat = 1.05
-    """Speed at which it closes elsewhere."""
+    """Speed at which the gate closes if the advantage is not positive."""
 
     def __call__(self, log_prob: Tensor, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
         """Compute the loss of each token, [tokens]; `log_prob` is log pi of each, nats."""

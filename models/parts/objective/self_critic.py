@@ -1,6 +1,6 @@
-"""A policy gradient and preferences among the policy's own episodes, by turns (Tool-Star, paper 276, arXiv 2505.16410).
+"""A policy gradient alternating with preferences among own episodes (Tool-Star, paper 276, arXiv 2505.16410).
 
-    policy gradient   mean over the group's tokens of -A * min(rho A, clip(rho) A) / A
+    policy gradient   mean over the group's tokens of -min(rho A, clip(rho) A)
     self-critic       -log sigmoid(beta * (log pi/ref of the best - log pi/ref of the worst of the group))    (DPO)
 
 The run is cut into `cycles` of equal length; in the first half of each the policy gradient is followed, in the second
@@ -23,13 +23,13 @@ from models.parts.shared.clipped_ratio import clip
 
 @part("self_critic")
 class SelfCritic(Objective):
-    """One loss a group; needs a reference."""
+    """Policy gradient in one half of each cycle, DPO within the group in the other half; needs a reference."""
 
     level = "group"
     reads_tokens = True
     needs_reference = True
     cycles: Positive = 2
-    """Number of times that the two alternate in a run."""
+    """Number of cycles in a run; each has one phase of either kind."""
     beta: PositiveFloat = 0.1
     """Temperature of the preferences."""
     clip_range: Share = 0.2

@@ -28,7 +28,7 @@ from models.parts.shared.origins import off_policy
 
 @part("shaped_likelihood")
 class ShapedLikelihood(Grpo):
-    """One loss a token: that of GRPO for samples, f for all other tokens."""
+    """Loss per token: that of GRPO for samples, -f(pi) A for all other tokens."""
 
     gamma: PositiveFloat = 0.1
     """Probability at which a token that was not sampled is learned most."""

@@ -20,13 +20,13 @@ from models.parts.shared.pair_loss import PairLoss, margins, mean_over_tokens
 
 @part("simpo")
 class SimPo(PairLoss):
-    """One loss a pair, without a reference."""
+    """Logistic loss per pair of the difference of mean log-probs, less a required lead; without a reference."""
 
     needs_reference = False
     beta: PositiveFloat = 2.0
     """Factor of mean log-probs."""
     gamma: NonNegativeFloat = 1.0
-    """Lead required of the better answer, in units of beta times nats a token."""
+    """Lead required of the better answer, in units of beta times nats per token."""
 
     def _scores(self, log_prob: Tensor, batch: TokenBatch) -> Tensor:
         return self.beta * mean_over_tokens(log_prob, batch)

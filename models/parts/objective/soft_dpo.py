@@ -34,7 +34,7 @@ from models.parts.shared.soft_label import soft_loss, uncertainty
 
 @part("soft_dpo")
 class SoftDpo(Objective):
-    """One loss a pair against a soft label; needs a reference."""
+    """DPO's cross-entropy per pair against a soft label; needs a reference."""
 
     level = "pair"
     needs_reference = True

@@ -20,7 +20,7 @@ from models.method.token_batch import TokenBatch
 
 @part("tapered")
 class Tapered(Objective):
-    """Whole completions; needs neither a reference nor fresh samples."""
+    """Policy gradient on whole completions with a tapered weight; needs neither a reference nor fresh samples."""
 
     level = "completion"
     ceiling: PositiveFloat = 1.0

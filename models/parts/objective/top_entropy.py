@@ -1,4 +1,4 @@
-"""Policy gradient at the forks alone: only the tokens of highest entropy are trained on (arXiv 2506.01939).
+"""Policy gradient at forking tokens alone: only the tokens of highest entropy are trained on (arXiv 2506.01939).
 
     loss of a token = GRPO's where its entropy is among the highest `share` of the round's, else the KL term alone
 
@@ -30,7 +30,7 @@ class TopEntropy(Grpo):
 
     kl: NonNegativeFloat = 0.0
     share: Annotated[float, Field(gt=0, le=1)] = 0.2
-    """Part of a round's tokens that are trained on."""
+    """Share of a round's tokens that are trained on."""
 
     def mark(self, tokens: RoundTokens) -> Tensor:
         """Mark the tokens of highest entropy, [tokens], bool."""

@@ -28,7 +28,7 @@ from models.parts.shared.within_groups import same_group
 
 
 def ranks(scores: Tensor, together: Tensor) -> Tensor:
-    """Return the place of each completion in its group by falling score, from 1, [completions]; ties in their order.
+    """Return the place of each completion in its group by descending score, from 1, [completions]; ties in their order.
 
     Args:
         scores: what is ranked, [completions].
@@ -40,14 +40,17 @@ def ranks(scores: Tensor, together: Tensor) -> Tensor:
 
 
 def list_weights(worth: Tensor, rank: Tensor) -> Tensor:
-    """Return the change of the discounted gain if row and column swapped places, [completions, completions], >= 0."""
+    """Return by how much the discounted gain changes if row and column swap places, >= 0.
+
+    The result is [completions, completions].
+    """
     gain, discount = 2.0**worth, 1.0 / torch.log2(1.0 + rank.to(worth))
     return (gain[:, None] - gain[None, :]).abs() * (discount[:, None] - discount[None, :]).abs()
 
 
 @part("tpo")
 class Tpo(Objective):
-    """One loss a group: LambdaRank on implied rewards; needs a reference."""
+    """LambdaRank loss per group on implied rewards; needs a reference."""
 
     level = "group"
     needs_reference = True

@@ -27,7 +27,7 @@ from models.method.token_batch import TokenBatch
 
 @part("trajectory_balance")
 class TrajectoryBalance(Objective):
-    """One loss a group; needs a reference, the prior."""
+    """Mean squared residual of trajectory balance per group; needs a reference, the prior."""
 
     level = "group"
     needs_reference = True

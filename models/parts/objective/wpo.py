@@ -1,4 +1,4 @@
-"""Weighted preference optimisation: pairs count as far as the policy could have written them (WPO, arXiv 2406.11827).
+"""Weighted preference optimisation: a pair counts more, the more typical it is of the policy (WPO, arXiv 2406.11827).
 
     loss = w * DPO's loss of the pair,   w = min(1, exp(t_better + t_worse))
     t    = mean over the tokens of an answer of [log pi(token) - log sum over v of pi(v)^2]
@@ -21,10 +21,10 @@ from models.parts.objective.dpo import Dpo
 
 @part("wpo")
 class Wpo(Dpo):
-    """One loss a pair; needs a reference, and a reward that measures how typical answers are."""
+    """DPO's loss per pair, weighted by typicality; needs a reference, and a reward that measures the typicality."""
 
     by: str = "typicality"
-    """The reward component that holds t, in nats a token."""
+    """The reward component that holds t, in nats per token."""
 
     def _loss(self, scores: Tensor, batch: TokenBatch) -> Tensor:
         assert batch.pairs is not None, "objectives over pairs see pairs"

@@ -32,7 +32,7 @@ from models.parts.shared.implied_rewards import implied_of_pairs, watch_pairs
 
 @part("xpo")
 class Xpo(Objective):
-    """One loss a pair; needs a reference."""
+    """DPO's loss per pair plus the weighted log-prob of the explored completion; needs a reference."""
 
     level = "pair"
     needs_reference = True

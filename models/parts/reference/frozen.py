@@ -11,9 +11,8 @@ class Frozen(Reference):
     """The warm-started policy, unchanged."""
 
     offload: bool = False
-    """Whether its weights are kept in the processor's memory except while they are read. Changes no value. Each round
-    pays for their transfer to the GPU and saves their memory there, half of the policy's own or all of it
-    (`rewardflow plan`)."""
+    """Whether its weights are kept in CPU memory except while they are read. Changes no value. Each round pays for
+    their transfer to the GPU and saves memory there, half of the policy's own or all of it (`rewardflow plan`)."""
 
 
 @part("none")

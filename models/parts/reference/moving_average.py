@@ -1,8 +1,8 @@
 """The reference follows the policy as an exponential moving average of its weights (T1, arXiv 2501.11651; paper 89).
 
-    reference <- decay * reference + (1 - decay) * policy      after every round
+    reference <- decay * reference + (1 - decay) * policy      after each `every` rounds
 
-After n rounds it is decay^n * start + (1 - decay) * sum_k decay^(n - k) * policy_k. It is the average of the weights
+After n updates it is decay^n * start + (1 - decay) * sum_k decay^(n - k) * policy_k. It is the average of the weights
 that the policy computes with: with an adapter W = base + B A is averaged and never A and B by themselves, because the
 product of two averages is not the average of the products.
 """
@@ -24,7 +24,7 @@ class MovingAverage(Reference):
 
     moves = True
     decay: Share = 0.95
-    """Share of the reference that a round keeps; 1 keeps it frozen, 0 makes it the previous policy."""
+    """Share of the reference that an update keeps; 1 keeps it frozen, 0 makes it the current policy."""
     every: Positive = 1
     """Rounds between two updates."""
 

@@ -41,7 +41,7 @@ class HardReset(Reference):
 
 @part("previous_round")
 class PreviousRound(Reference):
-    """The policy of some rounds ago; the optimiser continues."""
+    """The policy at the beginning of the current iteration of `every` rounds; the optimiser continues."""
 
     moves = True
     every: Positive = 1

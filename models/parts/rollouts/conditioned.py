@@ -30,8 +30,7 @@ class Conditioned(Dataset):
     """Prompt of flawed and rejected answers; `{prompt}` is replaced by the plain prompt."""
 
     def extra_tokens(self, codec: Codec, problems: Sequence[Problem]) -> list[int]:
-        """Return the tokens that the prompt of a poor answer adds to the question, [problems]; 0 if no answer is
-        poor."""
+        """Return the tokens that a poor answer's prompt adds to the question, [problems]; 0 without a poor answer."""
         return [
             max(0, len(ids) - len(problem.tokens)) if any(map(_is_poor, problem.known)) else 0
             for problem, ids in zip(problems, self._poor_prompts(codec, problems), strict=True)

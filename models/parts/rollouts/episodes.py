@@ -55,7 +55,7 @@ class Episodes(Sample):
     """Treatment of an episode that used all its turns: kept unchanged, counted as wrong, or masked (left out of the
     loss)."""
     when_stuck: Rule = "masked"
-    """Treatment of an episode whose environment took too long or failed, likewise."""
+    """Treatment of an episode whose environment took too long or failed, with the same three choices."""
     role: Role = "user"
     """Role of the environment in a chat template."""
     waves: bool = True

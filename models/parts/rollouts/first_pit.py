@@ -1,4 +1,4 @@
-"""Where the policy's own wrong answers go wrong: the step that cost most, and alternatives to it.
+"""The step at which a wrong answer of the policy lost most of its value, and alternatives to that step.
 
     prompt | step 1 | step 2 | step 3 | ...  wrong      Q_k = share of continuations after step k that end right
                     | step 2'                           A_k = Q_k - Q_{k-1},   Q_0 of the prompt alone
@@ -78,8 +78,10 @@ class FirstPit(Sample):
     """Texts that end a step: a token whose text holds one of them is the last of its step."""
 
     def largest_group(self, problems: Sequence[Problem] = ()) -> int:
-        """Return the largest group: the pits of all answers, each a different first step, and the alternatives to one
-        of them."""
+        """Return the size of the largest possible group.
+
+        It holds the pits of all answers, each a different first step, and the alternatives to one of them.
+        """
         return self.group_size + self.alternatives
 
     def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
@@ -122,7 +124,7 @@ class FirstPit(Sample):
 
 
 def first_pit(worth: Tensor) -> int:
-    """Return the step that reduced the share of right continuations most, from 0; of equals the first.
+    """Return the number, from 0, of the step that reduced the share of right continuations most; of equals the first.
 
     Args:
         worth: share after the prompt and after each step, [steps + 1].

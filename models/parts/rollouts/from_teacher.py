@@ -39,7 +39,8 @@ class FromTeacher(Sample):
     on_policy: Share = 0.0
     """Share of the prompts that the policy answers itself (GKD's lambda)."""
     otherwise: Literal["teacher", "demonstrations"] = "teacher"
-    """Source of the answers to the other prompts; of demonstrations one, drawn again in each round."""
+    """Source of the answers to the other prompts: the teacher, or one demonstration per prompt, drawn again in each
+    round."""
 
     @property
     def draws(self) -> bool:

@@ -1,4 +1,4 @@
-"""Sample from policy and reference by turns, as a learned gate decides at every token (STG; paper 12).
+"""Sample each token from the policy or from the reference, as a learned gate decides (STG; paper 12).
 
     z_t     ~ Bernoulli(g_t),   g_t = sigmoid(gate(h_t)),   h_t: the reference's state that predicts token t
     token_t ~ policy(. | before) if z_t = 1, reference(. | before) if z_t = 0
@@ -37,15 +37,14 @@ from models.text.encoding import Codec
 
 @part("gated")
 class Gated(Voiced):
-    """Completions that policy and reference write by turns. Set under `rollouts:`."""
+    """Completions whose tokens come from policy or reference, by the choice of a gate. Set under `rollouts:`."""
 
     exports = True
     gives = ("choices",)
     needs_companion = Selective.companion
 
     def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
-        """Return completions of `problems`, [prompts * G]; the same seed and round give the same ones, and the same
-        writers.
+        """Return completions of `problems`, [prompts * G]; seed and round determine them and their writers.
 
         A completion without any token of the policy gives no signal, but counts for its group's mean.
 
@@ -61,7 +60,7 @@ class Gated(Voiced):
         return drawn_by(world, problems, voices, self.sampling, seed, switch=switch_of(gate.model))
 
     def export(self, learner: Learner, codec: Codec, start: Path, folder: Path) -> None:
-        """Write gate and reference next to the policy, which is used with them by turns. See `Rollouts.export`."""
+        """Write gate and reference next to the policy, because all three are used together. See `Rollouts.export`."""
         head = learner.companions[Selective.companion].model
         assert isinstance(head, nn.Linear), "the gate was made by the advantage selective"
         save_gate(head, folder / GATE)

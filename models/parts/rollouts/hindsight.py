@@ -33,7 +33,7 @@ from models.text.encoding import Codec
 
 @part("hindsight")
 class Hindsight(Rollouts):
-    """Chains of two answers with feedback. Set under `rollouts:`."""
+    """Chains of two answers, each after its feedback. Set under `rollouts:`."""
 
     exports = True
     draws = False
@@ -88,8 +88,9 @@ class Hindsight(Rollouts):
         return rollouts
 
     def export(self, learner: Learner, codec: Codec, start: Path, folder: Path) -> None:
-        """Write next to the policy that the words before a good answer follow every prompt: so a good answer is
-        requested.
+        """Write next to the policy that the words before a good answer follow every prompt.
+
+        They request a good answer.
 
         The tokenizer's chat template appends them too, for servers that use the folder as a chat model. See
         `Rollouts.export`.

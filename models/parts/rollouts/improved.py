@@ -78,7 +78,7 @@ class Improved(Sample):
 
     @property
     def stands_behind(self) -> str:
-        """Context that completions are trained behind."""
+        """Template of the text that comes before a completion in training."""
         return self.context
 
     def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:

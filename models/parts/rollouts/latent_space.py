@@ -1,5 +1,6 @@
-"""A game played in free text, solved in the space of clusters of messages, and converted to pairs of texts (LSPO,
-paper 77, arXiv 2502.04686).
+"""A game in free text, solved over clusters of messages, and turned into pairs of texts (LSPO, arXiv 2502.04686).
+
+Source: paper 77.
 
     self-play    ->  messages at the same set of legal actions, in clusters  ->  the game of the clusters
     regret matching on it (CFR)  ->  value of each cluster at each information set  ->  value of each turn in it
@@ -50,8 +51,7 @@ class LatentSpace(Episodes):
 
     @property
     def misfit(self) -> str:
-        """Reason to refuse an environment that is not a game, or a game that is too large to be solved every round;
-        empty if neither."""
+        """Reason to refuse an environment that is not a game small enough to be solved every round; empty if it is."""
         if isinstance(self.environment, Table) and self.environment.game in SOLVABLE:
             return ""
         return f"rollouts latent_space needs environment: {{name: table}} with {' or '.join(SOLVABLE)}"

@@ -1,4 +1,4 @@
-"""No playing: the episodes are those in the data, for offline learning over turns; and candidates at their states.
+"""Episodes from the data instead of played ones, for offline learning over turns; and candidates at their states.
 
     logged               h_1 a_1 h_2 a_2 ...    demonstrations, sound and flawed, every turn of the policy trained on
     logged_candidates    the same without loss, and N turns of the current policy at each h_t
@@ -50,7 +50,7 @@ class Logged(Episodes):
 
 @part("logged_candidates")
 class LoggedCandidates(Logged):
-    """Episodes from the data without loss, and turns of the policy at their states. Set under `rollouts:`."""
+    """Episodes from the data, without loss, and the policy's candidate turns at their states. Set under `rollouts:`."""
 
     draws = True
     candidates: Positive = 4

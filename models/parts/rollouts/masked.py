@@ -54,7 +54,7 @@ class Masked(Voiced):
         return drawn_by(world, problems, voices, self.sampling, round_seed(world.seed, round_number))
 
     def export(self, learner: Learner, codec: Codec, start: Path, folder: Path) -> None:
-        """Write the lagged policy next to the policy, which is used within its mask. See `Rollouts.export`."""
+        """Write the lagged policy next to the policy, because both are used together. See `Rollouts.export`."""
         if self.mask_top_p < 1.0:
             save_reference(learner, start, folder / MASK)
             write_use(folder, PolicyUse(mask_top_p=self.mask_top_p))

@@ -1,4 +1,4 @@
-"""Sample from the middle of a guide's answer: the policy continues from a state that the guide reached.
+"""Sample from the middle of a guide's answer: the policy continues an answer that a guide began.
 
     y = (g_1 .. g_k, a_1 .. a_n),   g: the guide's answer,   k uniform on 0 .. |g| - 1,   a ~ pi
 
@@ -45,8 +45,10 @@ class PrefixSampling(Sample):
     """Probability that a prompt's group begins with a prefix and not at the prompt."""
 
     def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
-        """Return continuations of one prefix per prompt, [prompts * G]; prefix and continuation have at most
-        `max_tokens`."""
+        """Return continuations of one prefix per prompt, [prompts * G].
+
+        Prefix and continuation together have at most `max_tokens`.
+        """
         seed = round_seed(world.seed, round_number)
         return go_on(world, problems, self._prefixes(problems, seed), self.sampling, seed)
 
@@ -72,8 +74,10 @@ class GuidedPrefix(Sample):
     """Probability that a prompt's group begins with a prefix and not at the prompt."""
 
     def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
-        """Return continuations of one prefix per prompt, [prompts * G]; prefix and continuation have at most
-        `max_tokens`."""
+        """Return continuations of one prefix per prompt, [prompts * G].
+
+        Prefix and continuation together have at most `max_tokens`.
+        """
         seed = round_seed(world.seed, round_number)
         return go_on(world, problems, self._prefixes(world, problems, seed), self.sampling, seed)
 

@@ -37,7 +37,7 @@ class Refined(Improved):
 
     @property
     def stands_behind(self) -> str:
-        """Empty: refinements are placed under the plain prompt."""
+        """Empty text: refinements are trained after the plain prompt."""
         return ""
 
     def largest_group(self, problems: Sequence[Problem] = ()) -> int:

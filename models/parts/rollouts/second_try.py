@@ -1,4 +1,4 @@
-"""A failed problem is tried again with guidance, which no trained sequence holds (Agent-RLVR; paper 233).
+"""Failed problems are tried again with guidance that the training sequence does not contain (Agent-RLVR; paper 233).
 
     y ~ pi(. | x)                  G episodes; if none of them reaches the goal:
     y' ~ pi(. | x with guidance)   placed under x alone
@@ -49,8 +49,10 @@ class SecondTryEpisodes(Episodes):
         return self.group_size + self.retries
 
     def extra_tokens(self, codec: Codec, problems: Sequence[Problem]) -> list[int]:
-        """Return the most tokens that a guided prompt adds to the question while it is drawn, [problems]; a failed
-        episode has at most `max_tokens`."""
+        """Return the most tokens that a guided prompt adds to the question while it is drawn, [problems].
+
+        A failed episode has at most `max_tokens`.
+        """
         room = self.max_tokens if "{failed}" in self.guidance else 0
         guided = codec.prompts([self._guided(problem, "") for problem in problems], systems_of(problems))
         return [max(0, len(ids) + room - len(problem.tokens)) for ids, problem in zip(guided, problems, strict=True)]

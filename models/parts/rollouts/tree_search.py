@@ -59,8 +59,8 @@ class TreeSearch(Sample):
     """Value of a step: the mean of the results below it, the value of its best child, or the mean of its children
     weighted by how often the policy drew them, which is the chance that the policy continues to a right answer."""
     critic_share: Share = 0.0
-    """Share of the critic's estimate in the value of a new step, next to its outcome; 1: no step is drawn to the
-    end."""
+    """Weight of the critic's estimate in the value of a new step, next to its outcome; 1: no step is continued to the
+    end of the answer."""
     marks: tuple[str, ...] = ("\n", ";")
     """Texts that end a step: a token whose text holds one of them is the last of its step."""
     values: Literal["backed_up", "quality"] = "backed_up"
@@ -130,8 +130,9 @@ def backed_up(tree: SearchTree) -> Known:
 
 
 def qualities(tree: SearchTree) -> Known:
-    """Return the quality of every node, from its distance to a right answer that the search knows
-    (models.parts.shared).
+    """Return the quality of every node, from its distance to a right answer that the search knows.
+
+    The formula is in `models.parts.shared.step_quality`.
 
     A step below which no right answer is known counts as wrong, at the same distance as the step before it, because it
     brought the answer no nearer. If the whole tree has no right answer, all nodes have quality 0.

@@ -20,7 +20,7 @@ from models.parts.shared.group_statistics import group_mean
 
 @part("best_by_value")
 class BestByValue(Select):
-    """The best completion of each group by one reward, if it is better than the others."""
+    """The best completion of each group by one reward, if it exceeds the group's mean by enough."""
 
     by: str = "action_value"
     """Reward that is used as the value; `total` is the weighted sum."""

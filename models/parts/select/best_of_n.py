@@ -21,7 +21,7 @@ from models.method.select import Select
 
 @part("best_of_n")
 class BestOfN(Select):
-    """The best of each group, followed by the worst that are worth less than all of these."""
+    """The best of each group, followed by its worst, as far as these have a lower reward than all of the best."""
 
     best: Positive = 1
     """Completions per prompt that count as its best; of equals the first."""
@@ -31,7 +31,7 @@ class BestOfN(Select):
     """Reward below which a completion is never a best one; a prompt without a best one is left out; None: any
     reward."""
     origin: Origin | None = None
-    """Origin that a best or worst completion must have; null: any."""
+    """Origin that a best or worst completion must have; null: any origin."""
     others: Literal["dropped", "kept"] = "dropped"
     """Treatment of the completions of another origin: dropped or kept. Kept ones come before the best in the result,
     whether there is a best or not."""

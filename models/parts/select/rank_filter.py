@@ -39,8 +39,9 @@ def seed_of(group: Sequence[Rollout]) -> int:
 
 
 def kept_by_rank(rewards: Tensor, keep: Filter, count: int, seed: int = 0) -> Tensor:
-    """Return indices of the completions of one group that a filter keeps, ascending, [kept]; of equals the first ranks
-    higher.
+    """Return indices of the completions of one group that a filter keeps, ascending, [kept].
+
+    Of equal completions the first ranks higher.
 
     Args:
         rewards: of one group, [completions].

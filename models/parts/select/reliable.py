@@ -26,7 +26,7 @@ class Reliable(Select):
     by: str = "total"
     """Reward component that is read; `total` is the weighted sum."""
     temperature: PositiveFloat = 1.0
-    """Divisor of the spread, which gives the log-odds."""
+    """Divisor of the group's spread; the quotient is the log-odds of the preference."""
     most_uncertain: Share = 0.9
     """Largest entropy of a preference that is kept, in bits; 1 keeps all."""
 

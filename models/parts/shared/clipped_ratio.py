@@ -1,4 +1,4 @@
-"""The clip of a ratio of policies: one that has moved far enough in the direction of its advantage moves no further.
+"""The clip of PPO: a ratio that has moved far enough in the direction of its advantage has no gradient.
 
     surrogate = min(rho * A, clip(rho, 1 - low, 1 + high) * A)        PPO (Schulman et al. 2017, arXiv 1707.06347)
                 max(that, c * A) where A < 0                          dual clip (Ye et al. 2020, arXiv 1912.09729)
@@ -30,11 +30,11 @@ class ClipSettings(ImportanceSettings):
     """Settings of policy gradients that clip their ratio. Set under `objective:`."""
 
     clip_low: Share | None = 0.2
-    """Distance by which the ratio may fall below one, if the advantage is negative, before it is clipped; null: any."""
+    """Largest fall of the ratio below one before it is clipped, if the advantage is negative; null: no limit."""
     clip_high: NonNegativeFloat | None = 0.2
-    """Distance by which it may rise above one, if the advantage is positive; null: any."""
+    """Largest rise of the ratio above one before it is clipped, if the advantage is positive; null: no limit."""
     dual_clip: Annotated[float, Field(gt=1)] | None = None
-    """Ratio from which on a negative advantage leaves the gradient (c); null: none."""
+    """Ratio above which a token of negative advantage has no gradient (c); null: no such limit."""
 
     def __post_init__(self) -> None:
         if self.dual_clip is not None and self.clip_high is not None and self.dual_clip <= 1.0 + self.clip_high:

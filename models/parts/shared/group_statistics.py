@@ -27,8 +27,7 @@ def group_sum(values: Tensor, groups: Tensor) -> Tensor:
 
 
 def group_spread(values: Tensor, groups: Tensor) -> Tensor:
-    """Return the largest less the smallest of `values` [completions] over each group, repeated at all its members,
-    [completions]."""
+    """Return max - min of `values` [completions] over each group, repeated at every completion, [completions]."""
     count = int(groups.max()) + 1 if groups.numel() else 0
     highest = torch.full((count,), -torch.inf, dtype=values.dtype).scatter_reduce_(0, groups, values, "amax")
     lowest = torch.full((count,), torch.inf, dtype=values.dtype).scatter_reduce_(0, groups, values, "amin")

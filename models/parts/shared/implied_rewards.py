@@ -35,9 +35,10 @@ def implied_of_completions(log_prob: Tensor, batch: TokenBatch, beta: float) -> 
 
 
 def implied_of_tokens(log_prob: Tensor, reference: Tensor, beta: float) -> Tensor:
-    """Compute beta log pi/ref of each token, [tokens], nats. Their sum is the reward of the completion, and the sum
-    over the tokens of a step that of the step. The sum over the first t is the soft value beta log E_ref[exp(r / beta)
-    | y_1 .. y_t].
+    """Compute beta log pi/ref of each token, [tokens], nats.
+
+    Their sum is the reward of the completion, and the sum over the tokens of a step that of the step. The sum over the
+    first t is the soft value beta log E_ref[exp(r / beta) | y_1 .. y_t].
 
     Args:
         log_prob: log pi of each token, [tokens], nats; gradient flows.

@@ -47,9 +47,9 @@ class ImportanceSettings(Objective):
     importance_rule: Literal["truncated", "masked"] = "truncated"
     """Treatment of a weight that is out of bounds: truncated sets it to the bound, masked to zero."""
     importance_floor: NonNegativeFloat | None = None
-    """Smallest weight that corrects the engine's log-probs to the learner's; null: any."""
+    """Smallest weight that corrects the engine's log-probs to the learner's; null: no limit."""
     importance_ceiling: PositiveFloat | None = 2.0
-    """Largest weight that corrects the engine's log-probs to the learner's; null: any."""
+    """Largest weight that corrects the engine's log-probs to the learner's; null: no limit."""
 
     def __post_init__(self) -> None:
         floor, ceiling = self.importance_floor, self.importance_ceiling

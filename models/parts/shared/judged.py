@@ -1,5 +1,7 @@
-"""Choice of the model that judges the policy's tokens in distillation: a teacher, or the reference or the policy, which
-then read more."""
+"""The model that judges the policy's tokens in distillation: a teacher, the reference, or the policy itself.
+
+Reference and policy then read more than the prompt.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from models.method.rollout import Extra
 
 @dataclass(frozen=True, kw_only=True)
 class JudgeDependent:
-    """Setting of parts that draw the policy to a judge, and its requirements for the run."""
+    """The judge that a part trains the policy towards, and the requirements of that judge for the run."""
 
     judge: Judge = "teacher"
     """Model that judges: the teacher, or the reference or the policy itself, which then read the text given by the

@@ -68,8 +68,8 @@ class JurySettings:
     cut: bool = False
     """Whether completions that did not end are included."""
     unread: Literal["drop", "drawn"] = "drop"
-    """Treatment of unread pairs: drop them, or prefer the completion that was drawn first, which allows to try out a
-    jury that cannot be read."""
+    """Treatment of unread pairs: drop them, or prefer the completion that was drawn first, so that a jury whose
+    verdicts cannot be read can be tried out."""
 
     def __post_init__(self) -> None:
         if not self.jury:
@@ -102,7 +102,7 @@ class Verdicts:
 
     @property
     def said(self) -> str:
-        """The counts in words."""
+        """Number of pairs with each outcome as text, such as `12 agreed, 3 tied, 0 disputed, 1 unread`."""
         return ", ".join(f"{self.fates[fate]} {fate}" for fate in FATES)
 
 
@@ -142,8 +142,9 @@ def ask_jury(settings: JurySettings, judge: GenerativeJudge, solutions: Sequence
 
 
 def decide(votes: Sequence[float], least: float) -> tuple[Fate, float]:
-    """Return the outcome of a pair, and the gap of its first completion over the second, negative if the second is
-    better.
+    """Return the outcome of a pair, and the mean gap of its first completion over the second.
+
+    The gap is negative if the second is better.
 
     Args:
         votes: each juror's value of the first minus the second, NaN if it cannot be read, [jurors].

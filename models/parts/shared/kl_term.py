@@ -65,7 +65,7 @@ class KlSettings(Objective):
 
     @property
     def needs_reference(self) -> bool:
-        """Whether turns have their own weights."""
+        """Whether any weight in `kl_by_turn` is above zero."""
         return any(self.kl_by_turn)
 
 

@@ -1,4 +1,4 @@
-"""Search for a point of largest worth without gradient, one trial after the other (Nelder and Mead 1965).
+"""Gradient-free search for the point of largest worth, one trial after the other (Nelder and Mead 1965).
 
     point = search.point                    to be tried
     search = search.after(worth)            as long as one likes; search.best is the best corner of the simplex
@@ -32,17 +32,17 @@ class NelderMead:
     point: Tensor
     """Point to be tried now, [K]."""
     stage: Stage
-    """Role of the point for the simplex."""
+    """Move of the simplex that the point belongs to."""
     reflected: Tensor
     """The reflected worst corner and its worth, [K + 1]."""
 
     @property
     def best(self) -> Tensor:
-        """The corner of most worth among those that were tried, [K]; the first if none was."""
+        """The corner of largest worth among those that were tried, [K]; the first if none was."""
         return self.corners[int(self.worth.nan_to_num(-torch.inf).argmax())]
 
     def after(self, worth: float) -> NelderMead:
-        """Return the search after its point was found to be worth so much."""
+        """Return the next state of the search, given the worth of the current point."""
         if self.stage == "corner":
             tried = self.worth.clone()
             tried[int(tried.isnan().nonzero()[0])] = worth

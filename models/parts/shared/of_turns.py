@@ -1,5 +1,4 @@
-"""Episodes turn by turn: the reward of each turn, the return from each turn, and a turn's value at all of its
-tokens."""
+"""Episodes by turn: the reward of each turn, the return from it on, and its value at each of its tokens."""
 
 from __future__ import annotations
 
@@ -52,8 +51,10 @@ def returns_to_go(earned: Sequence[Tensor], gamma: float) -> list[Tensor]:
 
 
 def at_tokens(values: Sequence[Tensor], rollouts: Sequence[Rollout]) -> list[Tensor]:
-    """Spread a value of each turn over all tokens of the turn, zero at the environment's tokens, [completions] tensors
-    of [turns of it] -> of [tokens of it]."""
+    """Spread a value per turn over the tokens of that turn, with zeros at the environment's tokens.
+
+    The shape changes from [completions] tensors of [turns of it] to [completions] tensors of [tokens of it].
+    """
     rows = []
     for row, rollout in zip(values, rollouts, strict=True):
         tokens = row.new_zeros(len(rollout.completion))
@@ -64,8 +65,9 @@ def at_tokens(values: Sequence[Tensor], rollouts: Sequence[Rollout]) -> list[Ten
 
 
 def less_the_others(values: Sequence[Tensor], labels: Sequence[Sequence[Hashable]], groups: Tensor) -> list[Tensor]:
-    """Subtract from `values` the mean of the group's other episodes under the same label, [completions] tensors of
-    [turns].
+    """Subtract from `values` the mean of the group's other episodes under the same label.
+
+    Returns [completions] tensors of [turns].
 
     A turn whose label no other episode of the group has keeps its value. This is unbiased, because whether others have
     the label does not depend on the action of this turn. Setting such values to zero would make the gradient biased.

@@ -12,13 +12,16 @@ from models.method.token_batch import TokenBatch
 
 
 def of_the_data(batch: TokenBatch) -> Tensor:
-    """Return which completions belong to the data, worse answers too, [completions], bool. The others are samples."""
+    """Return which completions are answers of the data, the worse ones of pairs included, [completions], bool."""
     return batch.from_origins("demonstration", "chosen", "rejected")
 
 
 def off_policy(batch: TokenBatch) -> Tensor:
-    """Return which completions were not drawn from the policy given their prompt alone, [completions], bool: those of
-    the data, and those that the policy wrote with more information than the prompt."""
+    """Return which completions were not drawn from the policy given their prompt alone, [completions], bool.
+
+    These are the answers of the data and of a teacher, and completions that the policy wrote for another goal or with
+    more information than the prompt.
+    """
     return of_the_data(batch) | batch.from_origins("explained", "refined", "relabelled", "teacher")
 
 

@@ -29,7 +29,7 @@ def mean_over_tokens(values: Tensor, batch: TokenBatch) -> Tensor:
 
 @dataclass(frozen=True, kw_only=True)
 class PairLoss(Objective):
-    """One loss a pair of a better and a worse answer. Set under `objective:`."""
+    """Base of losses per pair of a better and a worse answer. Set under `objective:`."""
 
     level = "pair"
     beta: PositiveFloat = 0.1
@@ -59,8 +59,10 @@ class PairLoss(Objective):
         return loss + self.sft * imitation, {**watch, "sft_loss": imitation.detach()}
 
     def _scores(self, log_prob: Tensor, batch: TokenBatch) -> Tensor:
-        """Compute the policy's scores of both answers, [pairs, 2], nats; gradient flows. By default DPO's implied
-        rewards, beta log pi/ref."""
+        """Compute the policy's scores of both answers, [pairs, 2], nats; gradient flows.
+
+        By default they are DPO's implied rewards, beta log pi/ref.
+        """
         return implied_of_pairs(log_prob, batch, self.beta)
 
     @abstractmethod

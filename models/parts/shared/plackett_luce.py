@@ -16,7 +16,7 @@ from torch import Tensor
 
 
 def draw_rankings(scores: Tensor, count: int, generator: torch.Generator) -> Tensor:
-    """Draw rankings of some things, the first place first, [count, things], int64.
+    """Draw rankings from the Plackett-Luce model, the first place first, [count, things], int64.
 
     Args:
         scores: of the things, [things].

@@ -16,8 +16,10 @@ from models.method.token_batch import TokenBatch
 
 
 def log_evidence(batch: TokenBatch, beta: float) -> Tensor:
-    """Compute log p* + log Z = log p0 + r / beta of each completion, [completions], nats, no gradient; p0:
-    reference."""
+    """Compute log p0 + r / beta of each completion, [completions], nats, no gradient; p0: the reference.
+
+    This is log p* + log Z.
+    """
     assert batch.reference is not None, "the recipe check makes sure that there is a reference"
     return (batch.sum_by_completion(batch.reference) + batch.reward / beta).detach()
 
@@ -30,6 +32,5 @@ def log_sum_by_group(values: Tensor, batch: TokenBatch) -> Tensor:
 
 
 def log_share_of_group(values: Tensor, batch: TokenBatch) -> Tensor:
-    """Compute log of exp(values) as shares of their group, summing to one, [completions], nats, <= 0; gradient
-    flows."""
+    """Compute the log of each exp(values) as a share of its group's sum, [completions], nats, <= 0; gradient flows."""
     return values - batch.of_group(log_sum_by_group(values, batch))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 
 def step_weight(previous: float, distance: int, wrong: float) -> float:
-    """Compute w_k, in [-1, 1].
+    """Compute the weight w_k by which a step changes the quality, in [-1, 1].
 
     Args:
         previous: quality before the step, in [0, 1].
@@ -22,5 +22,5 @@ def step_weight(previous: float, distance: int, wrong: float) -> float:
 
 
 def step_quality(previous: float, distance: int, wrong: float) -> float:
-    """Compute v_k, in [0, 1]; the arguments are those of `step_weight`."""
+    """Compute the quality v_k after a step, in [0, 1]; the arguments are those of `step_weight`."""
     return max(previous + step_weight(previous, distance, wrong), 0.0)

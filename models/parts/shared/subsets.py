@@ -1,4 +1,4 @@
-"""Subsets of k completions of a prompt, for advantages that pay for the best of them."""
+"""Groups of at least k completions, for advantages that reward the best of a subset of k."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from models.method.scored import Scored
 
 
 def groups_of_at_least(k: int, scored: Scored) -> Iterator[Tensor]:
-    """Yield the completions of each prompt in turn, indices, [of the group].
+    """Yield the indices of the completions of each prompt, [of the group], after a check that there are at least k.
 
     Raises:
         UserError: a group holds fewer than k.

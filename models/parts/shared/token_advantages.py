@@ -8,7 +8,7 @@ from torch import Tensor
 from models.learner.packing import PerToken
 
 EPSILON = 1e-4
-"""Added to deviations, so that divisions stay finite where the spread is nearly zero."""
+"""Added to deviations, so that divisions stay finite if the spread is nearly zero."""
 
 
 def discounted_to_go(values: Tensor, discount: float = 1.0) -> Tensor:

@@ -23,8 +23,10 @@ def written_rows(rows: PerToken, rollouts: Sequence[Rollout]) -> list[Tensor]:
 
 
 def spread_rows(rows: PerToken, rollouts: Sequence[Rollout]) -> list[Tensor]:
-    """Put the values of the tokens that the policy wrote in their places, zero elsewhere, [completions] tensors of
-    [written of it] -> of [tokens of it]."""
+    """Put the values of the tokens that the policy wrote in their places, with zeros elsewhere.
+
+    The shape changes from [completions] tensors of [written of it] to [completions] tensors of [tokens of it].
+    """
     spread = []
     for row, rollout in zip(rows, rollouts, strict=True):
         if rollout.episode.turns:

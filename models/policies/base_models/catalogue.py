@@ -58,7 +58,7 @@ CATALOGUE = {entry.name: entry for entry in _ENTRIES}
 
 
 def entry_of(name: str) -> CatalogueEntry:
-    """Look up an entry.
+    """Look up an entry of the catalogue by its name.
 
     Raises:
         UserError: the catalogue has no such name.

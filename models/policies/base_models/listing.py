@@ -29,7 +29,7 @@ class BaseModelRow:
 
 
 def listing() -> list[BaseModelRow]:
-    """Collect the rows: the catalogue first, then others by name."""
+    """Collect the rows of the table: the catalogue first, then other models by name."""
     known = {entry.gguf_sha256 for entry in CATALOGUE.values()}
     folder = store_folder()
     others = (
@@ -43,7 +43,7 @@ def listing() -> list[BaseModelRow]:
 
 
 def as_text(rows: Sequence[BaseModelRow]) -> str:
-    """Lay the rows out as a table."""
+    """Format the rows as a table."""
     table = [
         TITLES,
         *(

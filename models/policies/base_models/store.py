@@ -1,4 +1,4 @@
-"""Converted base models of this machine, below the state folder: one folder for each GGUF file, named by its hash."""
+"""Store of the base models that were converted on this machine: one folder per GGUF file, named by its hash."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SUFFIX = ".gguf"
 
 
 def store_folder() -> Path:
-    """Return the folder of all converted base models."""
+    """Return the folder of all converted base models, in the state folder."""
     return state_folder() / FOLDER
 
 
@@ -45,13 +45,15 @@ def is_whole(gguf_sha256: str) -> bool:
 
 
 def is_named(base: str) -> bool:
-    """Return whether the value of `policy.base` is a name of the catalogue or a GGUF file; a folder with such a name is
-    written `./NAME`."""
+    """Return whether a value of `policy.base` is a name in the catalogue or a GGUF file.
+
+    A folder with a name of the catalogue is written `./NAME`.
+    """
     return base in CATALOGUE or (base.lower().endswith(SUFFIX) and not Path(base).expanduser().is_dir())
 
 
 def folder_of(base: str) -> Path:
-    """Find the model folder of a catalogue name or a GGUF file; a GGUF file is converted if it is not yet.
+    """Return the model folder of a name in the catalogue or of a GGUF file, which is converted if it is not yet.
 
     Raises:
         UserError: the named model is not on this machine, or the GGUF file cannot be converted.
@@ -71,7 +73,7 @@ def folder_of(base: str) -> Path:
 
 
 def mark_used(folder: Path) -> Path:
-    """Set the time at which a stored base model was last used, which `rewardflow gc` reads. Returns the folder."""
+    """Record that a stored base model is used now, for `rewardflow gc`. Returns the folder."""
     with suppress(OSError):  # a read-only state folder
         os.utime(folder)
     return folder

@@ -1,1 +1,1 @@
-"""Needs of a training, found out before it starts."""
+"""Plan of a training before it starts: its parameters and memory, and whether it fits the device."""

@@ -1,4 +1,4 @@
-"""Advice if a training does not fit: every option is planned before it is recommended, and the cheapest is chosen.
+"""Advice for a training that does not fit: the cheapest change of the recipe with which, by its plan, it does.
 
 Shorter rows change no result and cost almost nothing, so each option is tried with the longest rows with which it fits.
 """
@@ -25,22 +25,22 @@ from models.recipes.plan.stages import (
 from models.recipes.schema import Recipe
 
 LEAST_BUDGET = 256
-"""Tokens below which a row is not cut further."""
+"""Token budget below which no shorter rows are tried."""
 
 
 @dataclass(frozen=True)
 class Option:
-    """A change of the recipe."""
+    """A change of the recipe that saves memory."""
 
     setting: str
-    """Setting as an override; empty: only shorter rows."""
+    """The change as an override; empty: only shorter rows."""
     cost: str
-    """Cost of the change."""
+    """Cost of the change, in words."""
     recipe: Recipe
 
 
 def advice(recipe: Recipe, stage: Stage, given: PlanContext, share: float) -> str:
-    """Find a change by which a stage that does not fit takes at most a share of the device's memory.
+    """Describe the cheapest change with which a stage takes at most the share `share` of the device's memory.
 
     Args:
         recipe: of the training.
@@ -115,4 +115,4 @@ def _options(stage: str, recipe: Recipe) -> Iterator[Option]:
 
 
 LEAST_SHARE = 0.05
-"""Share of a GPU below which the engine's is not lowered."""
+"""Smallest `engine.memory_share` that is recommended."""

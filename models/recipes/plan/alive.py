@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_leaves
 
 
 class Alive(TorchDispatchMode):
-    """Counts storages that operations make inside of a `with` block, and notices when they are freed.
+    """Counter of the bytes of tensors that operations make inside a `with` block and that are not freed yet.
 
     Memory that a kernel allocates and frees before it returns is not seen.
     """

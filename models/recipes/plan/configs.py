@@ -1,4 +1,4 @@
-"""Configs of the models that a plan counts, read without any weight: the policy's, and that of a judge, if any."""
+"""Configs of the policy and of a judge for a plan, read without loading weights."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def policy_config(recipe: Recipe) -> tuple[Any, str]:
 
 
 def judge_config(recipe: Recipe, policy: Any) -> Any | None:
-    """Return the config of the judge that is held on this machine; None without a judge, or if a server is used.
+    """Return the config of the judge in this machine's memory; None without a judge, or if a server is used.
 
     Args:
         recipe: of the run.

@@ -1,4 +1,4 @@
-"""Memory of a training by part, from the code that will run: no weight is loaded, no number computed.
+"""Estimate of a training's memory by part, from the code that will run, on tensors that have only shapes.
 
 The policy is made of shapes alone (torch's meta device), with its adapters, its reference and the companions that the
 recipe's parts bring. The memory that a packed row keeps for its backward pass is counted while the learner's own
@@ -48,13 +48,13 @@ FLOAT = 4
 
 @dataclass(frozen=True)
 class PackedRowSize:
-    """The packed row that the learner reads at once."""
+    """Size of the largest packed row that the learner reads at once."""
 
     tokens: int
     completion_tokens: int
     """Number of these tokens whose log-probs are read."""
     several: bool
-    """Whether an update reads more than one row: gradients are held while the next is read."""
+    """Whether an update reads more than one row, so that gradients are held while the next one is read."""
 
 
 @dataclass(frozen=True)
@@ -63,26 +63,26 @@ class Footprint:
 
     parameters: int
     trained: int
-    """Parameters that the optimiser moves."""
+    """Number of parameters that the optimiser updates."""
     weights: int
     gradients: int
     optimiser: int
     activations: int
-    """Memory that a row keeps for its backward pass."""
+    """Activations that a row keeps for its backward pass."""
     backward: int
-    """Memory made in addition while the backward pass runs through the layers."""
+    """Further memory while the backward pass runs through the layers."""
     logits: int
-    """Blocks of the projection to the vocabulary, and the gradient that it is gathered in."""
+    """Blocks of logits in the projection to the vocabulary, with the projection's cast weights and its gradient."""
     put_together: int
     """With several learners: the weights and gradients that each of them holds whole while it reads a row."""
     several_rows: bool
     """Whether gradients of an earlier row are held while a row is read."""
     reference: int = 0
     companions: int = 0
-    """Models that learn with the policy, with gradients and moments."""
+    """Models that are trained in addition to the policy, with their gradients and moments."""
     reward_model: int = 0
     teachers: int = 0
-    """Frozen models that the policy is distilled from; those that another recipe makes are taken for its size."""
+    """Frozen models that the policy is distilled from; one that another recipe makes counts with the policy's size."""
     judge: int = 0
     """The judge's weights, if it is on this machine; its other memory is freed before the learner fits."""
     engine: int = 0
@@ -93,7 +93,7 @@ class Footprint:
 
     @property
     def passing(self) -> int:
-        """Peak of the memory that does not stay from round to round: gradients, and the needs of a row.
+        """Peak of the memory that is freed after an update: gradients, and activations and logits of a row.
 
         The projection is done before the layers' backward pass begins; the gradients of a first row are made while its
         activations are freed.
@@ -117,18 +117,18 @@ class Footprint:
 
 @dataclass(frozen=True)
 class Device:
-    """Device whose memory the parts must fit into."""
+    """Device that a training is planned for."""
 
     kind: str
     """cuda or cpu."""
     memory: int
-    """Bytes."""
+    """Memory of the device, bytes."""
 
 
 def footprint(
     recipe: Recipe, config: Any, row: PackedRowSize, device: Device, autocast: torch.dtype | None
 ) -> Footprint:
-    """Count the memory of a round of the recipe's loop; of several learners that of the first, which has most.
+    """Estimate the memory of a round of the loop; with several learners that of the first, which needs most.
 
     Args:
         recipe: has a schedule.

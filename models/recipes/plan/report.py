@@ -1,4 +1,4 @@
-"""Plan of a recipe's needs, as a page: parameters, tokens a round, memory by part, and whether it fits the device."""
+"""Text of a recipe's plan: parameters, tokens per round, memory by part, and whether it fits the device."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GIB = 2**30
 
 
 def planned(recipe: Recipe, prompt: int, memory: float | None, whence: str = "") -> tuple[str, bool]:
-    """Plan a training. Returns the page, and whether the device is large enough.
+    """Plan a training. Returns the plan as text, and whether it fits the device.
 
     Args:
         recipe: recipe of the training; none of its models is loaded.
@@ -44,7 +44,7 @@ def planned(recipe: Recipe, prompt: int, memory: float | None, whence: str = "")
 
 
 def this_device() -> Device:
-    """Return the GPU of this machine, if there is one, else its memory."""
+    """Return the GPU of this machine as the device of a plan, or its CPU if it has no GPU."""
     if torch.cuda.is_available():
         return Device("cuda", int(torch.cuda.get_device_properties(0).total_memory))
     return Device("cpu", os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))

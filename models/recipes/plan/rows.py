@@ -1,4 +1,4 @@
-"""Rows of tokens that a training reads at once, from the recipe alone: every completion has its maximal length."""
+"""Sizes of the packed rows of a training, from the recipe alone: completions count with their maximum length."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stages of a training that need memory one after the other: warm start, fit of the reward model, loop."""
+"""Stages of a training, which need memory one after the other: warm start, fit of the reward model, loop."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class PlanContext:
 
 @dataclass(frozen=True)
 class Stage:
-    """Memory of one stage."""
+    """Planned row and memory of one stage."""
 
     name: str
     row: PackedRowSize
@@ -66,7 +66,7 @@ def stages(recipe: Recipe) -> tuple[str, ...]:
 
 
 def stage_of(name: str, recipe: Recipe, given: PlanContext) -> Stage:
-    """Plan one stage of a recipe that has it.
+    """Plan the stage `name` of a recipe.
 
     Raises:
         UserError: the budget is smaller than the shortest row that is possible.

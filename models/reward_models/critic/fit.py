@@ -108,8 +108,9 @@ def fit_critic(
 
 
 def explained_variance(values: Tensor, returns: Tensor) -> float:
-    """Compute 1 - var(returns - values) / var(returns): one for a perfect critic, zero for a constant and for flat
-    returns.
+    """Compute 1 - var(returns - values) / var(returns).
+
+    It is one for a perfect critic, zero for a constant and for flat returns.
 
     Never below minus one: if the returns hardly spread, a lower number would only reflect their small variance.
     """

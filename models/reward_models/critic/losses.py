@@ -27,8 +27,9 @@ from models.reward_models.critic.settings import CriticSettings
 
 
 def squared_error(values: Tensor, returns: Tensor, old: Tensor | None = None, clip: float | None = None) -> Tensor:
-    """Compute half the squared error of each value, [tokens]; with `clip`, the larger of it and that of the clipped
-    value.
+    """Compute half the squared error of each value, [tokens].
+
+    With `clip` it is the larger of this error and that of the clipped value.
 
     Args:
         values: the critic's values, [tokens]; gradient flows.
@@ -87,7 +88,14 @@ def values_of(outputs: Tensor, settings: CriticSettings) -> Tensor:
 
 
 def loss_of(outputs: Tensor, returns: Tensor, old: Tensor | None, settings: CriticSettings) -> Tensor:
-    """Compute the loss of each token according to the settings, [tokens]; the arguments are as above."""
+    """Compute the loss of each token that the settings choose, [tokens].
+
+    Args:
+        outputs: the head's outputs, [tokens, outputs]; gradient flows.
+        returns: targets of the critic, [tokens].
+        old: the critic's values at the beginning of the round, [tokens]; needed if the settings have a clip.
+        settings: kind of loss and its constants.
+    """
     if settings.loss == "mse":
         return squared_error(outputs.squeeze(-1), returns, old, settings.clip)
     edges = bin_edges(settings.low, settings.high, settings.bins, outputs)

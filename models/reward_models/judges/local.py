@@ -87,8 +87,10 @@ class LocalJudge(GenerativeJudge):
         return list(zip(distinct, self._codec.prompts([self._plain(text) for text in distinct]), strict=True))
 
     def _plain(self, text: str) -> str:
-        """Return a question that can be encoded. In a chat, special tokens are spelt out, so that a completion cannot
-        answer for the judge."""
+        """Return a question that can be encoded.
+
+        In a chat, special tokens are spelt out, so that a completion cannot answer for the judge.
+        """
         text = encodable(text)
         return self._codec.spelt_out(text) if self._settings.chat else text
 

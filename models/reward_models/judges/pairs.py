@@ -33,7 +33,7 @@ class CompletionPair:
     mine: str
     other: str
     said: Mapping[str, str]
-    """Values of the template's other places."""
+    """Values of the template's other placeholders, by name."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class PairComparison:
     """Values of the readable verdicts for the completion shown first, with `mine` first: 1, 1/2 or 0 each, moved
     towards 1/2 if they are weighted by confidence."""
     backward: tuple[float, ...]
-    """The same with `other` first, again for the completion shown first."""
+    """The same with `other` first: values for `other`, which is then shown first."""
     answers: tuple[Answer, ...]
     """All answers of both orders."""
     asked_both: bool = True
@@ -61,7 +61,7 @@ class PairComparison:
 
     @property
     def place(self) -> float | None:
-        """Preference for the first place, in [0, 1]; None unless both orders have a verdict."""
+        """Preference for the answer that is shown first, in [0, 1]; None unless both orders have a verdict."""
         return (_mean(self.forward) + _mean(self.backward)) / 2.0 if self.forward and self.backward else None
 
     @property
@@ -118,8 +118,10 @@ def _worth(answers: Sequence[Answer], by_likelihood: bool) -> tuple[float, ...]:
 
 
 def certainty(answer: Answer) -> float:
-    """Return the judge's confidence in its words, in [0, 1]: the geometric mean of the token probabilities; 1 if they
-    are not known."""
+    """Return the judge's confidence in its words, in [0, 1]: the geometric mean of the token probabilities.
+
+    It is 1 if the probabilities are not known.
+    """
     return math.exp(min(0.0, _mean(answer.log_probs))) if answer.log_probs else 1.0
 
 

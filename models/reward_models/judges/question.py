@@ -1,4 +1,4 @@
-"""Question templates for judges. Their places are filled once, so that inserted text is never parsed again.
+"""Question templates for judges. Placeholders are replaced once, so that inserted text is never parsed again.
 
 The templates in this file are those that the built-in data sets `judging`, `checking` and `comparing` train small
 judges on. For a judge of a real size, the recipe describes the task in its own words, with the same places.
@@ -36,34 +36,37 @@ REFER = "refer {prompt} reference {reference} first {first} second {second}"
 RANK = "rank {principles} {prompt} {completions}"
 """Rank several completions from best to worst under a principle."""
 NOTHING = "none"
-"""Text that fills an otherwise empty place."""
+"""Text that replaces a placeholder without content."""
 
 _PLACE = re.compile(r"\{([a-z_]+)\}")
 _NUMBER = re.compile(r"(\banswer\s{0,9}\d{1,9})\s{0,9}:[\s:]*", re.IGNORECASE)
 
 
 def numbered(completions: Sequence[str]) -> str:
-    """Format completions under their numbers from 1, for a question. A numbering that a completion writes itself loses
-    its colon, so that it cannot pass for another completion."""
+    """Format completions under their numbers from 1, for a question.
+
+    A numbering that a completion writes itself loses its colon, so that it cannot pass for another completion.
+    """
     texts = (_NUMBER.sub(r"\1 ", text) for text in completions)
     return "\n".join(f"answer {number} : {text}" for number, text in enumerate(texts, 1))
 
 
 def fill(template: str, said: Mapping[str, str]) -> str:
-    """Return the template with every known place filled; braces in the inserted text are left unchanged."""
+    """Return the template with every known placeholder replaced; braces in the inserted text are left unchanged."""
     return _PLACE.sub(lambda match: said.get(match[1], match[0]), template)
 
 
 def check_template(template: str, needed: set[str], where: str, allowed: frozenset[str] = frozenset()) -> None:
-    """Check the places of a template.
+    """Check the placeholders of a template.
 
     Args:
-        needed: required places.
+        template: the template.
+        needed: required placeholders.
         where: key of the recipe, for the error message.
-        allowed: optional places.
+        allowed: optional placeholders.
 
     Raises:
-        UserError: a required place is missing, or a place is unknown.
+        UserError: a required placeholder is missing, or a placeholder is unknown.
     """
     places = set(_PLACE.findall(template))
     if missing := sorted(needed - places):

@@ -43,7 +43,9 @@ class JudgeReport:
 
 
 def right_and_wrong(prompts: Sequence[str], records: Sequence[PromptRecord], most: int) -> list[CompletionPair]:
-    """Return a right and a wrong sample of each prompt that has both, the right one as `mine`, at most `most` pairs.
+    """Return a right and a wrong finished sample of each prompt that has both, at most `most` pairs.
+
+    The right one is `mine`.
 
     Args:
         prompts: as the judge reads them, [prompts].

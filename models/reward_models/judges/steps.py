@@ -11,13 +11,13 @@ from models.reward_models.judges.verdict import holds
 from models.text.encoding import Codec
 
 STEP_PLACES = frozenset({"prompt", "before", "step"})
-"""Places of a template about a step."""
+"""Placeholders of a template about a step."""
 
 
 def said_of_steps(
     codec: Codec, prompt: str, completion: Sequence[int], ends: Sequence[int], marks: Sequence[str]
 ) -> list[dict[str, str]]:
-    """Return the values of a template's places for each step, [steps].
+    """Return the values of a template's placeholders for each step, [steps].
 
     Args:
         codec: the policy's.

@@ -68,7 +68,7 @@ def judged_steps(answer: Answer) -> list[bool]:
 
 
 def holds(answers: Sequence[Answer]) -> float | None:
-    """Return the share of yes among the answers that are yes or no; None if none is."""
+    """Return the share of yes among the readable answers to a yes-or-no question; None if none is readable."""
     chosen = [place for answer in answers if (place := choice(answer, (YES, NO))) is not None]
     return chosen.count(0) / len(chosen) if chosen else None
 
@@ -84,8 +84,7 @@ def listed(answer: Answer, most: int) -> list[str] | None:
 
 
 def ranking(answer: Answer, count: int) -> list[int] | None:
-    """Return the indices of `count` completions from best to worst, from 0; None if the verdict does not rank all of
-    them.
+    """Return the indices of `count` completions from best to worst, from 0; None unless the verdict ranks all.
 
     They are written as their numbers from 1, in order: `2 1 3`, `2 > 1 > 3` or `2, 1, 3`.
     """

@@ -1,2 +1,1 @@
-"""Code that runs inside the jail: it uses the standard library alone, so that forks are cheap and little can be
-reached."""
+"""Code that runs inside the jail: the standard library alone, so that forks are cheap and little can be reached."""

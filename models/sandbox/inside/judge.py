@@ -28,7 +28,7 @@ class Fault(BaseException):
 
 
 class ProgramError(Exception):
-    """The program raised an exception that is not one of Python's built-in exceptions."""
+    """Replacement for an exception of the program that is not one of Python's built-in exceptions."""
 
 
 @dataclass

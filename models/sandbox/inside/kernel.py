@@ -1,4 +1,4 @@
-"""Calls of the kernel that Python has no function for, and the limits of a process."""
+"""System calls that Python has no function for, and the limits of a process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CAPABILITIES_3 = 0x20080522
 
 
 def call(number: int, *arguments: int | bytes | ctypes.Array[ctypes.c_char] | None) -> int:
-    """Make a call of the kernel by its number.
+    """Make a system call by its number.
 
     Raises:
         OSError: the kernel refuses.
@@ -37,14 +37,14 @@ def _control(option: int, value: int | ctypes.c_void_p, second: object = 0) -> N
 
 
 def die_with_parent(parent: int) -> None:
-    """End with the process that started this one, which had the number `parent`."""
+    """Have the kernel end this process as soon as its parent, the process with the number `parent`, ends."""
     _control(_SET_DEATH_SIGNAL, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
 
 
 def no_new_privileges() -> None:
-    """Give up all new privileges for good, such as those of setuid programs."""
+    """Give up for good all ways to gain privileges, such as setuid programs."""
     _control(_SET_NO_NEW_PRIVILEGES, 1)
 
 
@@ -54,7 +54,7 @@ def not_dumpable() -> None:
 
 
 def set_filter(program: bytes) -> None:
-    """Let a seccomp filter decide about every call from now on; [instructions * 8 bytes]."""
+    """Apply a seccomp filter to every later system call of this process; [instructions * 8 bytes]."""
     code = ctypes.create_string_buffer(program, len(program))
     head = ctypes.create_string_buffer(struct.pack("HxxxxxxQ", len(program) // 8, ctypes.addressof(code)))
     _control(_SET_SECCOMP, 2, ctypes.c_void_p(ctypes.addressof(head)))
@@ -68,7 +68,7 @@ def drop_capabilities() -> None:
 
 
 def die_first() -> None:
-    """Be the first that the kernel ends where memory runs out."""
+    """Make this process the first that the kernel ends if memory runs out."""
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
         file.write("1000")
 

@@ -17,7 +17,7 @@ _FILE = "<program>"
 
 
 def run(request: dict[str, Any], scratch: str) -> NoReturn:
-    """Run the request and end; file 3, and 4, are connections to the caller.
+    """Run the request and end the process; file 3, for scripts and commands also file 4, is a connection to the caller.
 
     Args:
         request: `kind` and the keys that belong to it.

@@ -92,8 +92,10 @@ def _names(connection: sqlite3.Connection) -> list[str]:
 
 
 def _result(connection: sqlite3.Connection, query: str, most: int, volume: int) -> dict[str, Any]:
-    """Return hashes of the rows as they come and of the rows in any order, and the numbers of rows and columns; or the
-    reason of a failure."""
+    """Return the result of a query, or the reason of its failure.
+
+    The result has hashes of the rows as they come and of the rows in any order, and the numbers of rows and columns.
+    """
     try:
         cursor = connection.execute(query)
         if cursor.description is None:

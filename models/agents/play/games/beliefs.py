@@ -1,6 +1,6 @@
 """Beliefs about the guilty seat in a game of hidden roles, and how a message changes them (paper 5, arXiv 2502.06060).
 
-    b(s, h)  = P(accusation of the guilty one | what seat s has read and said, h) over the sum of its accusations
+    b(s, h)  = P(accusation of the guilty seat | tokens of seat s, h) / sum over all accusations that s can make
     change   = sum over the other innocent seats s of log b(s, h with the message) - log b(s, h)
 
 A belief is read off the policy: the probability of each accusation if the seat were to accuse now. It takes no turn and
@@ -42,7 +42,7 @@ class HiddenRoles(Game, Protocol):
 
 
 class SeatBelief(NamedTuple):
-    """A seat's belief in a state."""
+    """Seat and state of a belief, whose probability is computed by `log_beliefs`."""
 
     prompt: tuple[int, ...]
     seat: int

@@ -1,5 +1,6 @@
-"""Clusters of the texts said in a game, and the game restricted to the clusters as actions (LSPO, paper 77, arXiv
-2502.04686).
+"""Clusters of the texts in a game, and the game restricted to the clusters as actions.
+
+After LSPO (paper 77, arXiv 2502.04686):
 
     texts -> words that each has, [texts, words] -> k-means -> cluster -> the action that most of its texts are
 
@@ -71,15 +72,15 @@ def _squares(points: NDArray[np.float64], centres: NDArray[np.float64]) -> NDArr
 
 
 class LatentGame:
-    """A game restricted to the actions that some cluster of texts maps to."""
+    """A game restricted to the actions to which some cluster of texts maps."""
 
     def __init__(self, game: Game, said: Mapping[tuple[str, ...], frozenset[str]]) -> None:
         """Restrict a game.
 
         Args:
             game: game whose rules apply.
-            said: remaining actions for each set of actions that a mover may have; a set that is not a key keeps all of
-                them.
+            said: remaining actions for each set of actions that a mover may have; a set that is not a key keeps all
+                actions.
         """
         self._game, self._said = game, said
         self.name, self.seats, self.least = game.name, game.seats, game.least
@@ -89,18 +90,18 @@ class LatentGame:
         return self._game.deals()
 
     def dealt(self, deal: str, seat: int) -> str:
-        """Return the same as the game."""
+        """Return a seat's view of the deal, as in the game."""
         return self._game.dealt(deal, seat)
 
     def mover(self, state: State) -> int | None:
-        """Return the same as the game."""
+        """Return the seat to move, as in the game; None: the game is over."""
         return self._game.mover(state)
 
     def actions(self, state: State) -> tuple[str, ...]:
-        """Return the remaining actions."""
+        """Return the actions of the seat to move that remain."""
         actions = self._game.actions(state)
         return tuple(action for action in actions if action in self._said.get(actions, actions))
 
     def worth(self, state: State) -> tuple[float, ...]:
-        """Return the same as the game."""
+        """Return the outcome for each seat, as in the game, [seats]."""
         return self._game.worth(state)

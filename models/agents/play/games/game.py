@@ -21,7 +21,7 @@ Profile = Sequence[Strategy]
 
 
 class Game(Protocol):
-    """Rules alone, without randomness or memory of their own."""
+    """Interface of the rules of a game, without randomness or memory of their own."""
 
     name: str
     seats: int
@@ -35,7 +35,7 @@ class Game(Protocol):
 
     @abstractmethod
     def dealt(self, deal: str, seat: int) -> str:
-        """Return a seat's view of the deal, with which its information sets begin. Empty: it sees nothing."""
+        """Return a seat's view of the deal, with which its information sets begin; empty: it sees nothing."""
         ...
 
     @abstractmethod

@@ -31,7 +31,7 @@ class KuhnPoker:
         return f"{('first', 'second')[seat]} {deal.split()[seat]}"
 
     def mover(self, state: State) -> int | None:
-        """Return the first seat, the second, and the first again after a check and a bet."""
+        """Return the seat to move: the first, the second, and the first again after a check and a bet."""
         said = state[1:]
         if said in ((), ("check",), ("bet",), ("check", "bet")):
             return len(said) % 2

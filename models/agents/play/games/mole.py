@@ -30,13 +30,13 @@ class Mole:
         return [(1 / 6, f"{mole} {witness}") for mole in SEATS for witness in SEATS if mole != witness]
 
     def dealt(self, deal: str, seat: int) -> str:
-        """Return the seat's name, its role, and what it saw."""
+        """Return the seat's name and its role, `mole` or `crew`; for the witness `saw NAME` instead of a role."""
         mole, witness = deal.split()
         role = {mole: "mole", witness: f"saw {mole}"}.get(SEATS[seat], "crew")
         return f"{SEATS[seat]} {role}"
 
     def mover(self, state: State) -> int | None:
-        """Return the seats in turn, for two rounds."""
+        """Return the seat to move, in turn for two rounds; None: the game is over."""
         return (len(state) - 1) % self.seats if len(state) <= 2 * self.seats else None
 
     def actions(self, state: State) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from models.agents.play.games.game import Game, Knows, Profile, State, informati
 
 
 def value(game: Game, profile: Profile) -> tuple[float, ...]:
-    """Return the expected outcome for each seat, [seats]."""
+    """Return the expected outcome for each seat if all play the profile, [seats]."""
 
     def of(state: State) -> tuple[float, ...]:
         mover = game.mover(state)
@@ -34,8 +34,7 @@ def best_response(game: Game, profile: Profile, seat: int) -> float:
     """Return the maximum expected outcome of a seat against the strategies of the others."""
 
     def of(weighted: Sequence[tuple[float, State]]) -> float:
-        """Return the weighted outcome of states that the seat cannot distinguish, with its best actions from there
-        on."""
+        """Return the weighted outcome of indistinguishable states if the seat plays its best actions from there on."""
         total = 0.0
         waiting = list(weighted)
         sets: dict[Knows, list[tuple[float, State]]] = {}
@@ -61,8 +60,7 @@ def best_response(game: Game, profile: Profile, seat: int) -> float:
 
 
 def exploitability(game: Game, profile: Profile) -> float:
-    """Return the expected gain of a player who knows the profile and plays a best response, averaged over both seats,
-    in the game's units.
+    """Return the mean over both seats of the outcome of a best response to the profile, in the game's units.
 
     Raises:
         ValueError: the game does not have two seats.
@@ -73,8 +71,11 @@ def exploitability(game: Game, profile: Profile) -> float:
 
 
 def action_values(game: Game, profile: Profile) -> list[dict[Knows, tuple[float, ...]]]:
-    """Return the expected outcome of each action at every information set, for each seat: counterfactual values divided
-    by the probability with which the others and chance lead there, zero if they never do."""
+    """Return the expected outcome of each action at every information set, for each seat.
+
+    It is the counterfactual value divided by the probability with which the others and chance lead there; zero if they
+    never do.
+    """
     sets = information_sets(game)
     totals = [{known: [0.0] * len(actions) for known, actions in of_seat.items()} for of_seat in sets]
     reached = [dict.fromkeys(of_seat, 0.0) for of_seat in sets]
@@ -91,7 +92,7 @@ def action_values(game: Game, profile: Profile) -> list[dict[Knows, tuple[float,
 
 
 def regret_matching(game: Game, rounds: int) -> list[dict[Knows, tuple[float, ...]]]:
-    """Return the average strategies after `rounds` rounds of counterfactual regret minimisation, one for each seat."""
+    """Return the average strategy of each seat after `rounds` rounds of counterfactual regret minimisation."""
     sets = information_sets(game)
     regrets = [{known: [0.0] * len(actions) for known, actions in of_seat.items()} for of_seat in sets]
     played = [{known: [0.0] * len(actions) for known, actions in of_seat.items()} for of_seat in sets]

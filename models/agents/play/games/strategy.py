@@ -1,5 +1,8 @@
-"""The strategy that a policy plays, at every information set: its probability of each action, normalised over the
-actions, with the same tokens as when it plays at a table (`models.agents.environments.table`)."""
+"""The strategy that a policy plays: its probability of each action at every information set.
+
+Probabilities are normalised over the actions. The tokens are those that the policy reads and writes when it plays at a
+table (`models.agents.environments.table`).
+"""
 
 from __future__ import annotations
 
@@ -71,8 +74,9 @@ def strategies(
 
 
 def view(game: Game, codec: Codec, state: State, seat: int, role: Role = "user") -> tuple[int, ...]:
-    """Return all that a seat has read and said before it moves, or would have if it were to move, after the prompt,
-    [tokens].
+    """Return the tokens after the prompt that a seat has read and written before its move, [tokens].
+
+    If it is not to move, they are the tokens that it would have read and written.
 
     Raises:
         UserError: the chat template cannot be continued.

@@ -29,7 +29,7 @@ class TicTacToe:
         return "xo"[seat]
 
     def mover(self, state: State) -> int | None:
-        """Return the seats in turn, until a row is complete or all fields are taken."""
+        """Return the seat to move, in turn until a row is complete or all fields are taken."""
         return None if len(state) == 10 or _winner(state) is not None else (len(state) - 1) % 2
 
     def actions(self, state: State) -> tuple[str, ...]:

@@ -40,7 +40,7 @@ _Judged = tuple[QueryResult, QueryResult, frozenset[str]]
 
 @part("sql")
 class Sql(Reward):
-    """Execution, syntax, names or n-grams of a query; zero for a completion that was cut."""
+    """One quality of an SQL query: execution, syntax, names or n-grams; zero for a completion that was cut."""
 
     needs_answers = True
     needs_tests = True
@@ -100,8 +100,10 @@ class Sql(Reward):
         return jaccard(*(runs_of(tokens_of(text), self.run) for text in (query, attempt.problem.answer)))
 
     def _judged(self, attempts: Sequence[Attempt]) -> list[_Judged | None]:
-        """Return the results of each attempt, [attempts]; None without a query or a database. Equal queries are run
-        once."""
+        """Return the results of each attempt, [attempts]; None without a query or a database.
+
+        Equal queries are run once.
+        """
         queries = [_query(attempt) for attempt in attempts]
         there = [
             bool(query and attempt.problem.tests.strip()) for query, attempt in zip(queries, attempts, strict=True)

@@ -28,14 +28,14 @@ from models.sandbox.written import written_code
 
 @part("style_of_tests")
 class StyleOfTests(Reward):
-    """Good practices and smells of tests, by static analysis; zero for a completion that was cut."""
+    """Share of the metrics of good tests that are met, by static analysis; zero for a completion that was cut."""
 
     metrics: Annotated[tuple[Metric, ...], Field(min_length=1)] = METRICS
     """Metrics that are measured."""
 
     @property
     def verifies(self) -> bool:
-        """Whether it decides in evaluations and at the gate: if all metrics are named."""
+        """Whether it decides in evaluations and at the gate: true if all metrics are named."""
         return set(self.metrics) == set(METRICS)
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:

@@ -36,7 +36,7 @@ from models.sandbox.written import written_code
 
 @part("written_tests")
 class WrittenTests(Reward):
-    """Syntax, running, passing, coverage or kills of tests; zero for a completion that was cut."""
+    """One quality of written tests: syntax, running, passing, coverage or kills; zero for a completion that was cut."""
 
     needs_answers = True
     needs_tests = True
@@ -86,8 +86,10 @@ class WrittenTests(Reward):
 
 
 def _asked(attempt: Attempt) -> Asked | None:
-    """Return the tests to run and their subject; None if the completion was cut, or the problem does not have a
-    reference."""
+    """Return the tests to run and their subject.
+
+    None if the completion was cut, or the problem does not have a reference.
+    """
     problem = attempt.problem
     if not attempt.finished or not problem.answer.strip():
         return None

@@ -29,7 +29,7 @@ class Attempts(TokenReward):
     alpha: NonNegativeFloat = 1.0
     """Weight of the gain over the previous attempt; a loss is weighted likewise."""
     first_stage: NonNegativeInt = 0
-    """Number of the policy's first optimiser steps in which only the last attempt counts."""
+    """Number of the policy's first optimiser steps in which only the last of several attempts counts."""
 
     def tokens(self, world: World, rollouts: Sequence[Rollout]) -> list[Tensor]:
         """Return the rewards at the last token of each turn, [completions] tensors of [tokens of it]."""

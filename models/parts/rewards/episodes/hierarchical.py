@@ -27,7 +27,7 @@ from models.method.world import World
 
 @part("hierarchical")
 class Hierarchical(Reward):
-    """Right answers, and a bonus where several tools led to them."""
+    """One for a right answer, more if several tools led to it; zero for a wrong one, `-malformed` for none."""
 
     needs_answers = True
     tools: tuple[str, ...] = ("search", "calculator")

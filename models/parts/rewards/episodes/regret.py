@@ -41,8 +41,10 @@ class Regret(TokenReward):
     least regret."""
 
     def tokens(self, world: World, rollouts: Sequence[Rollout]) -> list[Tensor]:
-        """Return the rewards at the last token of each turn, or of the episode, [completions] tensors of [tokens of
-        it]."""
+        """Return the rewards at the last token of each turn, or of the episode.
+
+        The result is [completions] tensors of [tokens of it].
+        """
         rows = []
         for rollout in rollouts:
             row = torch.zeros(len(rollout.completion))

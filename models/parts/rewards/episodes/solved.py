@@ -19,7 +19,7 @@ from models.method.world import World
 
 @part("solved")
 class Solved(Reward):
-    """Whether the goal was reached; never for an episode that was cut by the recipe's limits."""
+    """One if the episode reached its goal, zero otherwise, also if the recipe's limits cut it."""
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
         """Return one or zero for each completion, [completions]."""

@@ -32,13 +32,13 @@ class Checklist(JudgedReward):
     """Share of the prompt's requirements that a completion meets, according to the judge."""
 
     lists: str = LIST
-    """Template of the question for the list, asked once per prompt, with the place {prompt}: the judge answers #### and
-    the items, with semicolons between."""
+    """Template of the question for the list, asked once per prompt, with the placeholder {prompt}: the judge answers
+    #### and the items, with semicolons between."""
     items: tuple[str, ...] = ()
     """Items for every prompt; if given, the judge writes no lists."""
     template: str = TICK
-    """Template of the question about each item, with the places {item}, {completion} and, optionally, {prompt}. The
-    judge answers yes or no."""
+    """Template of the question about each item, with the placeholders {item}, {completion} and, optionally, {prompt}.
+    The judge answers yes or no."""
     votes: Votes = 1
     """Votes on each item."""
     most: Positive = 16

@@ -41,7 +41,7 @@ def _runs(words: Sequence[str], length: int) -> Counter[tuple[str, ...]]:
 
 @part("followed_feedback")
 class FollowedFeedback(Reward):
-    """Share of the feedback's words in a refinement; needs rollouts that refine."""
+    """Share of the feedback's word n-grams that a refinement contains; needs rollouts that refine."""
 
     longest: Annotated[int, Field(ge=1, le=16)] = 4
     """Maximum number of words of an n-gram."""

@@ -33,13 +33,13 @@ class JudgePairs(JudgedReward):
     """Share of comparisons won, according to the judge."""
 
     template: str = COMPARE
-    """Template of the question, with the places {prompt}, {first}, {second} and, optionally, {principles} and
+    """Template of the question, with the placeholders {prompt}, {first}, {second} and, optionally, {principles} and
     {reference}. The judge answers first, second or neither."""
     principles: str = ""
-    """Criterion of the comparison, for the template's place {principles}."""
+    """Criterion of the comparison, for the template's placeholder {principles}."""
     own: str = ""
-    """Template of a question that is asked before, with the place {prompt}: the judge's most likely answer fills the
-    place {reference}. Empty: nothing is asked, and the template has no such place."""
+    """Template of a question that comes first, with the placeholder {prompt}. The judge's most likely answer replaces
+    {reference} in `template`. Empty: nothing comes first, and `template` must not contain {reference}."""
     by_likelihood: bool = False
     """Whether a verdict is weighted by the likelihood of its words under the judge; weight 1 if a server does not
     return log-probs."""
@@ -59,8 +59,7 @@ class JudgePairs(JudgedReward):
             check_template(self.own, {"prompt"}, f"rewards.{self.label}.own")
 
     def judged(self, judge: GenerativeJudge, rollouts: Sequence[Rollout], seed: int) -> Reasoned:
-        """Return values in [0, 1], [completions]; NaN if no comparison can be read, 1/2 for a completion without
-        rivals."""
+        """Return values in [0, 1], [completions]; NaN if no comparison can be read, 1/2 without rivals."""
         places = rivals_of(groups_of(rollouts).tolist(), self.rivals)
         asked = [(i, j) for i, j in places if rollouts[i].text != rollouts[j].text]
         own = self._own(judge, [rollouts[i].problem.prompt for i, _ in asked])
@@ -100,8 +99,7 @@ class JudgePairs(JudgedReward):
 
 
 def rivals_of(groups: Sequence[int], rivals: int) -> list[tuple[int, int]]:
-    """Return the pairs of indices that are compared: each completion with the next `rivals` of its group, no pair
-    twice.
+    """Return the index pairs to compare: each completion with the next `rivals` of its group, no pair twice.
 
     Args:
         groups: the group of each completion.
@@ -120,7 +118,10 @@ def rivals_of(groups: Sequence[int], rivals: int) -> list[tuple[int, int]]:
 
 
 def watched_of(made: Sequence[PairComparison]) -> dict[str, float]:
-    """Return the share of answers without a verdict, and the mean value of the first place if both orders were read."""
+    """Return the metrics of comparisons: the share of answers without a verdict, and the mean value of the first place.
+
+    The second is left out if no comparison was read in both orders.
+    """
     answers = sum(len(each.answers) for each in made)
     watched = {"unread": sum(each.unread for each in made) / max(1, answers)}
     if places := [each.place for each in made if each.place is not None]:

@@ -35,8 +35,8 @@ class JudgeRanking(JudgedReward):
     principles: str = "correct"
     """Criterion of the ranking, in words; the small judges of the data set `comparing` know correct and concise."""
     template: str = RANK
-    """Template of the question, with the places {prompt}, {completions} and {principles}. The judge answers with the
-    numbers of the completions from best to worst, such as 2 > 1 > 3."""
+    """Template of the question, with the placeholders {prompt}, {completions} and {principles}. The judge answers with
+    the numbers of the completions from best to worst, such as 2 > 1 > 3."""
     at_a_time: Annotated[int, Field(ge=2, le=64)] = 3
     """Completions per list, if a group has so many different ones."""
     votes: Votes = 2
@@ -49,8 +49,7 @@ class JudgeRanking(JudgedReward):
         check_template(self.template, needed, f"rewards.{self.label}.template")
 
     def judged(self, judge: GenerativeJudge, rollouts: Sequence[Rollout], seed: int) -> Reasoned:
-        """Return values in [0, 1], [completions]; NaN if no ranking can be read, 1/2 if the group has only one distinct
-        text."""
+        """Return values in [0, 1], [completions]; NaN if no ranking can be read, 1/2 if all texts are equal."""
         texts: dict[int, dict[str, None]] = {}
         prompts: dict[int, str] = {}
         for rollout in rollouts:
@@ -95,8 +94,11 @@ class JudgeRanking(JudgedReward):
 
 
 def lists_of(texts: Sequence[str], at_a_time: int, seed: int) -> list[list[str]]:
-    """Cut texts into shuffled lists of `at_a_time`. Each text is in at least one list and in no list twice; a single
-    text gives no list. The last list is filled up with texts of the first one."""
+    """Cut texts into shuffled lists of `at_a_time`, to be ranked.
+
+    Each text is in at least one list and in no list twice; a single text gives no list. The last list is filled up with
+    texts of the first one.
+    """
     size = min(at_a_time, len(texts))
     if size < 2:
         return []

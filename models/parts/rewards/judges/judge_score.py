@@ -27,8 +27,7 @@ from models.reward_models.judges.question import SCORE, check_template, fill
 from models.reward_models.judges.verdict import score
 
 OF_JUDGES = Limits(seconds=600.0, retries=0)
-"""Limits of rewards by judges. A judge that is asked again answers the same, and requests to a server have their own
-retries."""
+"""Limits of rewards by judges. No retries: a judge repeats its answer, and requests to a server have retries."""
 Votes = Annotated[int, Field(ge=1, le=64)]
 
 
@@ -37,10 +36,10 @@ class JudgeScore(JudgedReward):
     """A score by the judge, with its critique as the reason."""
 
     template: str = SCORE
-    """Template of the question, with the places {prompt}, {completion} and, optionally, {principles}; the small judges
-    of the data set `judging` were trained on the default."""
+    """Template of the question, with the placeholders {prompt}, {completion} and, optionally, {principles}; the small
+    judges of the data set `judging` were trained on the default."""
     principles: str = ""
-    """Criterion of the score, for the template's place {principles}."""
+    """Criterion of the score, for the template's placeholder {principles}."""
     lowest: Number = 0.0
     """Lowest score."""
     highest: Number = 9.0
@@ -58,8 +57,10 @@ class JudgeScore(JudgedReward):
         )
 
     def judged(self, judge: GenerativeJudge, rollouts: Sequence[Rollout], seed: int) -> Reasoned:
-        """Return values in [0, 1], [completions]; NaN if no vote can be read. The reason is the first readable
-        answer."""
+        """Return values in [0, 1], [completions]; NaN if no vote can be read.
+
+        The reason is the first readable answer.
+        """
         questions = [
             fill(
                 self.template,

@@ -36,7 +36,7 @@ from models.sandbox.written import written_program
 FAILED = "error"
 """Output of a program that fails or prints nothing."""
 LONGEST_OUTPUT = 500
-"""Maximum length of an output that a judge is shown, characters."""
+"""Maximum length of a program's output in the question to the judge, characters."""
 
 
 @part("judge_steps")
@@ -45,11 +45,11 @@ class JudgeSteps(ReasonedReward):
 
     needs_judge = True
     program: str = PROGRAM
-    """Template of the question for a program, with the places {prompt}, {before} and {step}: the judge answers with a
-    block of Python, or with #### and a line of it. Empty: no program is run."""
+    """Template of the question for a program, with the placeholders {prompt}, {before} and {step}: the judge answers
+    with a block of Python, or with #### and a line of it. Empty: no program is run."""
     template: str = OUTPUT
-    """Template of the question about each step, with the places {step} and, optionally, {prompt} and {before}; with
-    {output} if there is a program. The judge answers yes or no."""
+    """Template of the question about each step, with the placeholders {step} and, optionally, {prompt} and {before};
+    with {output} if there is a program. The judge answers yes or no."""
     votes: Votes = 1
     """Votes on each step."""
     aggregate: Aggregation = "min"

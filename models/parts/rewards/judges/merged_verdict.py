@@ -34,11 +34,11 @@ from models.reward_models.judges.verdict import verdict
 
 @part("merged_verdict")
 class MergedVerdict(ReasonedReward):
-    """Whether a completion states the majority verdict."""
+    """One if a completion states the majority verdict of the critics, zero otherwise."""
 
     needs_judge = True
     wordings: Annotated[tuple[str, ...], Field(min_length=1)] = ("{prompt}",)
-    """Templates of the question to the judge, each with the place {prompt}."""
+    """Templates of the question to the judge, each with the placeholder {prompt}."""
     votes: Votes = 4
     """Votes on each wording."""
     group: bool = True

@@ -38,8 +38,10 @@ def kendall_tau(scores: Tensor, other: Tensor) -> float:
 
 
 def _under_policy(world: World, rollouts: Sequence[Rollout]) -> Tensor:
-    """Return the mean log pi per token of each completion, [completions], nats; the engine's log-probs if it recorded
-    all of them."""
+    """Return the mean log pi per token of each completion, [completions], nats.
+
+    The engine's log-probs are used if it recorded all of them.
+    """
     said = [rollout.behaviour_log_probs for rollout in rollouts if rollout.behaviour_log_probs is not None]
     return _means(said if len(said) == len(rollouts) else world.readings.policy(rollouts), rollouts)
 
@@ -56,8 +58,10 @@ class OwnLikelihood(Reward):
     reads_learner = True
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
-        """Return the mean log-prob of the tokens of each completion, [completions], nats, <= 0. A completion that was
-        cut gets the least value of all: an endless loop gets likelier with every token."""
+        """Return the mean log-prob of the tokens of each completion, [completions], nats, <= 0.
+
+        A completion that was cut gets the least value of all: an endless loop gets likelier with every token.
+        """
         return worst_where_cut(_under_policy(world, rollouts), rollouts)
 
 
@@ -72,8 +76,9 @@ class RankingConsistency(Reward):
     """Zero: it measures the reliability of other rewards, and not a completion."""
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
-        """Return the group's consistency in [0, 1] for each of its completions, [completions]; 1/2 for a single
-        completion.
+        """Return the group's consistency in [0, 1] for each of its completions, [completions].
+
+        It is 1/2 for a single completion.
 
         Raises:
             UserError: the recipe has no reference to compare with.

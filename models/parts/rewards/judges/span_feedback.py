@@ -51,8 +51,10 @@ class SpanFeedback(TokenReward):
 
 
 def signs(remark: Remark, places: Sequence[range]) -> Tensor:
-    """Return the sign of each token in a remark, [tokens] of 1, -1 and 0, from the character range of each token,
-    [tokens]."""
+    """Return the sign of each token in a remark, [tokens]: 1, -1 or 0.
+
+    `places` are the character ranges of the tokens, [tokens].
+    """
     row = torch.zeros(len(places))
     spans = sorted(remark.spans, key=lambda span: span.start)
     at = 0

@@ -27,12 +27,12 @@ from models.method.world import World
 
 @part("unviolated")
 class Unviolated(Blend):
-    """Another reward, withheld from completions that violate a constraint; it and the judges come before, weight 0."""
+    """Another reward of the recipe, withheld from completions that violate a constraint."""
 
     of: str = ""
-    """Label of the reward that is withheld."""
+    """Label of the reward that is withheld; it comes earlier in the recipe, with weight 0."""
     judges: dict[str, Number] = field(default_factory=dict)
-    """Label of each judge -> minimum verdict without a violation."""
+    """Label of each judge, an earlier reward with weight 0 -> minimum verdict without a violation."""
     violated: Number = 0.0
     """Reward of a completion that violates a constraint."""
 

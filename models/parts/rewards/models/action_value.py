@@ -29,7 +29,7 @@ from models.reward_models.critic.action_values import ActionValues, fit_action_v
 
 @part("action_value")
 class ActionValue(Reward):
-    """Value of the last turn under a critic of logged turns. Its companion learns before it scores."""
+    """Value of the last turn under a critic of logged turns. The critic learns from the round before it scores."""
 
     companion = "action_values"
     reads_learner = True

@@ -27,8 +27,10 @@ from models.reward_models.judges.question import check_template, fill
 
 
 def follow_up_value(likelihoods: Sequence[float], pleased: int) -> float:
-    """Return the value from the log-likelihood of each phrase, nats per token; the first `pleased` of them are
-    pleased."""
+    """Return the mean log-likelihood of the pleased phrases minus that of the displeased ones, nats per token.
+
+    The first `pleased` of the phrases are pleased.
+    """
     said, other = likelihoods[:pleased], likelihoods[pleased:]
     return sum(said) / len(said) - sum(other) / len(other)
 
@@ -40,7 +42,7 @@ class FollowUp(Reward):
     needs_judge = True
     needs_likelihoods = True
     template: str = "{prompt} solution {completion} user"
-    """Text before the user's words, with the places {prompt} and {completion}."""
+    """Text before the user's words, with the placeholders {prompt} and {completion}."""
     pleased: tuple[str, ...] = ("thanks that is right", "great this helps me", "yes now it is clear")
     """Phrases of pleased users."""
     displeased: tuple[str, ...] = ("no that is wrong", "this does not help me", "please look at it again")

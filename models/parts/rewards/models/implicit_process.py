@@ -118,8 +118,10 @@ class ImplicitProcess(TokenReward):
         return metrics
 
     def tokens(self, world: World, rollouts: Sequence[Rollout]) -> list[Tensor]:
-        """Return the reward of each token, [completions] tensors of [tokens of it], on the CPU; unless normalised they
-        add up to r(y)."""
+        """Return the reward of each token, [completions] tensors of [tokens of it], on the CPU.
+
+        Unless they are normalised, they add up to r(y).
+        """
         judge = world.learner.companions[self.companion].model
         judged = world.readings.under(judge, sequences_of(rollouts), rollouts)
         reference = self._reference(world, rollouts)

@@ -26,8 +26,9 @@ from models.reward_models.principles import PrincipledScorer
 
 
 def learned_scores(world: World, rollouts: Sequence[Rollout], principle: str = "") -> Tensor:
-    """Score completions by the reward model of this run, [completions]; those that were cut get the least of all
-    `rollouts`.
+    """Score completions by the reward model of this run, [completions].
+
+    Completions that were cut get the least score of all `rollouts`.
 
     For an episode, only the policy's own text is read: an answer that a tool gives away must not raise the score.
 

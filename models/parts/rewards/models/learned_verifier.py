@@ -44,7 +44,7 @@ from models.reward_models.process import ProcessReading
 
 @part("learned_verifier")
 class LearnedVerifier(TokenReward):
-    """Step rewards of a verifier that is trained with the policy; it asks the judge, and starts as a copy of it."""
+    """Step rewards by a verifier that begins as a copy of the judge and is trained together with the policy."""
 
     needs_judge = True
     reads_learner = True
@@ -56,8 +56,8 @@ class LearnedVerifier(TokenReward):
     threshold: Number = 0.5
     """A completion is right if its outcome is above this value."""
     template: str = SCORE
-    """Template of the question to the verifier, with the places {prompt} and {completion}; the small judges of the data
-    set `judging` were trained on the default, with the verdicts below."""
+    """Template of the question to the verifier, with the placeholders {prompt} and {completion}; the small judges of
+    the data set `judging` were trained on the default, with the verdicts below."""
     says_right: tuple[str, ...] = ("9",)
     """Verdicts that mean that a completion is right."""
     says_wrong: tuple[str, ...] = ("0", "1", "2", "3", "4", "5", "6", "7", "8")
@@ -131,8 +131,11 @@ class LearnedVerifier(TokenReward):
         return self._seen(answers, outcomes) | fitted
 
     def tokens(self, world: World, rollouts: Sequence[Rollout]) -> list[Tensor]:
-        """Return the rewards at the last token of each judged step, zero elsewhere, [completions] tensors of [tokens of
-        it]. Steps of an episode's environment get none. The rewards of a completion add up to a value in [-1, 1]."""
+        """Return the rewards at the last token of each judged step, zero elsewhere.
+
+        The result is [completions] tensors of [tokens of it]. Steps of an episode's environment get none. The rewards
+        of a completion add up to a value in [-1, 1].
+        """
         rows = [torch.zeros(len(rollout.completion)) for rollout in rollouts]
         _, answers = self._ask(world, self._questions(rollouts), self.votes)
         cuts = ProcessReading(self.marks).ends(world.codec, [rollout.completion for rollout in rollouts])
@@ -190,7 +193,9 @@ class LearnedVerifier(TokenReward):
 
 
 def balanced(outcomes: Sequence[bool]) -> list[float]:
-    """Return the weights of completions, inversely proportional to the root of the number that share their outcome,
-    with mean 1, [completions]."""
+    """Return the weight of each completion by the rarity of its outcome, with mean 1, [completions].
+
+    It is inversely proportional to the root of the number of completions that share the outcome.
+    """
     raw = [outcomes.count(outcome) ** -0.5 for outcome in outcomes]
     return [weight * len(raw) / sum(raw) for weight in raw]

@@ -43,7 +43,7 @@ def after_next_prompt(rollouts: Sequence[Rollout], label: str) -> Sequences:
 
 @part("log_ratio_baseline")
 class LogRatioBaseline(Reward):
-    """The same value for every completion of a round: a reference point, not a reward."""
+    """Mean log-ratio of the round, the same for every completion: a reference point, not a reward."""
 
     reads_learner = True
 
@@ -56,7 +56,7 @@ class LogRatioBaseline(Reward):
 
     @property
     def one_sequence(self) -> bool:
-        """Whether a whole answer is read after another prompt."""
+        """Whether completions must be one sequence each: true if whole answers are read after another prompt."""
         return self.over == "mismatched"
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:

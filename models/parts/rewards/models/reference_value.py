@@ -80,8 +80,10 @@ class ReferenceValue(Reward):
 
     @torch.no_grad()
     def _states(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
-        """Return the reference's states at the last token of each prompt, [completions, hidden], in the dtype of the
-        head."""
+        """Return the reference's states at the last token of each prompt, [completions, hidden].
+
+        Their dtype is that of the head.
+        """
         head = world.learner.companions[self.companion].model
         # the state that predicts the first token of a completion is that of the prompt's end
         whole = sequences_of(rollouts)

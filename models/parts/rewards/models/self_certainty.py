@@ -26,7 +26,7 @@ from models.parts.shared.next_token import at_written_tokens
 
 @part("self_certainty")
 class SelfCertainty(Reward):
-    """Distance of the policy's distributions from uniform; tokens of the environment do not count."""
+    """Distance of the policy's next-token distributions from uniform, at its own tokens only."""
 
     reads_learner = True
     weight: Number = 0.01

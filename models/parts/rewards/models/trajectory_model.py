@@ -65,7 +65,7 @@ def _states(rollout: Rollout, goal: Problem) -> bool:
 
 @part("trajectory_model")
 class TrajectoryModel(Reward):
-    """Score by a model of hindsight-labelled episodes. Its companion learns before it scores."""
+    """Score by a model of episodes relabelled in hindsight. The model learns from the round before it scores."""
 
     companion = "trajectory_model"
     one_sequence = True
@@ -116,8 +116,10 @@ class TrajectoryModel(Reward):
         return metrics
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
-        """Return the score of each episode under its own prompt, [completions]; one that was cut gets the least of
-        all."""
+        """Return the score of each episode under its own prompt, [completions].
+
+        An episode that was cut gets the least of all.
+        """
         critic = critic_of(world.learner.companions[self.companion])
         sequences = Sequences([r.problem.tokens for r in rollouts], [_closed(r) for r in rollouts])
         rows = read_values(critic, sequences, autocast=world.learner.autocast, token_budget=world.token_budget)
@@ -125,8 +127,10 @@ class TrajectoryModel(Reward):
 
 
 def _closed(rollout: Rollout) -> tuple[int, ...]:
-    """Return an episode up to the policy's last token, with one token appended, because the score is read at the
-    position that predicts it."""
+    """Return an episode up to the policy's last token, with one token appended.
+
+    The score is read at the position that predicts the appended token.
+    """
     ids = rollout.completion[: rollout.episode.turns[-1].stop] if rollout.episode.turns else rollout.completion
     return (*ids, ids[-1])
 

@@ -51,8 +51,10 @@ class CallErrors(TokenReward):
     """Reward of each category."""
 
     def tokens(self, world: World, rollouts: Sequence[Rollout]) -> list[Tensor]:
-        """Return the reward of each turn at its last token, zero elsewhere, [completions] tensors of [tokens of it];
-        NaN if the problem's calls cannot be read. A completion without turns that was cut has no call."""
+        """Return the reward of each turn at its last token, zero elsewhere, [completions] tensors of [tokens of it].
+
+        It is NaN if the problem's calls cannot be read. A completion without turns that was cut has no call.
+        """
         every = hidden_of_each([rollout.problem for rollout in rollouts], Expected, "calls")
         return [self._row(rollout, expected) for rollout, expected in zip(rollouts, every, strict=True)]
 

@@ -39,8 +39,8 @@ class Choice(Reward):
     labels: tuple[str, ...] = tuple("ABCDEFGHIJ")
     """Labels of the options, or names of the classes, ignoring case."""
     reads: Literal["answer", "whole"] = "answer"
-    """Where the label is read: in the answer that a completion states, in which the option's words may follow the
-    label; or as the whole completion."""
+    """Text that the label is read from: the answer that a completion states, in which the option's words may follow the
+    label; or the whole completion."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

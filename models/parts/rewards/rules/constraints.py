@@ -54,8 +54,10 @@ class ConstraintsMet(Reward):
 
 
 def _held(attempts: Sequence[Attempt]) -> list[list[bool]]:
-    """Return whether each attempt meets each constraint, [attempts] of [constraints]; an empty list if they cannot be
-    read."""
+    """Return whether each attempt meets each constraint, [attempts] of [constraints].
+
+    A list is empty if the constraints cannot be read.
+    """
     wanted = hidden_of_each([attempt.problem for attempt in attempts], Constraints, "constraints")
     return [
         [] if constraints is None else met(text if finished else "", constraints)

@@ -69,8 +69,10 @@ class Logic(Reward):
         return self._proved([_read(attempt) for attempt in attempts])
 
     def _proved(self, read: Sequence[_Read]) -> list[bool]:
-        """Return whether each pair is proved to be equivalent, [completions]. Equal pairs are proved once, and equal
-        formulas need no proof."""
+        """Return whether each pair is proved to be equivalent, [completions].
+
+        Equal pairs are proved once, and equal formulas need no proof.
+        """
         asked = list(dict.fromkeys(pair for pair in read if pair is not None and pair[0] != pair[1]))
         known = dict(zip(asked, shared_prover().equivalent(asked, self.seconds), strict=True)) if asked else {}
         return [pair is not None and known.get(pair, pair[0] == pair[1]) for pair in read]

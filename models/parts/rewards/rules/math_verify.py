@@ -107,8 +107,10 @@ def is_plainly_same(pair: Pair) -> bool:
 
 
 def is_doubtful(pair: Pair) -> bool:
-    """Return whether two answers that are not plainly the same may still be mathematically equal: the right one is not
-    a number, neither is in words, and the answer leaves nothing to be worked out."""
+    """Return whether two answers that are not plainly the same may still be mathematically equal.
+
+    They may if the right one is not a number, neither is in words, and the answer leaves nothing to be worked out.
+    """
     given, expected = pair
     if not all(text.strip() and len(text) <= LONGEST for text in pair):
         return False

@@ -153,8 +153,10 @@ class PythonReward(Reward):
         )
 
     def _read(self, value: Any, rollout: Rollout, may_fail: bool) -> float | None:
-        """Read a value. None, by which a function abstains, is kept; NaN replaces an invalid value if `may_fail` is
-        set."""
+        """Read a value of the function.
+
+        None, by which a function abstains, is kept; NaN replaces an invalid value if `may_fail` is set.
+        """
         try:
             return None if value is None else _number(value)
         except Exception as error:

@@ -56,7 +56,7 @@ class Similarity(Reward):
 
     @property
     def grades(self) -> bool:
-        """Whether evaluations also show the mean similarity: if it decides."""
+        """Whether evaluations also show the mean similarity: true if it decides there."""
         return self.verifies
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:

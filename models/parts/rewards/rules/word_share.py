@@ -25,7 +25,7 @@ from models.method.world import World
 
 @part("word_share")
 class WordShare(Reward):
-    """Share of words that count in a completion; zero for one that was cut."""
+    """Distinct words that count, divided by all words of a completion; zero for one that was cut."""
 
     counts: Literal["listed", "new"] = "listed"
     """listed: the words of `words`; new: those that do not occur in the prompt."""

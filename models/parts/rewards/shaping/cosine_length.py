@@ -48,7 +48,7 @@ class CosineLength(Reward):
     """Reward of a completion that did not end."""
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
-        """Return values between the five that are set, [completions]."""
+        """Return values between the smallest and the largest of the five rewards that are set, [completions]."""
         return torch.tensor([self._value(rollout) for rollout in rollouts])
 
     def _value(self, rollout: Rollout) -> float:

@@ -29,7 +29,7 @@ from models.method.world import World
 
 @part("form_and_length")
 class FormAndLength(Reward):
-    """Whether a completion has the form of an answer, and whether it is neither short nor long."""
+    """Reward for the form of an answer, and for a length that is neither short nor long."""
 
     form: NonNegativeFloat = 0.5
     """Reward of the form."""

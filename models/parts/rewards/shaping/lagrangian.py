@@ -35,7 +35,7 @@ from models.method.world import World
 from models.parts.shared.nelder_mead import NelderMead, begin_search
 
 FARTHEST = 3.0
-"""Largest |u|, so that the multiplier of a reward that cannot reach its threshold can recover quickly."""
+"""Largest |u|, the state of a multiplier, so that one whose reward cannot reach its threshold can recover quickly."""
 
 
 class Multipliers(nn.Module):
@@ -71,7 +71,7 @@ class Multipliers(nn.Module):
 
 @part("lagrangian")
 class Lagrangian(Blend):
-    """Other rewards, each kept at its threshold; they come before it in the recipe, with weight 0."""
+    """Weighted sum of other rewards, each kept at its threshold; they come earlier in the recipe, with weight 0."""
 
     companion = "multipliers"
     of: tuple[str, ...] = ()
@@ -90,7 +90,7 @@ class Lagrangian(Blend):
     every: Count = 0
     """Rounds of one trial of thresholds; 0: no search."""
     reach: PositiveFloat = 0.1
-    """Distance of the initial thresholds of the search."""
+    """Change of one threshold at a time in the initial trials of the search."""
     trials: Positive = 12
     """Number of trials after which the best thresholds are kept."""
 
@@ -115,8 +115,10 @@ class Lagrangian(Blend):
         return Companion(model, torch.optim.SGD([model.raw], lr=self.rate))
 
     def learn(self, world: World, rollouts: Sequence[Rollout], components: Mapping[str, Tensor]) -> dict[str, float]:
-        """Update multipliers and thresholds by the round's samples. Returns both, and each reward's distance from its
-        threshold."""
+        """Update multipliers and thresholds by the round's samples, and return metrics.
+
+        The metrics are the multipliers, the thresholds, and each reward's distance from its threshold.
+        """
         companion = world.learner.companions[self.companion]
         model = companion.model
         assert isinstance(model, Multipliers)

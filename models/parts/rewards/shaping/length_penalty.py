@@ -22,7 +22,7 @@ from models.method.world import World
 
 @part("length_penalty")
 class LengthPenalty(Reward):
-    """Length relative to the shortest and the longest completion of the same prompt in the round."""
+    """Reward by length between the shortest and the longest completion of the same prompt in the round."""
 
     needs_answers = True
 

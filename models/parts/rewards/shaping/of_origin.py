@@ -20,7 +20,7 @@ from models.method.world import World
 
 @part("origin")
 class OfOrigin(Reward):
-    """A value for each origin."""
+    """Reward that depends only on the origin of a completion."""
 
     chosen: Number = 1.0
     """Reward of the better answer of a preference."""

@@ -27,7 +27,7 @@ from models.parts.shared.group_statistics import group_mean, group_sum
 
 @part("relative_length")
 class RelativeLength(Reward):
-    """Length relative to the mean of the prompt's right completions in the round, for right ones only."""
+    """Reward of right completions by their length relative to the mean right one of the prompt in the round."""
 
     needs_answers = True
     patience: NonNegativeFloat = 1.0

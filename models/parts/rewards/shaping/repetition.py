@@ -38,7 +38,7 @@ def repeated(ids: Sequence[int], n: int) -> list[bool]:
 
 @part("repetition")
 class Repetition(TokenReward):
-    """Repeated runs in the policy's own tokens; tokens of the environment are skipped and do not split a run."""
+    """Penalty for repeated runs of the policy's own tokens; tokens of the environment are skipped, not boundaries."""
 
     n: Positive = 40
     """Length of a run, tokens."""

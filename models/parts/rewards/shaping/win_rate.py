@@ -39,8 +39,7 @@ def preferences_by_log_odds(scores: Tensor) -> Tensor:
 
 
 def win_rates(preferences: Tensor, adversaries: Tensor) -> Tensor:
-    """Compute the mean preference over the adversaries of each completion, [completions]; 1/2 for one without
-    adversaries.
+    """Compute each completion's mean preference over its adversaries, [completions]; 1/2 without adversaries.
 
     Args:
         preferences: P(row beats column), [completions, completions], in [0, 1].
@@ -104,8 +103,7 @@ class WinRate(Reward):
         return learned_scores(world, rollouts)
 
     def _adversaries(self, group: Sequence[Rollout]) -> Tensor:
-        """Return whether each completion is compared with each other one of a group, [completions, completions],
-        bool."""
+        """Return whether row and column of a group are compared, [completions, completions], bool."""
         if self.against == "group":
             return ~torch.eye(len(group), dtype=torch.bool)
         opponent = torch.tensor([rollout.trained_tokens == 0 for rollout in group])
