@@ -29,13 +29,13 @@ from flows.servers.servers import check_given, given_server
 from models.base.errors import UserError, shortened
 from models.base.processor import processor
 from models.sandbox.fork_servers import NotStarted
-from models.sandbox.layers import had_here
+from models.sandbox.layers import available_layers
 from tasks.data import dvc_remote
 from tasks.host.code_version import ask_git, without_commit
 from tasks.host.environment import nameless_user
 from tasks.host.machine import normal_name, packages
 from tasks.tracking.schema import schema_of
-from tasks.tracking.store import wished
+from tasks.tracking.store import configured_address
 
 DISK_GIB = 5.0
 """Minimum free disk space, GiB; with less, a run may not find room for its checkpoints."""
@@ -215,7 +215,7 @@ def _data_versions(here: Path) -> Diagnosis:
 
 def _tracking_store(home: Path) -> Diagnosis:
     try:
-        named = wished()
+        named = configured_address()
     except UserError as error:
         return Diagnosis("Tracking store", False, "its address holds a password", str(error))
     if named.startswith(("http://", "https://")):
@@ -273,14 +273,16 @@ def _s3_remotes(here: Path) -> dict[str, str | None]:
     parser = configparser.ConfigParser(interpolation=None)
     parser.read([here / ".dvc" / "config", here / ".dvc" / "config.local"])
     remotes = [parser[section] for section in parser.sections() if section.strip("'").startswith("remote ")]
-    meant = {dvc_remote.wished(): None} if dvc_remote.wished() else {}  # its endpoint: AWS_ENDPOINT_URL
+    meant = (
+        {dvc_remote.configured_remote(): None} if dvc_remote.configured_remote() else {}
+    )  # its endpoint: AWS_ENDPOINT_URL
     return meant | {it["url"]: it.get("endpointurl") for it in remotes if it.get("url", "").startswith("s3://")}
 
 
 def _sandbox() -> Diagnosis:
     mend = "let this user have namespaces (sysctl user.max_user_namespaces), or take a kernel with Landlock (5.13)"
     try:
-        had = had_here()
+        had = available_layers()
     except NotStarted as error:
         return Diagnosis("Sandbox", False, f"its fork server does not start: {shortened(error, 200)}", mend)
     why = f" (no namespaces: {shortened(had.without_namespaces, 120)})" if had.without_namespaces else ""

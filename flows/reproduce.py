@@ -26,7 +26,7 @@ APART = "reproductions"
 
 
 @dataclass(frozen=True)
-class MadeAgain:
+class RetrainedVersion:
     """Results of training a version again."""
 
     folder: Path
@@ -36,9 +36,9 @@ class MadeAgain:
 
 
 @contextmanager
-def made_again(
+def retrained(
     label: str, name: str, recipe: Recipe, precisions: Mapping[str, Precision], keep: bool
-) -> Iterator[MadeAgain]:
+) -> Iterator[RetrainedVersion]:
     """Train and evaluate the recipe of a version again, without reusing earlier results; nothing is registered.
 
     Args:
@@ -51,7 +51,7 @@ def made_again(
     apart = writable_state_folder() / APART / name
 
     @flow(name="reproduce", flow_run_name="reproduce {version}")
-    def again(version: str) -> MadeAgain:
+    def again(version: str) -> RetrainedVersion:
         with own_folder(recipe.name):
             shutil.rmtree(apart, ignore_errors=True)
             for shape, precision in precisions.items():
@@ -65,7 +65,7 @@ def made_again(
                     training = train_policy(FlowContext(recipe, root, apart, run, code, {}, ""), refresh=True)
                     measured = training.evaluated_candidate()
                 assert training.tuned is not None, "a registered policy's recipe has a schedule"
-                return MadeAgain(Path(training.tuned.folder) / "policy", dict(measured.metrics))
+                return RetrainedVersion(Path(training.tuned.folder) / "policy", dict(measured.metrics))
 
     try:
         yield again(label)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from prefect import flow
 
-from flows.runtime.judging_by_hand import judge_by_hand
+from flows.runtime.judging_by_hand import judge_hand_set_champion
 from flows.runtime.notifications import notify_decision
 from flows.runtime.opening import FlowContext, notice_champion, open_flow
 from flows.runtime.parameters import Overrides, RecipeName
@@ -19,7 +19,7 @@ from tasks.compute.shared_engine import shared_engine
 from tasks.gate.judgement import OnGate
 from tasks.pages.description import UNPINNED, hand_page
 from tasks.pages.review import write_review, write_short_review
-from tasks.registered.policy import made_policy, registered_policy
+from tasks.registered.policy import policy_of_step, registered_policy
 from tasks.runner.step import StepResult
 from tasks.steps.fine_tune import why_not_learned
 from tasks.steps.promote import Candidate, Promotion, PromotionSections, policy_name, promote
@@ -93,7 +93,7 @@ def run_steps(
         champion = registry.champion(outcome.model)
         shown, gate = evaluate_splits(training, champion, outcome.model)
         # Before the candidate's look at the data: an interrupted look can resume only before another one is taken.
-        outcome.by_hand = judge_by_hand(training, gate, outcome.model)
+        outcome.by_hand = judge_hand_set_champion(training, gate, outcome.model)
     no_anchor = why_no_anchor(champion, outcome.model)
     promotion = outcome.promotion = promote(
         context_of(opened, "promote", PromotionSections(recipe), run),
@@ -126,9 +126,9 @@ def evaluate_splits(
     """
     warmed, tuned = training.warmed, training.tuned
     assert tuned is not None, "the recipe has a schedule"
-    base = made_policy(warmed)
+    base = policy_of_step(warmed)
     shown = {"base": training.evaluated("base", base), "candidate": training.evaluated_candidate()}
-    gate = {"candidate": training.for_verdict("candidate", made_policy(tuned))}
+    gate = {"candidate": training.for_verdict("candidate", policy_of_step(tuned))}
     # The champion's run may have been killed between alias and verdict: then it is judged like the first time.
     unjudged = champion is not None and decided(champion) is None
     same = champion is not None and champion.tags.get(tags.WEIGHTS_SHA256) == tuned.digest

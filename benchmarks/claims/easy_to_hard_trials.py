@@ -31,7 +31,7 @@ from models.reward_models.fit_process import fit_process_model, sequences_of_sol
 from models.reward_models.model import reward_model_from_policy
 from models.reward_models.process import Aggregation, aggregated, step_values
 from models.reward_models.ranking import best_of_n
-from models.reward_models.solutions import Bench, Solution
+from models.reward_models.solutions import LabellingTools, Solution
 from models.text.encoding import Codec
 from models.text.tokenizer import load_tokenizer
 from models.training.read_problems import PromptSections, read_problems
@@ -57,9 +57,9 @@ def easy_to_hard(toy: Toy, seed: int) -> tuple[float, dict[str, float]]:
     recipe = PromptSections(load_recipe("arithmetic", ["policy.size.positions=64", f"rollouts.max_tokens={LONGEST}"]))
     engine = TransformersEngine(start, EngineSettings(), end=codec.end)
 
-    def bench(samples: int) -> Bench:
+    def bench(samples: int) -> LabellingTools:
         sampling = Sampling(max_tokens=LONGEST, samples=samples, log_probs=False)
-        return Bench(engine, codec, by_answer, sampling, MARKS, seed, {})
+        return LabellingTools(engine, codec, by_answer, sampling, MARKS, seed, {})
 
     easy = read_problems(levels.data, codec, "train", recipe, PROBLEMS, EASY)
     labelled = MonteCarlo(continuations=CONTINUATIONS)(bench(SOLUTIONS), easy)

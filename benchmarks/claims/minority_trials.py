@@ -27,7 +27,7 @@ from models.evaluation.evaluate import evaluate
 from models.learner.optimiser import OptimiserSettings
 from models.learner.packing import Sequences
 from models.method.reward import Reward
-from models.method.rollout import Rollout, said_sequences
+from models.method.rollout import Rollout, written_sequences
 from models.method.truncation import worst_where_cut
 from models.method.world import World
 from models.policies.weights import merged_weights
@@ -68,7 +68,7 @@ class WorstGroupReward(Reward):
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
         """Compute the scores, [completions]."""
-        made = said_sequences(rollouts)
+        made = written_sequences(rollouts)
         alike = Sequences(made.prompts, world.codec.ended_alike(made.completions))
         scores = torch.stack([score_all(model, alike) for model in self.models])
         return worst_where_cut(self.ensemble.read(scores), rollouts)

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.evaluation.bootstrap import wilson
-from models.evaluation.gate.gate import GateSettings, hold
+from models.evaluation.gate.gate import GateSettings, judge_measurements
 from models.evaluation.measured import GateMeasurements
 
 Values = NDArray[np.float64]
@@ -112,7 +112,7 @@ def simulate_year(seed: int, settings: GateSettings, nights: int) -> tuple[bool,
     for _ in range(nights):
         look = settings.next_look(looked, spent)
         looked, spent = look.number, look.spent
-        verdict = hold(answers(problems, 0.0, chance), champion, settings, anchor=anchor, look=look)
+        verdict = judge_measurements(answers(problems, 0.0, chance), champion, settings, anchor=anchor, look=look)
         better |= verdict.checks[0].state == "passed"
         promoted |= verdict.promoted
         interval |= verdict.difference.low > 0
@@ -124,7 +124,7 @@ def pass_guards(seed: int, settings: GateSettings) -> tuple[bool, list[str]]:
     chance = np.random.default_rng(seed)
     problems = draw_problems(chance)
     new, old, anchor = (answers(problems, 0.0, chance) for _ in range(3))
-    failed = [c.name for c in hold(new, old, settings, anchor=anchor).checks[1:] if c.state == "failed"]
+    failed = [c.name for c in judge_measurements(new, old, settings, anchor=anchor).checks[1:] if c.state == "failed"]
     return not failed, failed
 
 
@@ -136,7 +136,7 @@ def find_better(seed: int, settings: GateSettings, shift: float) -> list[bool]:
     nights = []
     for night in NIGHTS:
         look = settings.next_look(night - 1)
-        nights.append(hold(new, old, settings, anchor=anchor, look=look).promoted)
+        nights.append(judge_measurements(new, old, settings, anchor=anchor, look=look).promoted)
     return nights
 
 

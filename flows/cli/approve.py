@@ -18,7 +18,7 @@ def approve(version: WaitingVersion, by: DecidedBy, why: Why, model: ModelOption
 
     store.configure(writable_state_folder())
     name = meant_policy(model)
-    if noticed := aliases.notice(name):
+    if noticed := aliases.record_outside_changes(name):
         print(f"{name}: {noticed}")
     new = approval.approve(name, version, by=by, why=why)
     print(f"champion of {new.name}: version {new.version}, approved by {by}")

@@ -20,14 +20,14 @@ def automations(
     For deployments of a work pool; `rewardflow schedule` does it by itself. REWARDFLOW_NOTIFY_URL names the recipients.
     Example: `rewardflow automations`
     """
-    from flows.schedule.automations import put_up, require_lasting_server, take_down
+    from flows.schedule.automations import create_automations, remove_automations, require_lasting_server
     from flows.schedule.deployments import read_deployments
     from models.base.errors import UserError
     from tasks.messages.receivers import URLS
 
     writable_state_folder()
     require_lasting_server()
-    done = take_down() if remove else put_up(read_deployments(Path("prefect.yaml")))
+    done = remove_automations() if remove else create_automations(read_deployments(Path("prefect.yaml")))
     if not done and not remove:
         raise UserError(f"{URLS} names no receiver: set it to an address that takes JSON by POST")
     print("\n".join(f"{'removed' if remove else 'on'}  {name}" for name in done) or "there were none")

@@ -41,7 +41,7 @@ def backup(
         f"SHA-256 {sha256_of(file)}; if you note it elsewhere, `rewardflow restore --sha256` can check whether the "
         "file was changed"
     )
-    if store.wished() and not parts:
-        kept_by = shown(store.wished())
+    if store.configured_address() and not parts:
+        kept_by = shown(store.configured_address())
         print(f"runs and models are kept by {kept_by}, and are not in it: back up its database and its bucket")
     print("Not in it: code and recipes (git), and data versions where the remote of DVC is not in this folder.")

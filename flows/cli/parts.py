@@ -23,11 +23,11 @@ def parts(
     Example: `rewardflow parts grpo`
     """
     from models.base.atomic_write import write_file
-    from models.method.registry import INSIDE, SLOTS
+    from models.method.registry import NESTED_SLOTS, SLOTS
     from models.recipes.catalogue import as_pages, as_text, entries
 
     if write is not None:
         for name, page in as_pages().items():
             write_file(write / name, page)
         return
-    print(as_text(entries(wanted), wanted != "" and wanted not in SLOTS | INSIDE))
+    print(as_text(entries(wanted), wanted != "" and wanted not in SLOTS | NESTED_SLOTS))

@@ -26,6 +26,6 @@ def promote(
 
     store.configure(writable_state_folder())
     name = meant_policy(model)
-    print_noticed(name, aliases.notice(name))
+    print_noticed(name, aliases.record_outside_changes(name))
     new = aliases.promote(name, version, why=why, by=by)
     print(f"champion of {new.name}: version {new.version}")

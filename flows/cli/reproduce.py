@@ -54,11 +54,11 @@ def reproduce(
         if line := warning(wanted.around):
             print(line, file=sys.stderr)
         server_answers = temporary_server.start(state_folder())
-        from flows.reproduce import made_again
+        from flows.reproduce import retrained
 
         console.quiet(told_at_the_end=True)
         server_answers()
-        with made_again(wanted.said.label, wanted.said.run[:12], wanted.to_train, wanted.precisions, keep) as made:
+        with retrained(wanted.said.label, wanted.said.run[:12], wanted.to_train, wanted.precisions, keep) as made:
             interrupt.raise_again()
             said = reproduction(
                 wanted.said,

@@ -25,6 +25,6 @@ def rollback(
 
     store.configure(writable_state_folder())
     name = meant_policy(model)
-    print_noticed(name, aliases.notice(name))
+    print_noticed(name, aliases.record_outside_changes(name))
     new = aliases.rollback(name, by=by, why=why)
     print(f"champion of {new.name}: version {new.version}")

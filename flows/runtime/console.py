@@ -11,7 +11,7 @@ import sys
 import warnings
 from pathlib import Path
 
-from models.base.disk import SAYINGS
+from models.base.disk import ERROR_TEXTS
 from models.base.errors import UserError
 from tasks.host.plain_address import shown
 from tasks.runner import interrupt
@@ -44,7 +44,7 @@ class News(logging.Filter):
             return False
         if interrupt.asked() is not None:  # errors from here on are caused by the interrupt
             return False
-        if self.told_at_the_end and any(saying in record.getMessage() for saying in SAYINGS):
+        if self.told_at_the_end and any(saying in record.getMessage() for saying in ERROR_TEXTS):
             return False
         of_user = record.exc_info is not None and isinstance(record.exc_info[1], UserError)
         return not (of_user or getattr(record, "user_error", False)) or not self.told_at_the_end

@@ -19,7 +19,7 @@ from tasks.steps.validate_data import ValidationSections, validate_data
 
 
 @dataclass(frozen=True)
-class PreparedApart:
+class AdditionalData:
     """Data prepared in addition to the recipe's own: a held-out set, or the training data of a frozen model."""
 
     recipe: Recipe
@@ -29,7 +29,7 @@ class PreparedApart:
 
 
 @dataclass(frozen=True)
-class HeldOutSet(PreparedApart):
+class HeldOutSet(AdditionalData):
     """A held-out set, prepared and validated, on which policies are evaluated for the verdict."""
 
     validated: StepResult
@@ -41,7 +41,7 @@ class Prepared:
 
     result: StepResult
     version: DataVersion
-    held_out: Mapping[str, PreparedApart]
+    held_out: Mapping[str, AdditionalData]
 
     @property
     def unpinned(self) -> list[str]:
@@ -56,22 +56,22 @@ def call_preparation(opened: FlowContext) -> Prepared:
         UserError: the answers to a held-out set cannot be checked, because none of its problems has an answer or tests.
     """
     result, version = _prepared(opened, opened.recipe, "data")
-    held_out: dict[str, PreparedApart] = {}
+    held_out: dict[str, AdditionalData] = {}
     for name, recipe in held_out_recipes(opened.recipe).items():
         with _named(f"gate.held_out.{name}"):
-            held_out[name] = PreparedApart(recipe, *_prepared(opened, recipe, f"data {name}"))
+            held_out[name] = AdditionalData(recipe, *_prepared(opened, recipe, f"data {name}"))
         require_held_out_answers(held_out[name].version.folder, name, opened.recipe.verifier)
     return Prepared(result, version, held_out)
 
 
-def call_apart(opened: FlowContext, recipe: Recipe, name: str) -> PreparedApart:
+def prepare_additional_data(opened: FlowContext, recipe: Recipe, name: str) -> AdditionalData:
     """Prepare the data of another recipe, by which this run makes a frozen model (teacher, contrast or judge).
 
     Args:
         name: role of that model, which is part of the step's name.
     """
     with _named(f"{name}.recipe"):
-        return PreparedApart(recipe, *_prepared(opened, recipe, f"{name}: data"))
+        return AdditionalData(recipe, *_prepared(opened, recipe, f"{name}: data"))
 
 
 def call_validation(opened: FlowContext, data: Prepared, refresh: bool = False) -> StepResult:

@@ -14,11 +14,11 @@ from tasks.runner.results import RESULT
 from tasks.state import cut_off
 from tasks.tracking import runs
 
-BEGINS_ANEW = "begins anew"
+BEGINS_AGAIN = "begins again"
 """Key of the run's fact that explains why it started from the beginning instead of resuming."""
 
 
-class GoingOn:
+class ResumableTraining:
     """Comparison of the state folder's interrupted training with the one that starts now."""
 
     def __init__(self, opened: FlowContext, data: DataVersion, resume: bool) -> None:
@@ -55,12 +55,12 @@ class GoingOn:
         cut_off.finished(self._opened.home, self._opened.recipe.name)
 
     def _anew(self, before: cut_off.Unfinished) -> None:
-        if BEGINS_ANEW in self._opened.facts:
+        if BEGINS_AGAIN in self._opened.facts:
             return
         rounds = before.rounds(self._opened.home)
         changed = "; ".join(before.changed_to(self._now)) or "what it is made from changed"
         was = f"the training that was cut off after round {rounds} has changed since: {changed}"
         if self._resume:
             raise UserError(f"--resume: {was}; undo the change, or leave --resume out to start again")
-        self._opened.facts[BEGINS_ANEW] = f"{was}; its checkpoints are kept: undo the change to resume"
-        get_run_logger().warning(f"starts again: {self._opened.facts[BEGINS_ANEW]}")
+        self._opened.facts[BEGINS_AGAIN] = f"{was}; its checkpoints are kept: undo the change to resume"
+        get_run_logger().warning(f"starts again: {self._opened.facts[BEGINS_AGAIN]}")

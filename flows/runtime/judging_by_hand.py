@@ -16,7 +16,7 @@ from tasks.tracking.verdict_record import HandJudgement, decided, verdict_of
 from tasks.tracking.verdict_text import verdict_text
 
 
-def judge_by_hand(training: TrainingProgress, gate: Mapping[str, OnGate], model: str) -> HandJudgement | None:
+def judge_hand_set_champion(training: TrainingProgress, gate: Mapping[str, OnGate], model: str) -> HandJudgement | None:
     """Judge the current champion by the gate if a person set it by hand and it is not judged yet; else return None.
 
     Args:

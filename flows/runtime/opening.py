@@ -12,7 +12,7 @@ from flows.runtime.environment import state_folder, writable_state_folder
 from flows.runtime.notifications import notify_killed, notify_when_stopped
 from flows.runtime.turn import only_run, patience
 from flows.schedule.schedule import create_gpu_limit
-from flows.schedule.silence import on_record
+from flows.schedule.silence import recorded_run
 from flows.servers.servers import end_orphans, page_address
 from models.base.disk import needs_space
 from models.base.errors import UserError
@@ -59,7 +59,7 @@ def open_flow(kind: str, recipe: str, overrides: Sequence[str]) -> Iterator[Flow
     with ExitStack() as until_the_end:
         stoppable = until_the_end.enter_context(notify_when_stopped(state_folder(), f"{kind} {recipe}"))
         prefect_run.require_plain_address()
-        until_the_end.enter_context(on_record(state_folder(), prefect_run.deployment()))
+        until_the_end.enter_context(recorded_run(state_folder(), prefect_run.deployment()))
         checked = load_recipe(recipe, overrides)
         stoppable.what = f"{kind} {checked.name}"
         require_files(checked)
@@ -156,7 +156,7 @@ def notice_champion(run: str, model: str, earlier: str = "") -> str:
     """
     from prefect import get_run_logger
 
-    noticed = aliases.notice(model)
+    noticed = aliases.record_outside_changes(model)
     if not noticed:
         return earlier
     get_run_logger().warning(f"{model}: {noticed}")

@@ -31,7 +31,7 @@ def closing_lines(outcome: TrainFlowResult, home: Path) -> str:
         f"{step.name:<20} {step.seconds:>8.1f}  {'reused' if step.reused else 'run':<7} {step.headline}"
         for step in outcome.steps
     ]
-    lines += [f"{'cost':<20} {cost.said(cost.of_steps(outcome.steps)[0])}", ""]
+    lines += [f"{'cost':<20} {cost.cost_text(cost.of_steps(outcome.steps)[0])}", ""]
     if time_went := timing.recorded(outcome.run_id):
         lines += [time_table(time_went), ""]
     if outcome.promotion is not None:

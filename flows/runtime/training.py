@@ -8,8 +8,14 @@ from typing import Any
 
 from prefect import get_run_logger
 
-from flows.runtime.data_steps import HeldOutSet, call_apart, call_held_out_validation, call_preparation, call_validation
-from flows.runtime.going_on import GoingOn
+from flows.runtime.data_steps import (
+    HeldOutSet,
+    call_held_out_validation,
+    call_preparation,
+    call_validation,
+    prepare_additional_data,
+)
+from flows.runtime.going_on import ResumableTraining
 from flows.runtime.opening import FlowContext
 from flows.runtime.steps import call_cached, call_step, context_of
 from models.base.sections import Sections
@@ -23,7 +29,7 @@ from tasks.compute.fitting import FineTuneSections
 from tasks.data.versions import DataVersion
 from tasks.gate.judgement import OnGate
 from tasks.pages.description import UNPINNED
-from tasks.registered.policy import PolicyFiles, given_policy, made_policy
+from tasks.registered.policy import PolicyFiles, given_policy, policy_of_step
 from tasks.registered.reward_model import RewardModelFiles, made_reward_model
 from tasks.runner.step import StepResult
 from tasks.steps.evaluate import GateSections, ShownSections, evaluate_policy
@@ -71,7 +77,7 @@ class TrainingProgress:
     def evaluated_candidate(self) -> StepResult:
         """Evaluate the trained policy on the validation split."""
         assert self.tuned is not None, "the recipe has a schedule"
-        measured = self.evaluated("candidate", made_policy(self.tuned))
+        measured = self.evaluated("candidate", policy_of_step(self.tuned))
         self.scores = measured.metrics
         return measured
 
@@ -128,7 +134,11 @@ def train_policy(opened: FlowContext, refresh: bool = False, resume: bool | None
     makers = {
         role: recipe_of(settings, recipe, role) for role, settings in frozen_models(recipe).items() if settings.recipe
     }
-    apart = {role: call_apart(opened, maker, role) for role, maker in makers.items() if maker.data != recipe.data}
+    apart = {
+        role: prepare_additional_data(opened, maker, role)
+        for role, maker in makers.items()
+        if maker.data != recipe.data
+    }
     for other in apart.values():
         log_data(run, other.version)
     unpinned = "; ".join(
@@ -166,14 +176,14 @@ def train_policy(opened: FlowContext, refresh: bool = False, resume: bool | None
             rows = step(validate_data, ValidationSections(maker), apart[role].version, name=f"{role}: validate_data")
         warmed = step(warm_start, WarmStartSections(maker), rows, name=f"{role}: warm_start")
         if maker.schedule is None:
-            return made_policy(warmed)
+            return policy_of_step(warmed)
         rewarded = None
         if any(reward.needs_reward_model for reward in maker.rewards):
             rewarded = learned(maker, rows, warmed, {}, f"{role}: ")
         tuned = step(fine_tune, FineTuneSections(maker), rows, warmed, rewarded, {}, name=f"{role}: fine_tune")
-        return made_policy(tuned)
+        return policy_of_step(tuned)
 
-    going_on = GoingOn(opened, version, resume) if resume is not None else None
+    going_on = ResumableTraining(opened, version, resume) if resume is not None else None
     validated = call_validation(opened, data, refresh)
     held_out = call_held_out_validation(opened, data, refresh)
     steps = [data.result, validated]
@@ -187,7 +197,7 @@ def train_policy(opened: FlowContext, refresh: bool = False, resume: bool | None
             teachers["judge"] = frozen("judge", judge)
         rewarded = learned(recipe, validated, warmed, dict(teachers))
         if recipe.reward_model.report is not None:
-            learning = [("before training", made_policy(warmed))]
+            learning = [("before training", policy_of_step(warmed))]
             said = (made_reward_model(rewarded), learning, (), dict(teachers))
             judged = step(reward_report, ReportSections(recipe), validated, *said)
             require_trust(judged)

@@ -44,7 +44,7 @@ def looking(every: float = MINUTE, say: Callable[[str], None] = _LOG.info) -> It
         while not over.is_set():
             now.clear()
             try:
-                for sentence in approval_by_tag.answer():
+                for sentence in approval_by_tag.apply_decisions():
                     say(sentence)
             except Exception as error:  # the next check may succeed
                 _LOG.warning("words on MLflow's pages wait: %s", error)
@@ -115,7 +115,7 @@ def serve_approvals(port: int, host: str, address: str) -> None:
         servers_end_with_us(),
         looking(say=lambda line: print(line, flush=True)) as look,
         listening(look, port, host) as own,
-        webhooks.delivered(address or own) as refused,
+        webhooks.open_webhook(address or own) as refused,
     ):
         how = f"not by MLflow's webhook: {refused}" if refused else f"MLflow's webhook sends to {address or own}"
         print(f"tags `approve` and `reject` at {store.current().shown} are looked at once a minute; {how}")

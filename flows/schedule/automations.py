@@ -138,7 +138,7 @@ def longest_pause(schedules: Schedules, now: datetime) -> timedelta:
     return max(after - before for before, after in pairwise(times))
 
 
-def put_up(deployments: Sequence[Deployment], grace: timedelta = GRACE) -> list[str]:
+def create_automations(deployments: Sequence[Deployment], grace: timedelta = GRACE) -> list[str]:
     """Create the automations on Prefect's server, or update them. Returns their names; none without receivers.
 
     Args:
@@ -172,8 +172,9 @@ def put_up(deployments: Sequence[Deployment], grace: timedelta = GRACE) -> list[
     return [automation.name for automation in wanted]
 
 
-def rest() -> None:
-    """Pause the automations that report silence, because the schedule was ended on purpose; `put_up` resumes them."""
+def pause_automations() -> None:
+    """Pause the automations that report silence, because the schedule was ended on purpose; `create_automations`
+    resumes them."""
     from prefect.client.orchestration import get_client
 
     with get_client(sync_client=True) as client:
@@ -182,7 +183,7 @@ def rest() -> None:
                 client.pause_automation(automation.id)
 
 
-def take_down() -> list[str]:
+def remove_automations() -> list[str]:
     """Remove the automations and the blocks with the addresses. Returns the names of the automations."""
     from prefect.client.orchestration import get_client
 

@@ -103,7 +103,7 @@ def serve_schedule(path: Path, home: Path, mlflow_port: int = MLFLOW_PORT, prefe
         finally:
             _settle(served, "the schedule was ended", pause=True)
             if lasting:
-                automations.rest()
+                automations.pause_automations()
 
 
 @contextlib.contextmanager
@@ -173,7 +173,7 @@ def _serve(deployments: list[RunnerDeployment], late: Container[str], watched: S
             with get_client(sync_client=True) as client:
                 client.create_flow_run_from_deployment(known, name=f"{deployment.name}, which was missed")
     try:
-        automations.put_up(watched)
+        automations.create_automations(watched)
     except (UserError, PrefectHTTPStatusError) as error:
         _LOG.warning("Prefect's server will not report crashes or missing runs: %s", error)
     signal.signal(signal.SIGINT, signal.default_int_handler)  # which lets asyncio end its tasks in order

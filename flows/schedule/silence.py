@@ -98,7 +98,7 @@ def silent(home: Path, deployments: Mapping[str, Schedules], now: datetime) -> l
     for name, schedules in deployments.items():
         since = _accounted_for(home, name, schedules)
         if since is None:
-            account(home, name, schedules, now)
+            mark_reported(home, name, schedules, now)
         elif due := missed_runs(schedules, last_run(home, name, now), since, now):
             said.append(Missed(name, due))
     return said
@@ -117,7 +117,7 @@ def tell_of_silence(home: Path, deployments: Mapping[str, Schedules], link: str,
         for missed in silent(home, deployments, now):
             _LOG.warning("%s", missed)
             notify(home, "silent", str(missed), {"name": missed.deployment, "due": missed.due[-1].isoformat()}, link)
-            account(home, missed.deployment, deployments[missed.deployment], missed.due[-1])
+            mark_reported(home, missed.deployment, deployments[missed.deployment], missed.due[-1])
     except (OSError, UserError) as error:
         _LOG.warning("missed runs are not reported: %s", error)
 
@@ -143,14 +143,14 @@ def watching(home: Path, deployments: Mapping[str, Schedules], link: str, every:
         over.set()
 
 
-def account(home: Path, name: str, schedules: Schedules, until: datetime) -> None:
+def mark_reported(home: Path, name: str, schedules: Schedules, until: datetime) -> None:
     """Record that missed runs up to the time `until` need not be reported any more."""
     entry = {"schedules": [list(entry) for entry in schedules], "since": until.isoformat()}
     _write(_place(home, name, "served"), entry)
 
 
 @contextmanager
-def on_record(home: Path, name: str) -> Iterator[None]:
+def recorded_run(home: Path, name: str) -> Iterator[None]:
     """Record start and end of a deployment's run. `name` is the deployment's; with "", nothing is recorded."""
     if not name:
         yield

@@ -43,7 +43,7 @@ from models.base.errors import UserError
 from models.base.http_answers import DIRECT, NO_ANSWER
 from tasks.host.plain_address import required
 from tasks.tracking import moved, schema
-from tasks.tracking.store import wished
+from tasks.tracking.store import configured_address
 
 # ---------------------------------------------------------------------------------------------------- what is running
 
@@ -54,7 +54,9 @@ def given_server(home: Path, name: str) -> Server | None:
     Raises:
         UserError: its address contains a password.
     """
-    uri = wished() if name == "mlflow" else required("PREFECT_API_URL", os.environ.get("PREFECT_API_URL", ""))
+    uri = (
+        configured_address() if name == "mlflow" else required("PREFECT_API_URL", os.environ.get("PREFECT_API_URL", ""))
+    )
     address = uri.rstrip("/").removesuffix("/api")
     if not uri.startswith("http") or address in {server.address for server in recorded(home).values()}:
         return None
@@ -101,9 +103,9 @@ def serving(
             raise UserError(
                 f"port {port} is in use, so the {title} server cannot start: choose another with --{name}-port"
             )
-    if "mlflow" in missing and not wished():
+    if "mlflow" in missing and not configured_address():
         schema.require_current(home.absolute())
-        moved.follow(home.absolute())  # the server reads artifacts at the paths in the database
+        moved.update_addresses(home.absolute())  # the server reads artifacts at the paths in the database
     started: dict[str, Server] = {}
     try:
         for name, port in missing.items():
@@ -194,7 +196,7 @@ def _launch(name: str, port: int, home: Path) -> Server:
         # Otherwise the page requests port 4200, whatever the server's port, and stays blank.
         environment["PREFECT_SERVER_UI_API_URL"] = f"http://{HOST}:{port}/api"
     # Not on the command line, which every user can read: it may contain a password. Not used if a server is named.
-    inherited["MLFLOW_BACKEND_STORE_URI"] = wished() or tracking_database(home)
+    inherited["MLFLOW_BACKEND_STORE_URI"] = configured_address() or tracking_database(home)
     log = home / "logs" / f"{name}-server.log"
     return launch(name, _command(name, port, home), port, log, {**environment, **inherited}, cwd=home)
 

@@ -22,7 +22,7 @@ from typing import NamedTuple
 from torch import Tensor
 
 from models.base.seeds import call_seed
-from models.engines.engine import Ask, Drawing, Engine, Generated
+from models.engines.engine import CompletionRequest, Engine, Generated, TokenSampling
 from models.method.registry import Part
 from models.text.bridge import Bridge, bridge_of
 from models.text.encoding import Codec
@@ -63,7 +63,9 @@ class Strategy(Part):
         """Largest number of completions and scorings of given texts per turn."""
 
     @abstractmethod
-    def turns(self, policy: Consulted, asks: Sequence[Ask], drawing: Drawing) -> list[Generated]:
+    def turns(
+        self, policy: CountedPolicy, asks: Sequence[CompletionRequest], drawing: TokenSampling
+    ) -> list[Generated]:
         """Return the turn of each ask, [asks].
 
         Args:
@@ -104,7 +106,7 @@ class Spent:
         }
 
 
-class Consulted:
+class CountedPolicy:
     """The policy that a strategy calls: requests are counted, and refused beyond the strategy's limit.
 
     Args:
@@ -123,14 +125,14 @@ class Consulted:
         self.spent.turns += turns
         self._left = calls
 
-    def draft(self, asks: Sequence[Ask], drawing: Drawing) -> list[Generated]:
+    def draft(self, asks: Sequence[CompletionRequest], drawing: TokenSampling) -> list[Generated]:
         """Generate a completion for each ask as given, [asks]: the policy's turn without a strategy."""
         self._count(len(asks), (ask.prompt for ask in asks))
         made = self._engine.each(asks, drawing)
         self.spent.written += sum(len(generated.tokens) for generated in made)
         return made
 
-    def answer(self, asks: Sequence[Ask], drawing: Drawing) -> list[Generated | None]:
+    def answer(self, asks: Sequence[CompletionRequest], drawing: TokenSampling) -> list[Generated | None]:
         """Generate a completion for each ask, [asks], shortened to the room of the engine; None without room."""
         fits = [self.fits(ask.prompt) for ask in asks]
         asked = [
@@ -201,7 +203,7 @@ class Consulted:
         self.spent.read += sum(map(len, read))
 
 
-def again(ask: Ask, call: int, prompt: Sequence[int] | None = None) -> Ask:
+def again(ask: CompletionRequest, call: int, prompt: Sequence[int] | None = None) -> CompletionRequest:
     """Return the ask for completion `call` of a turn, with a seed of its own; the first has the turn's seed.
 
     Args:
@@ -224,10 +226,10 @@ class Strategic(Engine):
 
     def __init__(self, engine: Engine, codec: Codec, strategy: Strategy, room: int) -> None:
         self.dtype, self.vocabulary, self.longest = engine.dtype, engine.vocabulary, engine.longest
-        self.policy = Consulted(engine, codec, room)
+        self.policy = CountedPolicy(engine, codec, room)
         self._engine, self._strategy = engine, strategy
 
-    def each(self, asks: Sequence[Ask], drawing: Drawing) -> list[Generated]:
+    def each(self, asks: Sequence[CompletionRequest], drawing: TokenSampling) -> list[Generated]:
         """See `Engine.each`; log-probs are not available, because turns are selected, not drawn token by token."""
         if drawing.log_probs:
             raise ValueError("a strategy has no log-probs: nothing is trained on what it says")

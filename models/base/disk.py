@@ -11,7 +11,13 @@ from pathlib import Path
 
 from models.base.errors import UserError
 
-SAYINGS = ("No space left on device", "os error 28", "database or disk is full", "Disk quota exceeded", "no space left")
+ERROR_TEXTS = (
+    "No space left on device",
+    "os error 28",
+    "database or disk is full",
+    "Disk quota exceeded",
+    "no space left",
+)
 """Messages of safetensors, SQLite and servers for a full disk, for errors without an error number."""
 
 LEAST_FREE = 64 * 2**20
@@ -52,7 +58,7 @@ def out_of_space(error: BaseException) -> bool:
     while cause is not None:
         if isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT):
             return True
-        if any(saying in str(cause) for saying in SAYINGS):
+        if any(saying in str(cause) for saying in ERROR_TEXTS):
             return True
         cause = cause.__cause__ or cause.__context__
     return False

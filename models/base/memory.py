@@ -10,7 +10,7 @@ import torch
 
 from models.base.errors import UserError
 
-SAYINGS = ("can't allocate memory", "Cannot allocate memory", "can't start new thread")
+ERROR_TEXTS = ("can't allocate memory", "Cannot allocate memory", "can't start new thread")
 """Texts of out-of-memory errors of torch, safetensors and Python that have no exception type of their own."""
 
 
@@ -19,7 +19,7 @@ def is_out_of_memory(error: BaseException) -> bool:
     return (
         isinstance(error, MemoryError | torch.OutOfMemoryError)
         or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
-        or any(saying in str(error) for saying in SAYINGS)
+        or any(saying in str(error) for saying in ERROR_TEXTS)
     )
 
 

@@ -43,8 +43,8 @@ class Ranks:
     def from_first(self, make: Callable[[], T]) -> T:
         """Run `make` on the first rank and return its result on all ranks; its exception is raised on all ranks.
 
-        `make` runs only on the first rank: it must not read a model that is sharded over the ranks (`together` checks
-        that).
+        `make` runs only on the first rank: it must not read a model that is sharded over the ranks (`require_all_ranks`
+        checks that).
         """
         if self.count == 1:
             return make()
@@ -126,7 +126,7 @@ def joined_ranks() -> Ranks:
     return Ranks(number, count).apart()
 
 
-def together(what: str) -> None:
+def require_all_ranks(what: str) -> None:
     """Check that all ranks run this code, and not only the first within `from_first`.
 
     Args:

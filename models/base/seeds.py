@@ -68,11 +68,11 @@ def round_seed(seed: int, round_number: int) -> int:
     return seed * 1_000_003 + round_number
 
 
-def for_choices(seed: int) -> int:
+def choice_seed(seed: int) -> int:
     """Return a seed for random choices that must be independent of the sampling with `seed`."""
     return seed ^ APART
 
 
-def for_second_draw(seed: int) -> int:
+def second_sampling_seed(seed: int) -> int:
     """Return the seed for a second sampling in the same round."""
     return seed + SECOND_DRAW

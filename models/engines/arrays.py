@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from models.engines.decoding_loop import Switched
-from models.engines.engine import Ask, Generated
+from models.engines.engine import CompletionRequest, Generated
 
 PART_BYTES = 256 << 20
 """Bytes of weights per transfer: large enough that the number of transfers costs nothing, small against a model."""
@@ -50,8 +50,8 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class AskArrays:
-    """The fields of many asks, without `actions`, as arrays; see `models.engines.engine.Ask`."""
+class RequestArrays:
+    """The fields of many asks, without `actions`, as arrays; see `models.engines.engine.CompletionRequest`."""
 
     prompts: Rows
     """Prompts, once for neighbours with the same prompt, [prompts]."""
@@ -62,7 +62,7 @@ class AskArrays:
     stops: Rows
 
     @staticmethod
-    def of(asks: Sequence[Ask]) -> AskArrays:
+    def of(asks: Sequence[CompletionRequest]) -> RequestArrays:
         """Build the arrays from asks."""
         prompts: list[Sequence[int]] = []
         which = []
@@ -70,7 +70,7 @@ class AskArrays:
             if not prompts or prompts[-1] != ask.prompt:
                 prompts.append(ask.prompt)
             which.append(len(prompts) - 1)
-        return AskArrays(
+        return RequestArrays(
             Rows.of(prompts),
             np.array(which, np.int64),
             np.array([ask.seed for ask in asks], np.int64),
@@ -78,11 +78,11 @@ class AskArrays:
             Rows.of(ask.stops for ask in asks),
         )
 
-    def asks(self) -> list[Ask]:
+    def asks(self) -> list[CompletionRequest]:
         """Return the asks in the arrays; adjacent asks with the same prompt share one list."""
         prompts = self.prompts.lists()
         rest = zip(self.prompt.tolist(), self.seeds.tolist(), self.max_tokens.tolist(), self.stops.lists(), strict=True)
-        return [Ask(prompts[number], seed, most, tuple(stops)) for number, seed, most, stops in rest]
+        return [CompletionRequest(prompts[number], seed, most, tuple(stops)) for number, seed, most, stops in rest]
 
 
 @dataclass(frozen=True)

@@ -20,10 +20,10 @@ from itertools import groupby
 import torch
 from torch import Tensor, nn
 
-from models.engines.engine import Ask, Drawing, Generated
+from models.engines.engine import CompletionRequest, Generated, TokenSampling
 from models.engines.random_points import TOKENS, WRITERS, points_of
 from models.engines.shared_decoding import Decoding
-from models.learner.distribution import AS_IT_IS, Distribution
+from models.learner.distribution import MODEL_DISTRIBUTION, Distribution
 from models.learner.fused_log_probs import next_token_log_probs
 from models.learner.log_probs import output_head, row_states
 from models.text.end_ids import Ends, all_of
@@ -67,8 +67,8 @@ class Switched(Generated):
 
 def complete(
     voices: Sequence[Voice],
-    asks: Sequence[Ask],
-    drawing: Drawing,
+    asks: Sequence[CompletionRequest],
+    drawing: TokenSampling,
     *,
     end: Ends,
     most: int,
@@ -104,11 +104,11 @@ def complete(
 class _Batch:
     """Asks that are completed at the same time."""
 
-    asks: tuple[Ask, ...]
+    asks: tuple[CompletionRequest, ...]
     """Asks, those of one prompt next to each other, the same number for each prompt."""
     groups: int
     """Number of different prompts."""
-    drawing: Drawing
+    drawing: TokenSampling
     ends: tuple[int, ...]
     """Tokens that end every completion."""
 
@@ -254,7 +254,7 @@ def _by_turns(readings: Sequence[_Reading], states: Sequence[Tensor], first: Ten
     return torch.where(first[:, None], of_first, of_second)
 
 
-def _cut(ask: Ask, tokens: list[int], log_probs: Tensor | None, ends: tuple[int, ...]) -> Generated:
+def _cut(ask: CompletionRequest, tokens: list[int], log_probs: Tensor | None, ends: tuple[int, ...]) -> Generated:
     """Return a row up to its first end token, within the ask's longest completion."""
     tokens = tokens[: ask.max_tokens]
     first = min((tokens.index(end) for end in (*ends, *ask.stops) if end in tokens), default=None)
@@ -263,10 +263,10 @@ def _cut(ask: Ask, tokens: list[int], log_probs: Tensor | None, ends: tuple[int,
     return Generated(tuple(tokens[:length]), None if log_probs is None else log_probs[:length].clone(), finished)
 
 
-def distribution_of(drawing: Drawing) -> Distribution:
+def distribution_of(drawing: TokenSampling) -> Distribution:
     """Return the distribution that gives the log-probs of tokens; for greedy decoding temperature 1, untruncated."""
     if drawing.temperature == 0.0:
-        return AS_IT_IS
+        return MODEL_DISTRIBUTION
     return Distribution(temperature=drawing.temperature, top_p=drawing.top_p, top_k=drawing.top_k)
 
 
@@ -277,7 +277,7 @@ def draw_tokens(log_probs: Tensor, points: Tensor) -> Tensor:
     return torch.searchsorted(line, on_line, right=True).clamp(max=line.shape[-1] - 1).squeeze(1)
 
 
-def batches(asks: Sequence[Ask], most: int) -> Iterator[list[list[int]]]:
+def batches(asks: Sequence[CompletionRequest], most: int) -> Iterator[list[list[int]]]:
     """Yield batches of asks that are completed together, as indices, [groups][asks of one prompt].
 
     The groups of a batch have equal size. A batch has at most `most` sequences and PREFILL_TOKENS tokens of prompts,

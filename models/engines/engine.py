@@ -43,7 +43,7 @@ class EngineSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Drawing:
+class TokenSampling:
     """Settings of token sampling: logits / temperature, then top-k, then top-p, then a softmax over the rest.
 
     Both engines and the learner truncate by the same rule (vLLM's `apply_top_k_top_p_pytorch`), in float32: top-k drops
@@ -65,7 +65,7 @@ class Drawing:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sampling(Drawing):
+class Sampling(TokenSampling):
     """Sampling settings for a batch of prompts, with the number and the largest length of completions per prompt."""
 
     max_tokens: int = 64
@@ -75,7 +75,7 @@ class Sampling(Drawing):
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class CompletionRequest:
     """Request for one completion.
 
     Its tokens depend only on the weights and on the fields below: not on the other asks of a call, their number or
@@ -138,17 +138,17 @@ class Engine(Protocol):
         return (self,)
 
     @abstractmethod
-    def each(self, asks: Sequence[Ask], drawing: Drawing) -> list[Generated]:
+    def each(self, asks: Sequence[CompletionRequest], drawing: TokenSampling) -> list[Generated]:
         """Generate a completion for each ask, [asks]; adjacent asks with the same prompt may share work."""
         ...
 
     def generate(self, prompts: Sequence[Sequence[int]], sampling: Sampling, seed: int) -> list[list[Generated]]:
         """Generate `sampling.samples` completions of each prompt, [prompts][G], reproducible by the seed."""
-        made = self.each(asks_of(prompts, sampling, seed), sampling)
+        made = self.each(requests_of(prompts, sampling, seed), sampling)
         return [made[at : at + sampling.samples] for at in range(0, len(made), sampling.samples)]
 
     def serve(
-        self, asks: Mapping[int, Ask], drawing: Drawing, steps: int, dropped: Collection[int] = ()
+        self, asks: Mapping[int, CompletionRequest], drawing: TokenSampling, steps: int, dropped: Collection[int] = ()
     ) -> dict[int, Generated]:
         """Continue all completions in progress for `steps` tokens each. Returns the finished ones by number.
 
@@ -195,16 +195,16 @@ class Engine(Protocol):
         ...
 
 
-def asks_of(prompts: Sequence[Sequence[int]], sampling: Sampling, seed: int) -> list[Ask]:
+def requests_of(prompts: Sequence[Sequence[int]], sampling: Sampling, seed: int) -> list[CompletionRequest]:
     """Build `sampling.samples` asks for each prompt, those of one prompt next to each other, [prompts * G]."""
     return [
-        Ask(prompt, completion_seed(seed, place, number), sampling.max_tokens)
+        CompletionRequest(prompt, completion_seed(seed, place, number), sampling.max_tokens)
         for place, prompt in enumerate(prompts)
         for number in range(sampling.samples)
     ]
 
 
-def prompts_of(asks: Sequence[Ask]) -> list[Sequence[int]]:
+def prompts_of(asks: Sequence[CompletionRequest]) -> list[Sequence[int]]:
     """Return the prompts of asks, once for adjacent asks with the same prompt."""
     return [prompt for prompt, _ in groupby(asks, key=lambda ask: ask.prompt)]
 

@@ -10,10 +10,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from torch import Tensor
 
 from models.base.ranks import Ranks
-from models.engines.engine import Ask, Drawing, Engine, Generated
+from models.engines.engine import CompletionRequest, Engine, Generated, TokenSampling
 
 
-class OfFirstRank(Engine):
+class FirstRankEngine(Engine):
     """The first rank's engine for all ranks; see `models.engines.engine.Engine`.
 
     All ranks call every method, in the same order.
@@ -41,14 +41,14 @@ class OfFirstRank(Engine):
         count = self._ranks.from_first(lambda: len(behind))
         if count == 1:
             return (self,)
-        return [OfFirstRank(behind[number] if behind else None, self._ranks) for number in range(count)]
+        return [FirstRankEngine(behind[number] if behind else None, self._ranks) for number in range(count)]
 
-    def each(self, asks: Sequence[Ask], drawing: Drawing) -> list[Generated]:
+    def each(self, asks: Sequence[CompletionRequest], drawing: TokenSampling) -> list[Generated]:
         """See `Engine.each`."""
         return self._ranks.from_first(lambda: self._own.each(asks, drawing))
 
     def serve(
-        self, asks: Mapping[int, Ask], drawing: Drawing, steps: int, dropped: Collection[int] = ()
+        self, asks: Mapping[int, CompletionRequest], drawing: TokenSampling, steps: int, dropped: Collection[int] = ()
     ) -> dict[int, Generated]:
         """See `Engine.serve`."""
         return self._ranks.from_first(lambda: self._own.serve(asks, drawing, steps, dropped))

@@ -1,10 +1,10 @@
 """Several engines that act as one: they generate at once, and the completions do not depend on their number.
 
-A completion depends on its ask alone (`models.engines.engine.Ask`), so any engine may make it. The last bits of its
-log-probs also depend on the rest of the batch. If engines make batch after batch, a batch therefore stays together, and
-the fleet returns what one of them would, to the last bit. Every engine has a copy of the weights. Each weight sync is
-numbered, and an answer from other weights than the last is rejected. An engine that breaks is restarted, loads the
-weights and repeats the request (`models.engines.restart`), while the others continue.
+A completion depends on its ask alone (`models.engines.engine.CompletionRequest`), so any engine may make it. The last
+bits of its log-probs also depend on the rest of the batch. If engines make batch after batch, a batch therefore stays
+together, and the fleet returns what one of them would, to the last bit. Every engine has a copy of the weights. Each
+weight sync is numbered, and an answer from other weights than the last is rejected. An engine that breaks is restarted,
+loads the weights and repeats the request (`models.engines.restart`), while the others continue.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from torch import Tensor
 
 from models.base.errors import UserError
 from models.engines.decoding_loop import batches
-from models.engines.engine import Ask, Drawing, Engine, Generated, check_ids, prompts_of
+from models.engines.engine import CompletionRequest, Engine, Generated, TokenSampling, check_ids, prompts_of
 from models.engines.kept import WeightStore
 from models.engines.restart import Restarting
 
@@ -79,7 +79,7 @@ class Fleet(Engine):
         """See `Engine.members`."""
         return self.engines
 
-    def each(self, asks: Sequence[Ask], drawing: Drawing) -> list[Generated]:
+    def each(self, asks: Sequence[CompletionRequest], drawing: TokenSampling) -> list[Generated]:
         """See `Engine.each`. Neighbours with the same prompt are sent to one engine."""
         check_ids(prompts_of(asks), self.vocabulary, self.longest)  # errors name them by their place among all prompts
         prompts, rooms = [ask.prompt for ask in asks], [ask.max_tokens for ask in asks]

@@ -14,8 +14,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from models.engines.arrays import AskArrays, GeneratedArrays, Rows, WeightArray
-from models.engines.engine import Drawing, Engine, EngineSettings
+from models.engines.arrays import GeneratedArrays, RequestArrays, Rows, WeightArray
+from models.engines.engine import Engine, EngineSettings, TokenSampling
 from models.engines.open_engine import opening
 from models.text.end_ids import Ends
 
@@ -73,12 +73,12 @@ class HostedEngine:
         ).start()
         return About(os.getpid(), engine.vocabulary, engine.longest, engine.room)
 
-    def each(self, asks: AskArrays, drawing: Drawing) -> tuple[GeneratedArrays, int]:
+    def each(self, asks: RequestArrays, drawing: TokenSampling) -> tuple[GeneratedArrays, int]:
         """See `Engine.each`; also returns the version of the weights of the completions."""
         return GeneratedArrays.of(self._opened.each(asks.asks(), drawing)), self._opened.version
 
     def serve(
-        self, numbers: Sequence[int], asks: AskArrays, drawing: Drawing, steps: int, dropped: Collection[int]
+        self, numbers: Sequence[int], asks: RequestArrays, drawing: TokenSampling, steps: int, dropped: Collection[int]
     ) -> tuple[list[int], GeneratedArrays, int]:
         """See `Engine.serve`; also returns the numbers of the finished completions and the version of the weights."""
         ended = self._opened.serve(dict(zip(numbers, asks.asks(), strict=True)), drawing, steps, dropped)

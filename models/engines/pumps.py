@@ -15,7 +15,7 @@ from threading import Condition, Thread
 
 import torch
 
-from models.engines.engine import Ask, Drawing, Engine, Generated
+from models.engines.engine import CompletionRequest, Engine, Generated, TokenSampling
 
 STEPS = 8
 """Tokens between two checks for ended completions, new requests and new weights."""
@@ -23,13 +23,13 @@ STEPS = 8
 
 @dataclass(frozen=True, eq=False)
 class NumberedCompletion:
-    """A completion with the number of its request; its versions are those given to `Pumps.loaded`."""
+    """A completion with the number of its request; its versions are those given to `BackgroundEngines.loaded`."""
 
     number: int
     made: Generated
 
 
-class Pumps:
+class BackgroundEngines:
     """Background threads, one for each engine, that generate the requested completions.
 
     Args:
@@ -38,10 +38,10 @@ class Pumps:
         device: of the learner, whose stream the engines must not share.
     """
 
-    def __init__(self, engine: Engine, drawing: Drawing, device: torch.device) -> None:
+    def __init__(self, engine: Engine, drawing: TokenSampling, device: torch.device) -> None:
         self._engine, self._drawing, self._device = engine, drawing, device
         self._changed = Condition()
-        self._waiting: deque[dict[int, Ask]] = deque()
+        self._waiting: deque[dict[int, CompletionRequest]] = deque()
         self._ended: list[NumberedCompletion] = []
         self._dropped: set[int] = set()
         self._begun: dict[int, int] = {}
@@ -67,7 +67,7 @@ class Pumps:
         for thread in self._threads:
             thread.start()
 
-    def ask(self, asks: Mapping[int, Ask]) -> None:
+    def ask(self, asks: Mapping[int, CompletionRequest]) -> None:
         """Request completions by number; adjacent ones go to one engine together, as far as one has room for them."""
         numbers = list(asks)
         with self._changed:
@@ -172,7 +172,7 @@ class Pumps:
                 self._error = self._error or error
                 self._changed.notify_all()
 
-    def _next(self, under_way: set[int], room: int) -> tuple[dict[int, Ask], set[int]] | None:
+    def _next(self, under_way: set[int], room: int) -> tuple[dict[int, CompletionRequest], set[int]] | None:
         """Return the requests to begin and the numbers to drop, once there is any work to do; None: the end."""
         with self._changed:
             while True:
@@ -186,7 +186,7 @@ class Pumps:
             self._dropped -= dropped
             for number in dropped:
                 del self._begun[number]
-            asks: dict[int, Ask] = {}
+            asks: dict[int, CompletionRequest] = {}
             left = room - len(under_way) + len(dropped)
             while self._waiting and len(self._waiting[0]) <= left - len(asks):
                 asks |= self._waiting.popleft()

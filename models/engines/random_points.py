@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from models.engines.engine import Ask
+from models.engines.engine import CompletionRequest
 
 TOKENS = 0
 """Stream of the points that tokens are drawn with."""
@@ -16,7 +16,7 @@ WRITERS = 1
 """Stream of the points that decide which of two voices writes."""
 
 
-def points_of(asks: Sequence[Ask], longest: int, stream: int) -> Tensor:
+def points_of(asks: Sequence[CompletionRequest], longest: int, stream: int) -> Tensor:
     """Return the random points of asks in [0, 1), [asks, longest], float64; zero after an ask's `max_tokens`.
 
     Philox computes the n-th number from key and n (Salmon et al., SC 2011): the numbers of two keys are independent,

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from models.base.errors import UserError
 from models.base.memory import is_out_of_memory
-from models.engines.engine import Ask, Drawing, Engine, Generated
+from models.engines.engine import CompletionRequest, Engine, Generated, TokenSampling
 from models.engines.kept import WeightStore
 from models.policies.build import first_line
 
@@ -49,18 +49,18 @@ class Restarting(Engine):
         engine = start()
         self.vocabulary, self.longest, self.version = engine.vocabulary, engine.longest, engine.version
         self.room = engine.room
-        self.under_way: dict[int, Ask] = {}
+        self.under_way: dict[int, CompletionRequest] = {}
         """Asks in progress, by number."""
         self.serving: Engine | None = None
         """Engine that has all of them; a new engine has none."""
         self.engine: Engine | None = engine
 
-    def each(self, asks: Sequence[Ask], drawing: Drawing) -> list[Generated]:
+    def each(self, asks: Sequence[CompletionRequest], drawing: TokenSampling) -> list[Generated]:
         """See `Engine.each`; a restart during the call changes no completion."""
         return self._lasting("generate", lambda engine: engine.each(asks, drawing))
 
     def serve(
-        self, asks: Mapping[int, Ask], drawing: Drawing, steps: int, dropped: Collection[int] = ()
+        self, asks: Mapping[int, CompletionRequest], drawing: TokenSampling, steps: int, dropped: Collection[int] = ()
     ) -> dict[int, Generated]:
         """See `Engine.serve`. Completions in progress in a broken engine start again, with the current weights."""
         self.under_way |= asks

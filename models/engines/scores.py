@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 
-def bent(scores: Tensor, scale: float, softcap: float | None) -> Tensor:
+def scaled_and_capped(scores: Tensor, scale: float, softcap: float | None) -> Tensor:
     """Apply scale and soft cap to products of queries and keys, of any shape, in float32 or wider.
 
     Args:

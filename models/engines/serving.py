@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from models.engines.decoding_loop import PREFILL_TOKENS, distribution_of, draw_tokens
-from models.engines.engine import Ask, Drawing, Generated
+from models.engines.engine import CompletionRequest, Generated, TokenSampling
 from models.engines.random_points import TOKENS, points_of
 from models.engines.slot_cache import SlotCache
 from models.learner.fused_log_probs import next_token_log_probs
@@ -30,7 +30,7 @@ class _Writing:
     """A completion in progress."""
 
     number: int
-    ask: Ask
+    ask: CompletionRequest
     points: list[float] | None
     """Random points of its tokens, [max_tokens]; None: greedy."""
     tokens: list[int] = field(default_factory=list)
@@ -53,13 +53,13 @@ class Serving:
         room: completions that are written at the same time; others wait.
     """
 
-    def __init__(self, model: Any, drawing: Drawing, ends: tuple[int, ...], room: int) -> None:
+    def __init__(self, model: Any, drawing: TokenSampling, ends: tuple[int, ...], room: int) -> None:
         self.drawing = drawing
         self._model, self._ends, self._room = model, ends, room
         self._distribution = distribution_of(drawing)
         self._place = next(model.parameters()).device
         self._cache = SlotCache(room, self._place)
-        self._waiting: deque[tuple[int, Ask]] = deque()
+        self._waiting: deque[tuple[int, CompletionRequest]] = deque()
         self._writing: list[_Writing] = []
         """Completions by slot."""
 
@@ -69,7 +69,7 @@ class Serving:
         return len(self._waiting) + len(self._writing)
 
     @torch.inference_mode()
-    def change(self, asks: Mapping[int, Ask], dropped: Collection[int]) -> None:
+    def change(self, asks: Mapping[int, CompletionRequest], dropped: Collection[int]) -> None:
         """Add asks by number, and remove completions whose numbers are in `dropped`."""
         self._waiting.extend(asks.items())
         if dropped:
@@ -111,7 +111,7 @@ class Serving:
 
     def _begin(self) -> Tensor | None:
         """Read the prompts of asks that there is room for. Returns their last states, [asks begun, hidden], or None."""
-        begun: list[tuple[int, Ask]] = []
+        begun: list[tuple[int, CompletionRequest]] = []
         tokens = 0
         while self._waiting and len(self._writing) + len(begun) < self._room:
             ask = self._waiting[0][1]

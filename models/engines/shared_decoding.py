@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from models.engines.scores import bent, kept_dtype
+from models.engines.scores import kept_dtype, scaled_and_capped
 from models.learner.attention.packed_attention import attend_packed
 from models.learner.attention.span_tables import tables_of
 from models.learner.layout import Layout
@@ -115,7 +115,7 @@ class Decoding:
 
     def _softmax(self, scores: Tensor, scale: float, window: int | None, softcap: float | None) -> Tensor:
         """Return the weights of prompt and own tokens, [key heads, prompts, G, each, longest prompt + own]."""
-        logits = bent(scores, scale, softcap)
+        logits = scaled_and_capped(scores, scale, softcap)
         hidden: Tensor | None = self.missing if self.uneven else None
         if window is not None:
             place = self.lengths[:, None] + self.step

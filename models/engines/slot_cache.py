@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from models.engines.scores import bent, kept_dtype
+from models.engines.scores import kept_dtype, scaled_and_capped
 from models.learner.attention.packed_attention import attend_packed
 from models.learner.attention.span_tables import tables_of
 from models.learner.layout import Layout
@@ -107,7 +107,7 @@ class SlotCache:
         hidden = places > last[:, None]
         if window is not None:
             hidden = hidden | (last[:, None] - places >= window)
-        logits = bent(scores, scale, softcap).masked_fill(hidden[:, None, None, :], float("-inf"))
+        logits = scaled_and_capped(scores, scale, softcap).masked_fill(hidden[:, None, None, :], float("-inf"))
         return torch.softmax(logits, dim=-1)
 
     def _of(self, module: nn.Module, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:

@@ -18,7 +18,16 @@ from torch import Tensor
 
 from models.base.device import device
 from models.engines.decoding_loop import Switch, Voice, complete
-from models.engines.engine import Ask, Drawing, Engine, EngineSettings, Generated, check_ids, engine_dtype, prompts_of
+from models.engines.engine import (
+    CompletionRequest,
+    Engine,
+    EngineSettings,
+    Generated,
+    TokenSampling,
+    check_ids,
+    engine_dtype,
+    prompts_of,
+)
 from models.engines.serving import Serving
 from models.learner.all_completions import all_log_probs
 from models.learner.log_probs import use_packed_attention
@@ -76,14 +85,14 @@ class TransformersEngine(Engine):
         """Return the switch between two voices at every token; None: the voices form a mixture."""
         return None
 
-    def each(self, asks: Sequence[Ask], drawing: Drawing) -> list[Generated]:
+    def each(self, asks: Sequence[CompletionRequest], drawing: TokenSampling) -> list[Generated]:
         """See `Engine.each`."""
         check_ids(prompts_of(asks), self.vocabulary)
         most = self.settings.max_sequences
         return complete(self.voices(), asks, drawing, end=self.end, most=most, switch=self.switch())
 
     def serve(
-        self, asks: Mapping[int, Ask], drawing: Drawing, steps: int, dropped: Collection[int] = ()
+        self, asks: Mapping[int, CompletionRequest], drawing: TokenSampling, steps: int, dropped: Collection[int] = ()
     ) -> dict[int, Generated]:
         """See `Engine.serve`."""
         check_ids(prompts_of(list(asks.values())), self.vocabulary)

@@ -17,11 +17,11 @@ from torch import Tensor
 
 from models.base.errors import UserError
 from models.engines.engine import (
-    Ask,
-    Drawing,
+    CompletionRequest,
     Engine,
     EngineSettings,
     Generated,
+    TokenSampling,
     Versions,
     check_ids,
     engine_dtype,
@@ -179,20 +179,20 @@ class VllmEngine(Engine):
                 )
         except (ValueError, RuntimeError, AssertionError, LookupError, OSError) as error:
             raise UserError(f"{folder}: vLLM cannot serve this model ({first_line(error)})") from error
-        self.requests, self.drawing = Requests(self.engine), Drawing()
+        self.requests, self.drawing = Requests(self.engine), TokenSampling()
         core = self.engine.llm_engine.engine_core
         # if vLLM runs in a process of its own, by an environment variable, this process cannot step it
         self.room = settings.max_sequences if hasattr(core, "engine_core") else 0
         self.engine.llm_engine.set_weight_version(str(self.version))
 
-    def each(self, asks: Sequence[Ask], drawing: Drawing) -> list[Generated]:
+    def each(self, asks: Sequence[CompletionRequest], drawing: TokenSampling) -> list[Generated]:
         """See `Engine.each`. A prompt of several asks is read once: its prefix is cached."""
         check_ids(prompts_of(asks), self.vocabulary, self.longest)
         outputs = self._answers([ask.prompt for ask in asks], [self._parameters(ask, drawing) for ask in asks])
         return [_generated(output.outputs[0]) for output in outputs]
 
     def serve(
-        self, asks: Mapping[int, Ask], drawing: Drawing, steps: int, dropped: Collection[int] = ()
+        self, asks: Mapping[int, CompletionRequest], drawing: TokenSampling, steps: int, dropped: Collection[int] = ()
     ) -> dict[int, Generated]:
         """See `Engine.serve`."""
         check_ids(prompts_of(list(asks.values())), self.vocabulary, self.longest)
@@ -231,7 +231,7 @@ class VllmEngine(Engine):
             scores.append([float(table.logprobs[table.start_indices[at]]) for at in range(len(prompt), len(ids))])
         return scores
 
-    def _parameters(self, ask: Ask, drawing: Drawing) -> Any:
+    def _parameters(self, ask: CompletionRequest, drawing: TokenSampling) -> Any:
         """Return vLLM's sampling parameters of an ask."""
         from vllm import SamplingParams
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
-from models.learner.distribution import AS_IT_IS, Distribution, Mask
+from models.learner.distribution import MODEL_DISTRIBUTION, Distribution, Mask
 from models.learner.eval_mode import in_eval_mode
 from models.learner.log_probs import completion_log_probs, completion_states
 from models.learner.packing import Sequences
@@ -54,7 +54,7 @@ def all_log_probs(
     model: nn.Module,
     sequences: Sequences,
     *,
-    distribution: Distribution = AS_IT_IS,
+    distribution: Distribution = MODEL_DISTRIBUTION,
     autocast: torch.dtype | None = None,
     token_budget: int = 16384,
     setting: str = "token_budget",

@@ -26,7 +26,7 @@ class Distribution:
         return self.top_p < 1.0 or self.top_k > 0
 
 
-AS_IT_IS = Distribution()
+MODEL_DISTRIBUTION = Distribution()
 """The model's own distribution: temperature 1, no token excluded."""
 
 

@@ -24,7 +24,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from models.learner.distribution import AS_IT_IS, Distribution, Mask, least_kept
+from models.learner.distribution import MODEL_DISTRIBUTION, Distribution, Mask, least_kept
 from models.learner.logit_blocks import BLOCK_ELEMENTS, GPU_BLOCK_ELEMENTS, Blocks
 
 KEPT_BYTES = 2**26
@@ -51,7 +51,7 @@ def fused_log_probs(
     hidden: Tensor,
     head: Head,
     targets: Tensor,
-    distribution: Distribution = AS_IT_IS,
+    distribution: Distribution = MODEL_DISTRIBUTION,
     *,
     compute: torch.dtype | None = None,
     block_elements: int | None = None,

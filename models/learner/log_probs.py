@@ -16,7 +16,7 @@ from models.base.errors import UserError
 from models.base.ranks import whole
 from models.learner.attention.packed_attention import NAME, read_packed, register_packed_attention
 from models.learner.compiled_blocks import MODELS
-from models.learner.distribution import AS_IT_IS, Distribution, Mask
+from models.learner.distribution import MODEL_DISTRIBUTION, Distribution, Mask
 from models.learner.eval_mode import in_eval_mode
 from models.learner.fused_log_probs import Head, fused_log_probs
 from models.learner.packing import Sequences, packed_row
@@ -50,7 +50,7 @@ def completion_log_probs(
     model: nn.Module,
     sequences: Sequences,
     *,
-    distribution: Distribution = AS_IT_IS,
+    distribution: Distribution = MODEL_DISTRIBUTION,
     autocast: torch.dtype | None = None,
     mask: Mask | None = None,
     kept: Tensor | None = None,

@@ -115,12 +115,12 @@ class Blocks:
         """
         log_p = z.sub_(lse[:, None])
         if of_entropy is not None and entropy is not None:
-            p = exp_(log_p.clone())
+            p = exp_in_place(log_p.clone())
             # p log p is zero where p is: a cut token's minus infinity must not be multiplied
             inner = torch.where(p > 0, log_p, 0.0) + entropy[:, None]
             d_z = -p * (of_log_prob[:, None] + of_entropy[:, None] * inner)
         else:
-            d_z = exp_(log_p).mul_(-of_log_prob[:, None])
+            d_z = exp_in_place(log_p).mul_(-of_log_prob[:, None])
         here = (place >= 0) & (place < z.shape[1])
         d_z.scatter_add_(1, place.clamp(0, z.shape[1] - 1)[:, None], (of_log_prob * here)[:, None].to(d_z.dtype))
         if slope is not None:
@@ -170,7 +170,7 @@ class Blocks:
             bigger = torch.maximum(largest, z.amax(1))
             shrink = torch.exp(largest - bigger)
             below = z.sub_(bigger[:, None])
-            e = exp_(below.clone())
+            e = exp_in_place(below.clone())
             sum_of_e = e.sum(1)
             if self.cut:
                 below.masked_fill_(e == 0, 0.0)
@@ -180,7 +180,7 @@ class Blocks:
         return chosen, largest + torch.log(total), weighted / total, least
 
 
-def exp_(values: Tensor) -> Tensor:
+def exp_in_place(values: Tensor) -> Tensor:
     """Compute exp(values) in place; on a CPU by the exponential to base 2, which torch has vectorised everywhere."""
     return values.mul_(LOG2_E).exp2_() if values.device.type == "cpu" else values.exp_()
 

@@ -286,14 +286,14 @@ def pack_shares(
     bundles = [bundle for members in groups for bundle in cut(sequences, members, largest, together, setting)]
     bundles.sort(key=lambda bundle: (-bundle.cost(width), bundle.members))
     packed = []
-    for share in deal([bundle.cost(width) for bundle in bundles], shares):
+    for share in balanced_shares([bundle.cost(width) for bundle in bundles], shares):
         mine = [bundles[place] for place in share]
         rows = _first_fit([bundle.tokens for bundle in mine], min(budget, filled or budget))
         packed.append([[index for position in row for index in mine[position].members] for row in rows])
     return packed
 
 
-def deal(costs: Sequence[float], shares: int) -> list[list[int]]:
+def balanced_shares(costs: Sequence[float], shares: int) -> list[list[int]]:
     """Assign items of falling `costs` to shares, each to the share of least cost so far, [shares][places of items].
 
     No share has more than the mean and the first cost (Graham 1969): none is 1.15 times the mean if nothing costs more

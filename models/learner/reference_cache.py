@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from models.base.atomic_write import replace_file
 from models.base.ranks import whole
 from models.learner.all_completions import all_log_probs
-from models.learner.distribution import AS_IT_IS, Distribution
+from models.learner.distribution import MODEL_DISTRIBUTION, Distribution
 from models.learner.log_probs import plain_inner
 from models.learner.packing import Sequences
 from models.learner.whole_weights import ranks_of
@@ -34,7 +34,7 @@ def cached_reference_log_probs(
     reference: nn.Module,
     sequences: Sequences,
     *,
-    distribution: Distribution = AS_IT_IS,
+    distribution: Distribution = MODEL_DISTRIBUTION,
     autocast: torch.dtype | None = None,
     token_budget: int = 16384,
 ) -> list[Tensor]:

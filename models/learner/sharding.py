@@ -18,7 +18,7 @@ from torch import nn
 from models.base.ranks import Ranks
 from models.learner.log_probs import plain_inner, use_packed_attention
 from models.learner.recompute import layers_of
-from models.learner.whole_weights import METHOD, note_cut
+from models.learner.whole_weights import METHOD, register_sharded
 
 
 def shard(model: nn.Module, ranks: Ranks, optimiser: torch.optim.Optimizer | None = None) -> None:
@@ -57,7 +57,7 @@ def shard(model: nn.Module, ranks: Ranks, optimiser: torch.optim.Optimizer | Non
         if isinstance(module, FSDPModule):
             module.set_gradient_divide_factor(1.0)
             module.set_force_sum_reduction_for_comms(True)  # gloo has no reduction that divides
-    note_cut({model, backbone, inner, root}, root, ranks)
+    register_sharded({model, backbone, inner, root}, root, ranks)
     if optimiser is not None:
         parts = dict(model.named_parameters())
         for group in optimiser.param_groups:

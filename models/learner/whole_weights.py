@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 
 from torch import nn
 
-from models.base.ranks import ALONE, Ranks, together
+from models.base.ranks import ALONE, Ranks, require_all_ranks
 
 T = TypeVar("T")
 METHOD = "read_whole"
@@ -31,7 +31,7 @@ class _Cut:
 _CUT: WeakKeyDictionary[nn.Module, _Cut] = WeakKeyDictionary()
 
 
-def note_cut(names: Iterable[nn.Module], root: nn.Module, ranks: Ranks) -> None:
+def register_sharded(names: Iterable[nn.Module], root: nn.Module, ranks: Ranks) -> None:
     """Record that a model is sharded over `ranks`.
 
     Args:
@@ -53,7 +53,7 @@ def ranks_of(model: nn.Module) -> Ranks:
     cut = _CUT.get(model)
     if cut is None:
         return ALONE
-    together(f"a {type(model).__name__}")
+    require_all_ranks(f"a {type(model).__name__}")
     return cut.ranks
 
 
@@ -66,7 +66,7 @@ def with_whole_weights(model: nn.Module, read: Callable[[], T]) -> T:
     cut = _CUT.get(model)
     if cut is None or cut.reading:
         return read()
-    together(f"a {type(model).__name__}")
+    require_all_ranks(f"a {type(model).__name__}")
     cut.reading = True
     try:
         said: T = getattr(cut.root, METHOD)(read)

@@ -27,7 +27,7 @@ teacher: the policy imitates it
 contrast: the teacher's logits are moved away from those of this model
 judge: it grades completions in text (`models.reward_models.judges`), and may have another tokenizer
 """
-Judge = Literal["teacher", "reference", "policy"]
+TargetModel = Literal["teacher", "reference", "policy"]
 """Model whose token distributions the policy is trained towards: the frozen teacher, the reference, or the policy
 itself. The last two read context that the policy does not read."""
 TeacherUse = Literal["log_probs", "model"]
@@ -116,7 +116,7 @@ class Learner:
                 yield self.reference
 
     @contextmanager
-    def as_judge(self, judge: Judge) -> Iterator[nn.Module]:
+    def as_judge(self, judge: TargetModel) -> Iterator[nn.Module]:
         """Yield the model whose token distributions the policy is trained towards, for reading.
 
         Raises:

@@ -21,7 +21,7 @@ from models.learner.log_probs import completion_states, output_head
 from models.learner.packing import Sequences
 from models.learner.upload import to_device
 from models.learner.whole_weights import with_whole_weights
-from models.method.learner import Judge, Learner
+from models.method.learner import Learner, TargetModel
 from models.method.readings import Readings
 from models.method.rollout import Rollout, privileged_sequences, trained_places
 
@@ -35,7 +35,7 @@ class Divergence:
 
     beta: float
     """0: KL(judge || policy), 1: KL(policy || judge), between them the generalised Jensen-Shannon divergence."""
-    judge: Judge = "teacher"
+    judge: TargetModel = "teacher"
     """The model whose distribution the policy's is compared with."""
     extrapolation: float | None = None
     """Strength with which the judge's logits are moved away from those of its contrast, z + w (z - z_contrast).

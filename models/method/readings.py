@@ -22,7 +22,7 @@ from models.learner.packing import Sequences
 from models.learner.rows import among_own_rows
 from models.learner.upload import to_device
 from models.method.episode_parts import rows_of_wholes
-from models.method.learner import Judge, Learner
+from models.method.learner import Learner, TargetModel
 from models.method.rollout import Rollout, parts_of, privileged_sequences, sequences_of, written_places
 
 Read = dict[int, tuple[Rollout, Tensor]]
@@ -44,7 +44,7 @@ class Readings:
         self._policy: Read = {}
         self._reference: Read = {}
         self._lagged: Read = {}
-        self._judge: dict[Judge, Read] = {}
+        self._judge: dict[TargetModel, Read] = {}
 
     def policy(self, rollouts: Sequence[Rollout]) -> list[Tensor]:
         """Return log-probs under the policy at the first request, [completions] tensors of [tokens of it], nats."""
@@ -104,7 +104,7 @@ class Readings:
                 return None
             return self._recall(self._reference, rollouts, lambda missing: self._masked(model, missing))
 
-    def judge(self, rollouts: Sequence[Rollout], judge: Judge) -> list[Tensor]:
+    def judge(self, rollouts: Sequence[Rollout], judge: TargetModel) -> list[Tensor]:
         """Return log-probs under the model `judge`, [completions] tensors of [tokens of it], nats.
 
         It reads `RolloutSource.privileged` instead of the prompt if a rollout has it.

@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin
 
-from models.method.registry import INSIDE, SLOTS, Slot, parts
+from models.method.registry import NESTED_SLOTS, SLOTS, Slot, parts
 
 
 class BesideRecipe:
@@ -37,11 +37,11 @@ def from_recipe(slot: Slot, part: Any, folder: Path) -> Any:
         return [from_recipe(slot, entry, folder) for entry in part]
     if not isinstance(part, Mapping):
         return part
-    cls = parts(slot).get(str(part.get("name", (SLOTS | INSIDE)[slot].default)))
+    cls = parts(slot).get(str(part.get("name", (SLOTS | NESTED_SLOTS)[slot].default)))
     marked = paths_of(cls) if cls is not None else ()
 
     def read(key: str, value: Any) -> Any:
-        if key in INSIDE:
+        if key in NESTED_SLOTS:
             return from_recipe(key, value, folder)  # type: ignore[arg-type]
         return str(folder / Path(value).expanduser()) if key in marked and isinstance(value, str) and value else value
 

@@ -67,7 +67,7 @@ SLOTS: dict[Slot, SlotInfo] = {
     "reference": SlotInfo("frozen", "models.parts.reference"),
 }
 """Slots in the order of a round, by their key in the recipe."""
-INSIDE: dict[Slot, SlotInfo] = {
+NESTED_SLOTS: dict[Slot, SlotInfo] = {
     "environment": SlotInfo("tools", "models.agents.environments"),
     "tool": SlotInfo("calculator", "models.agents.tools", many=True),
     "strategy": SlotInfo("plain", "models.agents.strategies"),
@@ -103,7 +103,7 @@ class Part(ABC):
         """
 
 
-_PARTS: dict[Slot, dict[str, type[Part]]] = {slot: {} for slot in (*SLOTS, *INSIDE)}
+_PARTS: dict[Slot, dict[str, type[Part]]] = {slot: {} for slot in (*SLOTS, *NESTED_SLOTS)}
 Made = TypeVar("Made", bound=Part)
 
 
@@ -141,7 +141,7 @@ def parts(slot: Slot) -> dict[str, type[Part]]:
     Raises:
         TypeError: a file among them holds no part.
     """
-    package = importlib.import_module((SLOTS | INSIDE)[slot].package)
+    package = importlib.import_module((SLOTS | NESTED_SLOTS)[slot].package)
     folders = tuple(package.__path__)
     rooms = [entry for folder in folders for entry in os.scandir(folder) if entry.is_dir()]
     changed = (*(os.stat(folder).st_mtime_ns for folder in folders), *(entry.stat().st_mtime_ns for entry in rooms))
@@ -152,7 +152,7 @@ def parts(slot: Slot) -> dict[str, type[Part]]:
 @lru_cache(maxsize=64)
 def _import_parts(slot: Slot, folders: tuple[str, ...], changed: tuple[int, ...]) -> None:
     """Import every file of a slot's package; again only when a folder of it `changed`, in nanoseconds of the clock."""
-    package = (SLOTS | INSIDE)[slot].package
+    package = (SLOTS | NESTED_SLOTS)[slot].package
     modules = [module.name for module in pkgutil.walk_packages(folders, f"{package}.") if not module.ispkg]
     for module in modules:
         try:
@@ -169,7 +169,7 @@ def _import_parts(slot: Slot, folders: tuple[str, ...], changed: tuple[int, ...]
 
 def default_part(slot: Slot) -> Any:
     """Return the class of a slot's default part, which is used if a recipe names none."""
-    return parts(slot)[(SLOTS | INSIDE)[slot].default]
+    return parts(slot)[(SLOTS | NESTED_SLOTS)[slot].default]
 
 
 def _as_list(value: Any) -> Any:
@@ -187,7 +187,7 @@ def slot_type(slot: Slot, kind: type = object, default: str | None = None) -> An
         default: part that is used if no name is given; None: the slot's own default.
     """
 
-    info = (SLOTS | INSIDE)[slot]
+    info = (SLOTS | NESTED_SLOTS)[slot]
 
     def named(value: Any) -> Any:
         return {"name": default or info.default, **value} if isinstance(value, dict) else value

@@ -40,7 +40,7 @@ class Limits:
     """Number of consecutive failed rounds with which the run stops with an error."""
 
 
-AS_USUAL = Limits()
+DEFAULT_LIMITS = Limits()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +52,7 @@ class Reward(Verifying):
     """Weight of this reward in the sum of all rewards."""
     label: str = ""
     """Name of the component in metrics and sample tables; empty: the name of the part."""
-    limits: Limits = AS_USUAL
+    limits: Limits = DEFAULT_LIMITS
     """Time limit of the reward, and the value used if it fails."""
 
     def __post_init__(self) -> None:

@@ -176,7 +176,7 @@ def sequences_of(rollouts: Sequence[Rollout]) -> Sequences:
     )
 
 
-def said_sequences(rollouts: Sequence[Rollout]) -> Sequences:
+def written_sequences(rollouts: Sequence[Rollout]) -> Sequences:
     """Return prompts and the policy's own tokens, without the environment's, as rewards read them, [completions]."""
     return Sequences([rollout.problem.tokens for rollout in rollouts], [rollout.said for rollout in rollouts])
 

@@ -18,7 +18,7 @@ from torch import nn
 from models.base.bounds import Positive, Temperature
 from models.base.errors import UserError
 from models.engines.decoding_loop import Switch, Switched, Voice, complete
-from models.engines.engine import Sampling, asks_of, check_ids
+from models.engines.engine import Sampling, check_ids, requests_of
 from models.learner.eval_mode import in_eval_mode
 from models.learner.log_probs import plain_inner, use_packed_attention
 from models.method.learner import Learner
@@ -32,7 +32,7 @@ TOGETHER = 256
 
 
 @dataclass(frozen=True, kw_only=True)
-class Voiced(Rollouts):
+class JointSampling(Rollouts):
     """Base class of sources that sample from the learner's own models. Set under `rollouts:`."""
 
     draws = False
@@ -63,7 +63,7 @@ def reference_voice(learner: Learner) -> Voice:
     return Voice(lambda: _reference(learner), autocast=learner.autocast, sharded=learner.ranks.count > 1)
 
 
-def drawn_by(
+def sample_jointly(
     world: World,
     problems: Sequence[Problem],
     voices: Sequence[Voice],
@@ -91,7 +91,7 @@ def drawn_by(
         for voice in voices:
             with voice.opened() as model:
                 use_packed_attention(model)
-        asks = asks_of(prompts, sampling, seed)
+        asks = requests_of(prompts, sampling, seed)
         completions = complete(voices, asks, sampling, end=world.codec.ends, most=TOGETHER, switch=switch)
     texts = world.codec.text([made.tokens for made in completions])
     return [

@@ -19,10 +19,10 @@ from pydantic.fields import FieldInfo
 from models.base.bounds import LARGEST
 from models.base.errors import UserError
 from models.method.part_checks import docstrings
-from models.method.registry import INSIDE, SLOTS, Part, Slot, parts, slot_class
+from models.method.registry import NESTED_SLOTS, SLOTS, Part, Slot, parts, slot_class
 
-_EVERY = SLOTS | INSIDE
-"""All slots: those of a round, and the others (`INSIDE`)."""
+_EVERY = SLOTS | NESTED_SLOTS
+"""All slots: those of a round, and the others (`NESTED_SLOTS`)."""
 
 
 @dataclass(frozen=True)

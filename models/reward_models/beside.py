@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 from models.base.errors import UserError
 
 
-def read_beside(file: Path, kind: Any, of: str) -> Any:
+def read_settings_file(file: Path, kind: Any, of: str) -> Any:
     """Read a JSON file as a value of the type `kind`; None if the file does not exist.
 
     Raises:

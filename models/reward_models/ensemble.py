@@ -28,7 +28,7 @@ from torch import Tensor
 
 from models.base.atomic_write import write_file
 from models.base.errors import UserError
-from models.reward_models.beside import read_beside
+from models.reward_models.beside import read_settings_file
 
 FILE = "ensemble.json"
 Rule = Literal["mean", "worst", "uncertainty"]
@@ -96,7 +96,7 @@ def read_ensemble(folder: Path) -> Ensemble | None:
         UserError: its file is not valid, or a member is missing.
     """
     file = folder / FILE
-    ensemble: Ensemble | None = read_beside(file, Ensemble, "an ensemble")
+    ensemble: Ensemble | None = read_settings_file(file, Ensemble, "an ensemble")
     if ensemble is None:
         return None
     for member in member_folders(folder, len(ensemble.levels)):

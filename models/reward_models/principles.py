@@ -30,7 +30,7 @@ from torch import Tensor
 from models.base.atomic_write import write_file
 from models.base.errors import UserError
 from models.learner.packing import Sequences
-from models.reward_models.beside import read_beside
+from models.reward_models.beside import read_settings_file
 from models.reward_models.fit import Pair
 
 FILE = "principles.json"
@@ -135,4 +135,4 @@ def read_principles(folder: Path) -> list[str]:
     Raises:
         UserError: its file is not valid.
     """
-    return list(read_beside(folder / FILE, Principles, "principles") or ())
+    return list(read_settings_file(folder / FILE, Principles, "principles") or ())

@@ -27,7 +27,7 @@ from models.learner.packing import Sequences, packed_row
 from models.learner.rows import from_every_rank, rows_of
 from models.learner.whole_weights import with_whole_weights
 from models.method.steps import MARKS, pieces_of, step_ends
-from models.reward_models.beside import read_beside
+from models.reward_models.beside import read_settings_file
 from models.reward_models.model import scores_of
 from models.reward_models.scoring import checked_lengths
 from models.text.encoding import Codec
@@ -145,5 +145,5 @@ def read_reading(folder: Path) -> ProcessReading | None:
     Raises:
         UserError: its file is not valid.
     """
-    reading: ProcessReading | None = read_beside(folder / FILE, ProcessReading, "steps")
+    reading: ProcessReading | None = read_settings_file(folder / FILE, ProcessReading, "steps")
     return reading

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from models.base.seeds import completion_seed, seed_of
-from models.engines.engine import Ask, Engine, Generated, Sampling, asks_of
+from models.engines.engine import CompletionRequest, Engine, Generated, Sampling, requests_of
 from models.method.attempt import Attempt, Verify
 from models.method.judge import GenerativeJudge
 from models.method.problem import Problem
@@ -52,7 +52,7 @@ class Solution:
 
 
 @dataclass(frozen=True)
-class Bench:
+class LabellingTools:
     """Access of a labeller to the policy, the verifier, the data's solutions and the judge."""
 
     engine: Engine
@@ -82,7 +82,9 @@ class Bench:
         """Sample `sampling.samples` solutions of each problem from the policy, [problems * samples]."""
         asked = [problem for problem in problems for _ in range(self.sampling.samples)]
         seed = seed_of(self.seed, "solutions")
-        made = self.engine.each(asks_of([problem.tokens for problem in problems], self.sampling, seed), self.sampling)
+        made = self.engine.each(
+            requests_of([problem.tokens for problem in problems], self.sampling, seed), self.sampling
+        )
         return self.read(asked, [each.tokens for each in made], [each.finished for each in made])
 
     def read(
@@ -115,7 +117,7 @@ class Bench:
         asks = []
         for prompt, budget in zip(prompts, budgets, strict=True):
             own = seed_of(self.seed, f"from {' '.join(map(str, prompt))}")
-            asks += [Ask(prompt, completion_seed(own, 0, number), budget) for number in range(count)]
+            asks += [CompletionRequest(prompt, completion_seed(own, 0, number), budget) for number in range(count)]
         made = self.engine.each(asks, self.sampling)
         return [made[at : at + count] for at in range(0, len(made), count)]
 
@@ -135,13 +137,13 @@ class Labels(Part):
         """Whether it uses the judge."""
         return False
 
-    def __call__(self, bench: Bench, problems: Sequence[Problem]) -> list[Solution]:
+    def __call__(self, bench: LabellingTools, problems: Sequence[Problem]) -> list[Solution]:
         """Return solutions of `problems` with a label per step, [solutions]."""
         drawn = bench.solutions(problems)
         return [solution.labelled(row) for solution, row in zip(drawn, self.label(bench, drawn), strict=True)]
 
     @abstractmethod
-    def label(self, bench: Bench, solutions: Sequence[Solution]) -> list[Tensor]:
+    def label(self, bench: LabellingTools, solutions: Sequence[Solution]) -> list[Tensor]:
         """Return the value of each step, 0 to 1, NaN if not known, [solutions] tensors of [steps of it]."""
 
 

@@ -131,7 +131,7 @@ def length_bias(samples: Sequence[Sequence[Completion]]) -> float:
     return float(np.mean(defined)) if defined else float("nan")
 
 
-def misgivings(settings: ReportSettings, report: PolicyReport, fooled: float | None = None) -> list[str]:
+def threshold_violations(settings: ReportSettings, report: PolicyReport, fooled: float | None = None) -> list[str]:
     """Return the threshold violations of a report, each as a line; empty: the reward model may be used for training.
 
     Args:

@@ -17,7 +17,7 @@ class Isolation:
     """Reason for missing namespaces, in one line; empty if they are available."""
 
 
-def had_here() -> Isolation:
+def available_layers() -> Isolation:
     """Start a fork server, with namespaces if possible, and return the layers that it reports.
 
     Raises:

@@ -17,7 +17,7 @@ from models.base.errors import UserError
 from models.text.prompt_form import BARE, PromptForm
 from models.text.rendering import ChatTemplate
 from models.text.token_rows import TokenRows, rows_in_memory
-from models.text.unwritten import unwritten_ids
+from models.text.unwritten import ids_left_out_of_text
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -66,7 +66,7 @@ class Codec:
 
     @cached_property
     def _unwritten(self) -> frozenset[int]:
-        return unwritten_ids(self.tokenizer, self.ends)
+        return ids_left_out_of_text(self.tokenizer, self.ends)
 
     @property
     def pad(self) -> int:

@@ -24,7 +24,7 @@ ROLES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_t
 _TAG = re.compile(r"<(/?)([A-Za-z][\w.:-]*)>")
 
 
-def unwritten_ids(tokenizer: PreTrainedTokenizerBase, ends: Collection[int] = ()) -> frozenset[int]:
+def ids_left_out_of_text(tokenizer: PreTrainedTokenizerBase, ends: Collection[int] = ()) -> frozenset[int]:
     """Return the ids of the special tokens that a completion's text leaves out.
 
     They are those that the tokenizer names for a purpose (`ROLES`), those that end a completion, and those that the
@@ -86,7 +86,7 @@ def write_tags(folder: Path, ends: Collection[int] = (), *, trust_remote_code: b
     if not file.is_file():  # slow tokenizers have no such marks in a file of a known format
         return
     tokenizer = load_tokenizer(folder, trust_remote_code=trust_remote_code)
-    left_out = unwritten_ids(tokenizer, ends)
+    left_out = ids_left_out_of_text(tokenizer, ends)
     tags = {
         token.content
         for number, token in tokenizer.added_tokens_decoder.items()

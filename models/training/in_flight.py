@@ -24,8 +24,8 @@ import torch
 
 from models.base.errors import UserError
 from models.base.seeds import completion_seed, round_seed, seed_of
-from models.engines.engine import Ask, Generated, Sampling
-from models.engines.pumps import Pumps
+from models.engines.engine import CompletionRequest, Generated, Sampling
+from models.engines.pumps import BackgroundEngines
 from models.method.problem import Problem
 from models.method.rollout import Rollout, RolloutSource
 from models.method.world import World
@@ -80,7 +80,7 @@ class InFlight(Supply):
         self._prompts, self._sampling, self._rounds = prompts, sampling, rounds
         self._most, self._drops = most, drops
         self._tally = world.learner.tally
-        self._pumps = Pumps(world.sampler(), sampling, meter.device)
+        self._pumps = BackgroundEngines(world.sampler(), sampling, meter.device)
         if self._pumps.room < 1:
             raise UserError(
                 f"schedule.async is {most}, but this engine cannot go on with completions under new weights: set it to "
@@ -146,7 +146,9 @@ class InFlight(Supply):
             seed = seed_of(seed, "requested again", attempt)
         problem = self._problem_at(position)
         asks = {
-            self._numbers + member: Ask(problem.tokens, completion_seed(seed, place, member), self._sampling.max_tokens)
+            self._numbers + member: CompletionRequest(
+                problem.tokens, completion_seed(seed, place, member), self._sampling.max_tokens
+            )
             for member in range(self._sampling.samples)
         }
         self._numbers += len(asks)

@@ -18,7 +18,7 @@ from torch import nn
 from models.base.device import on_device
 from models.base.ranks import Ranks
 from models.engines.engine import Engine
-from models.engines.first_rank import OfFirstRank
+from models.engines.first_rank import FirstRankEngine
 from models.learner.out_of_memory import NeedsLess
 from models.learner.precision import Precision, autocast_rule, shape_of
 from models.method.alarm import AlarmSettings, Collapse
@@ -260,7 +260,7 @@ def open_training(training: Training, ranks: Ranks, open_engine: OpenEngine) -> 
                 trust_remote_code=trusted,
             )
         several = slots.rollouts.draws and ranks.count > 1
-        engine = OfFirstRank(own, ranks.apart()) if several else own
+        engine = FirstRankEngine(own, ranks.apart()) if several else own
         unread = Readings(learner, schedule.token_budget)
         yield OpenTraining(
             training,

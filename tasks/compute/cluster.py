@@ -35,8 +35,8 @@ from torch import Tensor
 
 from models.base.errors import UserError
 from models.base.placement import PlacementSettings
-from models.engines.arrays import AskArrays, Rows, weight_parts
-from models.engines.engine import Ask, Drawing, Engine, Generated
+from models.engines.arrays import RequestArrays, Rows, weight_parts
+from models.engines.engine import CompletionRequest, Engine, Generated, TokenSampling
 from models.engines.fleet import Fleet
 from models.engines.hosted import About, HostedEngine, Order
 from models.engines.kept import WeightStore
@@ -265,17 +265,17 @@ class PlacedEngine(Engine):
         """Its process id, on its machine."""
         self.vocabulary, self.longest, self.room = about.vocabulary, about.longest, about.room
 
-    def each(self, asks: Sequence[Ask], drawing: Drawing) -> list[Generated]:
+    def each(self, asks: Sequence[CompletionRequest], drawing: TokenSampling) -> list[Generated]:
         """See `Engine.each`."""
-        made, self.version = answer(self._actor.each.remote(AskArrays.of(asks), drawing))
+        made, self.version = answer(self._actor.each.remote(RequestArrays.of(asks), drawing))
         completions: list[Generated] = made.completions()
         return completions
 
     def serve(
-        self, asks: Mapping[int, Ask], drawing: Drawing, steps: int, dropped: Collection[int] = ()
+        self, asks: Mapping[int, CompletionRequest], drawing: TokenSampling, steps: int, dropped: Collection[int] = ()
     ) -> dict[int, Generated]:
         """See `Engine.serve`."""
-        arrays = AskArrays.of(list(asks.values()))
+        arrays = RequestArrays.of(list(asks.values()))
         numbers, made, self.version = answer(
             self._actor.serve.remote(list(asks), arrays, drawing, steps, list(dropped))
         )

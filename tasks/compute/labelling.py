@@ -22,7 +22,7 @@ from models.text.end_ids import ends_of_folder
 from models.text.prompt_form import PromptForm
 from models.text.tokenizer import load_tokenizer
 from models.training.read_problems import LengthSections, longest_sequence, read_problems
-from tasks.compute.shared_engine import lent_engine
+from tasks.compute.shared_engine import borrowed_engine
 from tasks.data.inputs import log_rows
 from tasks.registered.policy import PolicyFiles
 
@@ -57,7 +57,7 @@ class LabellingModels:
 
 
 @contextmanager
-def drawing(
+def open_labelling_models(
     recipe: LabellingSections, start: Path, judges: Mapping[Role, PolicyFiles], *, asks: bool
 ) -> Iterator[LabellingModels]:
     """Open the policy's engine and the judge for the duration of the block.
@@ -77,7 +77,7 @@ def drawing(
     longest = longest_sequence(recipe)
     with (
         opened_judge(recipe.judge if asks else None, files.folder if files else None, start, recipe.seed) as judge,
-        lent_engine(start, recipe.engine, longest=longest, end=codec.ends, trust_remote_code=trusted) as engine,
+        borrowed_engine(start, recipe.engine, longest=longest, end=codec.ends, trust_remote_code=trusted) as engine,
     ):
         yield LabellingModels(engine, codec, judge)
 

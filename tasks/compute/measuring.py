@@ -25,7 +25,7 @@ from models.text.encoding import Codec
 from models.training.read_problems import LengthSections, longest_sequence
 from tasks.compute.open_engine import ScorerSections, reward_scorer
 from tasks.compute.run_tokens import RunTokens
-from tasks.compute.shared_engine import lent_engine
+from tasks.compute.shared_engine import borrowed_engine
 from tasks.registered.policy import PolicyFiles
 from tasks.registered.reward_model import RewardModelFiles
 from tasks.runner.progress import stages
@@ -189,7 +189,7 @@ def measuring_engine(
         longest: tokens that a prompt and its completion may have together; None: as many as the recipe's have.
     """
     longest = room_of(policy, recipe) if longest is None else longest
-    with lent_engine(
+    with borrowed_engine(
         policy.folder,
         recipe.engine,
         longest=longest,

@@ -17,7 +17,7 @@ from models.reward_models.scorer import open_scorer
 from models.text.encoding import Codec
 from models.training.read_problems import PromptSections, longest_in_training
 from tasks.compute.precision import Precision, learner_autocast
-from tasks.compute.shared_engine import lent_engine
+from tasks.compute.shared_engine import borrowed_engine
 from tasks.registered.reward_model import RewardModelFiles
 
 
@@ -44,7 +44,7 @@ def engine_for(
     (`engine.memory_share`) next to a learner that is there already, and keeps it for the evaluations after: these need
     the room of the engine and less than the learner leaves.
     """
-    return lent_engine(
+    return borrowed_engine(
         folder,
         recipe.engine,
         longest=longest_in_training(problems, codec, recipe),

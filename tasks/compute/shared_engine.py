@@ -133,7 +133,7 @@ def place_for_learners() -> tuple[Cluster, PlacementSettings]:
 
 @contextmanager
 def engine_place() -> Iterator[None]:
-    """Hold the place on the GPU for a step that uses a `lent_engine`."""
+    """Hold the place on the GPU for a step that uses a `borrowed_engine`."""
     if _shared is None:
         with gpu_slot():
             yield
@@ -158,7 +158,7 @@ def learner_place() -> Iterator[None]:
 
 
 @contextmanager
-def lent_engine(
+def borrowed_engine(
     folder: Path,
     settings: EngineSettings,
     *,

@@ -20,7 +20,7 @@ from models.base.disk import needs_space
 from models.base.errors import UserError
 from tasks.host.code_version import NO_REPOSITORY, ask_git, git_output, without_commit
 from tasks.data.data_sources import RAW, STAGE, prepare_source, prepared_folder, source_folder
-from tasks.data.dvc_command import Report, alone, run_dvc
+from tasks.data.dvc_command import Report, repository_lock, run_dvc
 from tasks.data.versions import DataVersion, current, digest_of, repository
 
 
@@ -53,7 +53,7 @@ def add(settings: DataSettings, root: Path, report: Report = print) -> tuple[Dat
         update={"path": (root / place,), "test_path": (root / place / "test",) if settings.test_path else None}
     )
     pins = [f"{place}.dvc", source_folder(settings.name)]
-    with alone(root) as lock:
+    with repository_lock(root) as lock:
         with needs_space(root / place), _raw_replaced(root, settings.name, given):
             run_dvc(root, ["add", place], report, lock)
             prepare_source(kept, root, report, lock)

@@ -28,7 +28,7 @@ HINTS = (
 
 
 @contextmanager
-def alone(root: Path) -> Iterator[int]:
+def repository_lock(root: Path) -> Iterator[int]:
     """Hold the repository's lock on data commands; yield the file descriptor of the lock.
 
     DVC itself gives up at once if another one runs the same stage. It inherits the descriptor, so that the next run

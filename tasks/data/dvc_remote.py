@@ -24,7 +24,7 @@ ASKING = ("push", "pull", "fetch")
 """Commands of DVC that access a remote."""
 
 
-def wished() -> str:
+def configured_remote() -> str:
     """Return the address in DATA_REMOTE; "" if it is unset, so that the repository's own remote is used.
 
     Raises:
@@ -38,7 +38,7 @@ def wished() -> str:
 
 def settings() -> dict[str, Any]:
     """Return the settings that override the repository's, for DVC's own classes; empty without DATA_REMOTE."""
-    return {"core": {"remote": NAME}, "remote": {NAME: _remote()}} if wished() else {}
+    return {"core": {"remote": NAME}, "remote": {NAME: _remote()}} if configured_remote() else {}
 
 
 @contextmanager
@@ -48,7 +48,7 @@ def on_the_command_line(arguments: list[str]) -> Iterator[tuple[list[str], dict[
     Args:
         arguments: the command and its arguments; a command that names a remote keeps it.
     """
-    if not wished() or arguments[0] not in ASKING or "--remote" in arguments:
+    if not configured_remote() or arguments[0] not in ASKING or "--remote" in arguments:
         yield arguments, {}
         return
     machine = Path(os.environ.get("DVC_SYSTEM_CONFIG_DIR") or SYSTEM) / "config"
@@ -61,4 +61,4 @@ def on_the_command_line(arguments: list[str]) -> Iterator[tuple[list[str], dict[
 
 def _remote() -> dict[str, str]:
     endpoint = os.environ.get("AWS_ENDPOINT_URL", "")
-    return {"url": wished(), **({"endpointurl": endpoint} if endpoint else {})}
+    return {"url": configured_remote(), **({"endpointurl": endpoint} if endpoint else {})}

@@ -23,7 +23,7 @@ from models.base.errors import UserError
 from tasks.data import dvc_remote
 from tasks.host.code_version import NO_REPOSITORY, git_output, without_commit
 from tasks.data.data_sources import RAW, STAGE, added_folder, prepare_source, prepared_folder, source_folder, stage_of
-from tasks.data.dvc_command import Report, alone, run_dvc
+from tasks.data.dvc_command import Report, repository_lock, run_dvc
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +73,7 @@ def prepare(settings: DataSettings, root: Path, report: Report = print) -> DataV
         UserError: the failing stage's message about the data, or the first error of DVC, in one line.
     """
     root = repository(root)
-    with alone(root) as lock:
+    with repository_lock(root) as lock:
         if settings.built_in:
             run_dvc(root, ["repro", stage_of(settings.name)], report, lock)
         else:
@@ -214,7 +214,7 @@ def _transfer(command: str, root: Path, name: str | None, remote: str | None, re
         target = _pinned(root) if command == "pull" else []
     else:
         target = ["--with-deps", stage_of(name)] if name in BUILT_IN else _of_a_user(name, root)
-    with alone(root) as lock:
+    with repository_lock(root) as lock:
         run_dvc(root, [command, *(["--remote", remote] if remote else []), *target], report, lock)
 
 

@@ -3,9 +3,9 @@
     approve = ann: samples read, no complaints
     reject  = bob: answers in the wrong language
 
-The registry is authoritative. `answer` is called after a webhook or once a minute and always reads the current tags, so
-a lost or repeated call does no harm. A decision that is carried out is recorded in the audit log and its tag is
-deleted. If it cannot be carried out, another tag states the problem, and it is not tried again until it changes.
+The registry is authoritative. `apply_decisions` is called after a webhook or once a minute and always reads the current
+tags, so a lost or repeated call does no harm. A decision that is carried out is recorded in the audit log and its tag
+is deleted. If it cannot be carried out, another tag states the problem, and it is not tried again until it changes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from models.base.errors import UserError
 from tasks.gate import approval
 from tasks.tracking import lock, registry, store, tags
 
-WORDS: Mapping[str, Callable[..., object]] = {"approve": approval.approve, "reject": approval.reject}
+DECISIONS: Mapping[str, Callable[..., object]] = {"approve": approval.approve, "reject": approval.reject}
 """Key of the tag -> function that carries out the decision."""
 PAGE = "on MLflow's page"
 LONGEST = 1000
@@ -25,7 +25,7 @@ LONGEST = 1000
 
 
 @dataclass(frozen=True)
-class Word:
+class TaggedDecision:
     """A person's decision, as parsed from a tag of a version."""
 
     key: str
@@ -34,7 +34,7 @@ class Word:
     why: str
 
 
-def answer() -> list[str]:
+def apply_decisions() -> list[str]:
     """Carry out the decisions in the tags of all waiting policy versions; return one sentence for each.
 
     Raises:
@@ -43,12 +43,12 @@ def answer() -> list[str]:
     said = []
     for name in registry.policy_names():
         for info in registry.versions(name):
-            if WORDS.keys() & info.tags.keys() and approval.waits(info):
+            if DECISIONS.keys() & info.tags.keys() and approval.waits(info):
                 said.append(_answer(info))
     return [sentence for sentence in said if sentence]
 
 
-def word_of(written: Mapping[str, str]) -> Word:
+def word_of(written: Mapping[str, str]) -> TaggedDecision:
     """Parse the decision in a version's tags.
 
     Args:
@@ -63,7 +63,7 @@ def word_of(written: Mapping[str, str]) -> Word:
     by, colon, why = (part.strip() for part in value.partition(":"))
     if not (by and colon and why):
         raise UserError(f"{key}: {value!r} has no name or no reason; write `NAME: REASON`")
-    return Word(key, by, why)
+    return TaggedDecision(key, by, why)
 
 
 def _answer(info: registry.VersionInfo) -> str:
@@ -71,14 +71,14 @@ def _answer(info: registry.VersionInfo) -> str:
 
     Return "" if there is nothing new: the same problem was written before, or another process is at work.
     """
-    written = {key: value for key, value in info.tags.items() if key in WORDS}
+    written = {key: value for key, value in info.tags.items() if key in DECISIONS}
     asked = "; ".join(f"{key} = {value}" for key, value in sorted(written.items()))
     if info.tags.get(tags.PROBLEM, "").endswith(f"({asked})"):
         return ""
     named = f"{info.name} version {info.version}"
     try:
         word = word_of(written)
-        WORDS[word.key](info.name, info.version, by=f"{word.by}, {PAGE}", why=word.why)
+        DECISIONS[word.key](info.name, info.version, by=f"{word.by}, {PAGE}", why=word.why)
     except lock.LockHeldError:
         return ""  # next time
     except UserError as error:

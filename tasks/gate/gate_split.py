@@ -38,7 +38,7 @@ def sketch_of(problems: Iterable[str]) -> str:
     return "".join(hashes[:KEPT])
 
 
-def shared(first: str, other: str) -> float:
+def estimated_overlap(first: str, other: str) -> float:
     """Estimate the share of the smaller split's problems that the other also has, from their sketches, in [0, 1].
 
     Below the smaller of the two largest hashes both sketches are whole samples of their splits.

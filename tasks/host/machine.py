@@ -108,7 +108,7 @@ def read_machine(text: str) -> dict[str, str]:
     return {str(key): str(value) for key, value in facts.items()} if isinstance(facts, dict) else {}
 
 
-def said(facts: Mapping[str, str]) -> str:
+def machine_text(facts: Mapping[str, str]) -> str:
     """Return torch's version, device, threads and processor instructions of a machine, as one line of text."""
     torch_version = facts.get("torch", "").partition(" ")[0]
     threads = facts.get(THREADS, "")

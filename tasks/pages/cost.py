@@ -79,7 +79,7 @@ def of_rounds(rows: Iterable[JournalRow]) -> Cost:
     return Cost(tokens_sampled=round(sampled), tokens_trained_on=round(trained))
 
 
-def together(costs: Iterable[Cost]) -> Cost:
+def sum_of_costs(costs: Iterable[Cost]) -> Cost:
     """Return the sum of several costs."""
     listed = list(costs)
     return Cost(
@@ -93,10 +93,10 @@ def together(costs: Iterable[Cost]) -> Cost:
 def of_steps(steps: Iterable[WithCost]) -> tuple[Cost, Cost]:
     """Return the cost of the steps that a run executed, and that of the steps whose earlier results it reused."""
     listed = list(steps)
-    return together(s.cost for s in listed if not s.reused), together(s.cost for s in listed if s.reused)
+    return sum_of_costs(s.cost for s in listed if not s.reused), sum_of_costs(s.cost for s in listed if s.reused)
 
 
-def said(cost: Cost) -> str:
+def cost_text(cost: Cost) -> str:
     """Format the cost: `0.31 processor hours, 1,204,331 tokens sampled, 2,093,112 trained on`."""
     parts = [f"{cost.processor_hours:.2f} processor hours"]
     if cost.gpu_hours:

@@ -192,9 +192,9 @@ def step_table(steps: Sequence[StepResult]) -> str:
 def cost_lines(steps: Sequence[StepResult]) -> str:
     """Return the cost of the run, and the earlier cost of the results that it reused; empty without steps."""
     spent, saved = cost.of_steps(steps)
-    lines = [f"This run took {cost.said(spent)}."] if steps else []
+    lines = [f"This run took {cost.cost_text(spent)}."] if steps else []
     if any(step.reused for step in steps):
-        lines.append(f"Results of earlier runs that it took over had taken {cost.said(saved)}.")
+        lines.append(f"Results of earlier runs that it took over had taken {cost.cost_text(saved)}.")
     return " ".join(lines)
 
 

@@ -18,7 +18,17 @@ from tasks.data.dvc_command import Report
 from tasks.data.versions import DataVersion, current, pull, repository
 from tasks.pages.review_page import review_page
 from tasks.people.ask_people import FOLDER, reviews_of
-from tasks.people.people_say import DECIDED, UNDECIDED, ReviewSummary, Row, as_files, merged, metrics_of, rows_of, said
+from tasks.people.people_say import (
+    DECIDED,
+    UNDECIDED,
+    ReviewSummary,
+    Row,
+    as_files,
+    merged,
+    metrics_of,
+    review_summary_of,
+    rows_of,
+)
 from tasks.tracking import records, review_queues
 from tasks.tracking.recorded import of_version
 from tasks.tracking.registry import VersionInfo
@@ -36,7 +46,7 @@ class Collected:
     """All rows of the data set, including those of earlier collections."""
     new: int
     """Number of rows that are new or changed."""
-    said: Sequence[ReviewSummary]
+    reviews: Sequence[ReviewSummary]
     """A summary of the answers for each pair of compared versions."""
 
 
@@ -71,7 +81,7 @@ def collect(newest: VersionInfo, root: Path, name: str = "", report: Report = pr
         compared[run, review.candidate, review.champion].append(review)
     for (run, _, _), some in compared.items():
         traces = {trace for review in some for trace in review.pairs}
-        outcome.append(said(some[0], [row for row in rows if row["trace"] in traces]))
+        outcome.append(review_summary_of(some[0], [row for row in rows if row["trace"] in traces]))
         _show(run, outcome[-1])
     files = as_files(rows)
     version = _pinned(root, name, files, rows != before, report) if DECIDED in files else None

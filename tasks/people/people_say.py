@@ -100,7 +100,7 @@ def as_files(rows: Sequence[Row]) -> dict[str, str]:
     }
 
 
-def said(review: BlindReview, rows: Sequence[Row]) -> ReviewSummary:
+def review_summary_of(review: BlindReview, rows: Sequence[Row]) -> ReviewSummary:
     """Summarise the answers about two versions.
 
     Args:

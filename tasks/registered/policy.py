@@ -63,6 +63,6 @@ def named_policy(named: str) -> tuple[PolicyFiles, registry.VersionInfo | None]:
     return given_policy(named) if version is None else registered_policy(version), version
 
 
-def made_policy(made: StepResult) -> PolicyFiles:
+def policy_of_step(made: StepResult) -> PolicyFiles:
     """Return the policy that a warm start or a fine-tuning made."""
     return PolicyFiles(Path(made.folder) / "policy", made.digest, made.links["model_id"])

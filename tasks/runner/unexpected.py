@@ -23,7 +23,7 @@ def is_unexpected(task: Any, task_run: Any, state: Any) -> bool:
     return False
 
 
-tried_again: dict[str, Any] = {
+RETRY_OPTIONS: dict[str, Any] = {
     "retries": 3,
     "retry_delay_seconds": exponential_backoff(backoff_factor=2),
     "retry_condition_fn": is_unexpected,

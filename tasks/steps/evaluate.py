@@ -26,7 +26,7 @@ from tasks.data.input_summary import INPUTS, summarise_inputs
 from tasks.data.inputs import log_rows
 from tasks.gate import gate_split
 from tasks.pages.cost import Cost
-from tasks.registered.policy import PolicyFiles, made_policy
+from tasks.registered.policy import PolicyFiles, policy_of_step
 from tasks.registered.reward_model import RewardModelFiles
 from tasks.runner.caching import cached_by_key
 from tasks.runner.step import StepContext, StepOutput, StepResult, run_step
@@ -85,7 +85,7 @@ def evaluate_policy(
         registry.log_model_inputs(run_id, [policy.model_id, *([rewarded.model_id] if rewarded else [])])
         made, _ = answers(context.name, context.home, policy, recipe, tokens, problems, rewarded)
         if isinstance(recipe, GateSections) and recipe.fluency_margin is not None and warmed is not None:
-            made = with_start_nats(made, problems, made_policy(warmed), recipe, tokens.run)
+            made = with_start_nats(made, problems, policy_of_step(warmed), recipe, tokens.run)
         counts = tokens.counted(made)
         write_records(counts, folder / "records.parquet")
         drawn = Cost(tokens_sampled=sum(c.tokens for record in made for c in (*record.samples, record.greedy)))

@@ -11,7 +11,7 @@ from prefect.cache_policies import NO_CACHE
 from tasks.gate.judgement import JudgementSections, OnGate, decide, judged, numbers
 from tasks.pages.registered_page import annotate
 from tasks.runner.step import StepContext, StepOutput, run_step
-from tasks.runner.unexpected import tried_again
+from tasks.runner.unexpected import RETRY_OPTIONS
 from tasks.steps.promote import policy_name
 from tasks.tracking import aliases, by_hand, registry, runs, tags
 from tasks.tracking.by_hand import PendingChampion
@@ -33,7 +33,7 @@ class ComparedEvaluations:
     """Digests of both policies; if the last look compared the same two, it is continued and not counted again."""
 
 
-@task(name="judge_champion", task_run_name="{context.name}", cache_policy=NO_CACHE, **tried_again)
+@task(name="judge_champion", task_run_name="{context.name}", cache_policy=NO_CACHE, **RETRY_OPTIONS)
 def judge_champion(
     context: StepContext[JudgementSections], waiting: PendingChampion, measured: ComparedEvaluations | str
 ) -> HandJudgement:

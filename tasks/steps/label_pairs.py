@@ -16,8 +16,8 @@ from models.method.learner import Role
 from models.method.problem import Problem
 from models.parts.shared.jury import FATES, JurySettings, Verdicts, ask_jury
 from models.policies.folder import hash_folder
-from models.reward_models.solutions import Bench
-from tasks.compute.labelling import SPLITS, LabellingModels, LabellingSections, asked_problems, drawing
+from models.reward_models.solutions import LabellingTools
+from tasks.compute.labelling import SPLITS, LabellingModels, LabellingSections, asked_problems, open_labelling_models
 from tasks.compute.shared_engine import engine_place
 from tasks.pages.cost import Cost
 from tasks.registered.policy import PolicyFiles
@@ -65,7 +65,7 @@ def label_pairs(
         tokens = 0
         with stages(context.name, ("engine", *SPLITS)) as begin:
             begin("engine")
-            with drawing(recipe, start, judges, asks=True) as there:
+            with open_labelling_models(recipe, start, judges, asks=True) as there:
                 for split, count in zip(SPLITS, (asked.problems, asked.held_out), strict=True):
                     begin(split)
                     problems = asked_problems(recipe, data, there.codec, split, count, run_id)
@@ -102,7 +102,7 @@ def draw_and_ask(
         max_tokens=recipe.longest_drawn, temperature=asked.temperature, samples=asked.samples, log_probs=False
     )
     seed = seed_of(recipe.seed, f"pairs of {split}")
-    bench = Bench(there.engine, there.codec, recipe.verify, sampling, (), seed, {}, there.judge)
+    bench = LabellingTools(there.engine, there.codec, recipe.verify, sampling, (), seed, {}, there.judge)
     solutions = bench.solutions(problems)
     return ask_jury(asked, bench.asked_judge(), solutions, seed), sum(len(each.completion) for each in solutions)
 

@@ -20,9 +20,9 @@ from models.method.problem import Problem
 from models.policies.folder import hash_folder
 from models.reward_models.process_settings import ProcessSettings
 from models.reward_models.solution_rows import write_solutions
-from models.reward_models.solutions import Bench, Labels, Solution, known_labels
+from models.reward_models.solutions import LabellingTools, Labels, Solution, known_labels
 from models.text.encoding import Codec
-from tasks.compute.labelling import SPLITS, LabellingSections, asked_problems, drawing
+from tasks.compute.labelling import SPLITS, LabellingSections, asked_problems, open_labelling_models
 from tasks.compute.shared_engine import engine_place
 from tasks.pages.cost import Cost
 from tasks.registered.policy import PolicyFiles
@@ -63,7 +63,7 @@ def label_steps(
         made: dict[Split, list[Solution]] = {}
         with stages(context.name, ("engine", *SPLITS)) as begin:
             begin("engine")
-            with drawing(recipe, start, judges, asks=asked.labels.needs_judge) as there:
+            with open_labelling_models(recipe, start, judges, asks=asked.labels.needs_judge) as there:
                 for split, count in zip(SPLITS, (asked.problems, asked.held_out), strict=True):
                     begin(split)
                     hardest = asked.hardest if split == "train" else None
@@ -102,7 +102,7 @@ def draw_and_label(
     )
     references = right_solutions(data, split, asked.labels)
     seed = seed_of(recipe.seed, f"labels of {split}")
-    bench = Bench(engine, codec, recipe.verify, sampling, asked.marks, seed, references, judge)
+    bench = LabellingTools(engine, codec, recipe.verify, sampling, asked.marks, seed, references, judge)
     return asked.labels(bench, problems)
 
 

@@ -14,7 +14,7 @@ from tasks.data import dvc_remote, versions
 from tasks.data.answers import DataSections, require_answers
 from tasks.data.inputs import ROLE
 from tasks.runner.step import StepContext, StepOutput, StepResult, run_step
-from tasks.runner.unexpected import tried_again
+from tasks.runner.unexpected import RETRY_OPTIONS
 from tasks.tracking import records, runs, tags
 
 _LOG = logging.getLogger("rewardflow.data")
@@ -24,7 +24,7 @@ _LOG = logging.getLogger("rewardflow.data")
     name="data",
     task_run_name="data {context.recipe.data.name}",
     persist_result=False,
-    **tried_again,
+    **RETRY_OPTIONS,
 )
 def prepare_data(context: StepContext[DataSections], root: Path) -> tuple[StepResult, versions.DataVersion]:
     """Bring the recipe's data up to date with `dvc repro`, check that they have the needed answers, and push them.
@@ -68,7 +68,7 @@ def push_data(version: versions.DataVersion, root: Path, home: Path) -> None:
     Raises:
         UserError: the remote cannot be written to.
     """
-    asked = hashlib.sha256(f"{version.name} {version.digest} {version.raw}{dvc_remote.wished()}".encode())
+    asked = hashlib.sha256(f"{version.name} {version.digest} {version.raw}{dvc_remote.configured_remote()}".encode())
     for settings in (root / ".dvc/config", root / ".dvc/config.local"):
         asked.update(settings.read_bytes() if settings.is_file() else b"")
     done = home / "pushed" / asked.hexdigest()

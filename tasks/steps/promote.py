@@ -16,7 +16,7 @@ from tasks.pages.description import cell
 from tasks.pages.registered_page import annotate
 from tasks.pages.version_page import policy_page
 from tasks.runner.step import StepContext, StepOutput, StepResult, run_step
-from tasks.runner.unexpected import tried_again
+from tasks.runner.unexpected import RETRY_OPTIONS
 from tasks.steps.fine_tune import why_not_learned
 from tasks.tracking import aliases, audit, lock, registry, runs, summaries, tags
 from tasks.tracking.verdict_record import Decision, VerdictRecord, decided, read_verdict, store_decision
@@ -79,7 +79,7 @@ class Candidate:
     name="promote",
     task_run_name="promote {context.recipe.name}",
     cache_policy=NO_CACHE,
-    **tried_again,
+    **RETRY_OPTIONS,
 )
 def promote(context: StepContext[PromotionSections], candidate: Candidate) -> Promotion:
     """Register the trained policy as candidate, let the gate decide on it, and make it champion if it passes.

@@ -16,7 +16,7 @@ from models.evaluation.records import PromptRecord
 from models.learner.packing import Sequences
 from models.method.learner import Role
 from models.method.problem import Problem, texts_of
-from models.parts.labels.reference import held_against
+from models.parts.labels.reference import agreement_labels
 from models.policies.base_folder import check_base_folder
 from models.policies.folder import check_model_folder, hash_folder
 from models.reward_models.calibration import PairReport, pair_report
@@ -31,7 +31,7 @@ from models.reward_models.read_pairs import read_pairs
 from models.reward_models.scorer import Scorer, StepScorer
 from models.reward_models.step_accuracy import FirstErrors, first_errors
 from models.reward_models.suffixes import Suffix, search_suffix, words_without_answers
-from models.reward_models.trust import ReportSettings, misgivings, policy_report
+from models.reward_models.trust import ReportSettings, policy_report, threshold_violations
 from tasks.compute.measuring import EvaluationSections, answers
 from tasks.compute.open_engine import reward_scorer
 from tasks.compute.run_tokens import RunTokens
@@ -108,7 +108,7 @@ def reward_report(
             if number:
                 continue
             score = reward_scorer(rewarded, recipe, context.home, tokens.run)
-            said = _Said.read(tokens, problems, made)
+            said = _EncodedSamples.read(tokens, problems, made)
             longest = check_base_folder(rewarded.folder)[0] or MOST_TOKENS
             measured.pairs = _pairs(data, tokens, score, longest, recipe)
             for probe, change in probes.items():
@@ -130,7 +130,7 @@ def reward_report(
                 alike = agreement(said.scores.reshape(shape), opinion.numpy().reshape(shape))
                 measured.agreement[other] = float(alike.mean())
         first = measured.policies[policies[0][0]]
-        against = misgivings(recipe.asked, first, measured.suffix.fooled if measured.suffix else None)
+        against = threshold_violations(recipe.asked, first, measured.suffix.fooled if measured.suffix else None)
         records.log_figure(
             run_id,
             "plots/best_of_n.png",
@@ -198,11 +198,11 @@ def _first_errors(score: StepScorer, said: Sequences, problems: Sequence[Problem
         return None
     ends, values = score.steps(said.take(some))
     steps = [(prompts[place], said.completions[place], cut) for place, cut in zip(some, ends, strict=True)]
-    labels = held_against(score.codec, score.reading.marks, steps, references)
+    labels = agreement_labels(score.codec, score.reading.marks, steps, references)
     return first_errors([row.tolist() for row in values], labels)
 
 
-class _Said:
+class _EncodedSamples:
     """Samples of a policy, encoded in the reward model's tokens, with their scores."""
 
     def __init__(self, codec: RunTokens, prompts: list[list[int]], records: Sequence[PromptRecord]) -> None:
@@ -213,7 +213,7 @@ class _Said:
         self.scores = np.array([sample.reward_score for sample in self._samples], dtype=np.float64)
 
     @classmethod
-    def read(cls, tokens: RunTokens, problems: Sequence[Problem], records: Sequence[PromptRecord]) -> _Said:
+    def read(cls, tokens: RunTokens, problems: Sequence[Problem], records: Sequence[PromptRecord]) -> _EncodedSamples:
         return cls(tokens, tokens.run.prompts(*texts_of(problems)), records)
 
     def sequences(self, change: Callable[[str], str] = str) -> Sequences:

@@ -9,7 +9,7 @@ from prefect import get_run_logger, task
 from prefect.cache_policies import NO_CACHE
 
 from tasks.runner.step import StepResult
-from tasks.runner.unexpected import tried_again
+from tasks.runner.unexpected import RETRY_OPTIONS
 from tasks.state import storage
 from tasks.tracking import runs, summaries, tags
 
@@ -17,7 +17,7 @@ from tasks.tracking import runs, summaries, tags
 @task(
     name="upload_reports",
     cache_policy=NO_CACHE,
-    **tried_again,
+    **RETRY_OPTIONS,
 )
 def upload_reports(address: str, experiment: str, run_id: str, validated: StepResult) -> list[str]:
     """Upload Data Docs and description below `address`/EXPERIMENT/RUN. Return the addresses of the files.

@@ -74,7 +74,7 @@ def promote(
     Raises:
         UserError: the version does not exist, or the champion is not the one that it was compared with.
     """
-    notice(name)
+    record_outside_changes(name)
     with lock.held(name) as lease:
         new, old = registry.version_info(name, version), registry.champion(name)
         if old is not None and old.version == new.version:
@@ -121,7 +121,7 @@ def rollback(name: str, *, by: str = "", why: str = "") -> VersionInfo:
     Raises:
         UserError: the model has no champion or no previous champion.
     """
-    notice(name)
+    record_outside_changes(name)
     with lock.held(name) as lease:
         old, new = registry.champion(name), registry.by_alias(name, PREVIOUS)
         if old is None:
@@ -132,7 +132,7 @@ def rollback(name: str, *, by: str = "", why: str = "") -> VersionInfo:
         return _crown(new, old, reason, by or audit.person(), lease)
 
 
-def notice(name: str) -> str:
+def record_outside_changes(name: str) -> str:
     """Detect and record changes of champion or anchor that were made outside Rewardflow since the last check.
 
     Anyone can set or delete the aliases in MLflow's UI and API. The alias `champion` is accepted: candidates are judged
@@ -146,7 +146,7 @@ def notice(name: str) -> str:
         return ""
     with lock.held(name) as lease:
         noticed = _notice_champion(name, lease)
-        return "; ".join(filter(None, [noticed, anchor.notice(name, _champions(name), lease)]))
+        return "; ".join(filter(None, [noticed, anchor.record_outside_changes(name, _champions(name), lease)]))
 
 
 def _notice_champion(name: str, lease: lock.Lease) -> str:

@@ -32,7 +32,7 @@ def changed(name: str, champions: Sequence[int]) -> bool:
     return there.version != noted
 
 
-def notice(name: str, champions: Sequence[int], lease: lock.Lease) -> str:
+def record_outside_changes(name: str, champions: Sequence[int], lease: lock.Lease) -> str:
     """Record an anchor that a person set, or restore one that was deleted; the caller must hold the promotion lock.
 
     Returns:

@@ -12,7 +12,7 @@ import json
 from typing import Any, Protocol
 
 from models.evaluation.gate.budget import Look
-from tasks.gate.gate_split import shared
+from tasks.gate.gate_split import estimated_overlap
 from tasks.tracking import lock, registry, store, tags
 
 
@@ -45,7 +45,7 @@ def take_look(name: str, gate_split: str, sketch: str, compared: str, settings: 
             for other, value in registry.model_tags(name).items()
             if other.startswith(tags.LOOKS)
         }
-        common = {other: shared(split.get("sketch", ""), sketch) for other, split in splits.items()}
+        common = {other: estimated_overlap(split.get("sketch", ""), sketch) for other, split in splits.items()}
         known: dict[str, Any] = splits.get(key, {})
         if known.get("compared") == compared:
             looked, spent = int(known["looks"]) - 1, float(known["before"])

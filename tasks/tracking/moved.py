@@ -29,7 +29,7 @@ _ADDRESSES = (
 _LOG = logging.getLogger("rewardflow.tracking")
 
 
-def follow(home: Path) -> int:
+def update_addresses(home: Path) -> int:
     """Change the artifact addresses in `home`'s database to the folder's current path; return how many were changed.
 
     Raises:

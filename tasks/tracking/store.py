@@ -78,7 +78,7 @@ def configure(home: Path) -> Store:
     chosen = _choose(home)
     if chosen.uri in _set_here:
         schema.require_current(chosen.home)
-        moved.follow(chosen.home)
+        moved.update_addresses(chosen.home)
     return chosen
 
 
@@ -113,7 +113,7 @@ def apart(home: Path) -> Iterator[Store]:
 
 def exists(home: Path) -> bool:
     """Return whether a store can be read: the user names a server, or `home` has a database."""
-    return bool(wished()) or (home / "mlflow.db").is_file()
+    return bool(configured_address()) or (home / "mlflow.db").is_file()
 
 
 def open_for_reading(home: Path) -> Store:
@@ -128,7 +128,7 @@ def open_for_reading(home: Path) -> Store:
     if chosen.uri in _set_here:
         schema.require_current(chosen.home)
         try:
-            moved.follow(chosen.home)
+            moved.update_addresses(chosen.home)
         except UserError as error:  # the contents of the database can still be shown
             _LOG.warning("%s", error)
     return chosen
@@ -136,7 +136,7 @@ def open_for_reading(home: Path) -> Store:
 
 def _choose(home: Path) -> Store:
     home = home.absolute()
-    given = wished()
+    given = configured_address()
     return _go_on_with(Store(given or _address(home), home), ours=not given)
 
 
@@ -167,7 +167,7 @@ def _address(home: Path) -> str:
     return f"sqlite:///{home / 'mlflow.db'}"
 
 
-def wished() -> str:
+def configured_address() -> str:
     """Return MLFLOW_TRACKING_URI if the user set it, else "".
 
     MLflow itself writes the chosen address into the environment: addresses that this module chose earlier do not count.

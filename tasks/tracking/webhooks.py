@@ -16,7 +16,7 @@ NAME = "rewardflow-approvals"
 
 
 @contextmanager
-def delivered(address: str) -> Iterator[str]:
+def open_webhook(address: str) -> Iterator[str]:
     """Register a webhook that posts to `address` when a version's tag is set; yield "" or the reason for a failure.
 
     It is deleted at the end of the block.

@@ -14,7 +14,7 @@ from typing import Any
 
 from flows.evaluate_champion import evaluate_champion
 from flows.runtime import console, environment
-from flows.schedule.silence import on_record
+from flows.schedule.silence import recorded_run
 from flows.train import train
 from models.base.errors import UserError
 from tasks.gate import approval
@@ -32,7 +32,7 @@ def live(recipe: str, night: dict[str, Any]) -> dict[str, Any]:
         store.configure(home)
         approval.approve("nights-policy", night["approve"], by="Ann", why="samples read")
     said: dict[str, Any] = {"decision": "", "version": None, "error": ""}
-    with on_record(home, "nightly"):
+    with recorded_run(home, "nightly"):
         try:
             if night["train"]:
                 promotion = train(recipe, night["overrides"]).promotion

@@ -39,7 +39,7 @@ from pathlib import Path
 from flows.schedule import automations
 from flows.runtime.environment import state_folder
 from flows.schedule.schedule import serve_schedule
-automations.put_up = functools.partial(automations.put_up, grace=timedelta(seconds=10))
+automations.create_automations = functools.partial(automations.create_automations, grace=timedelta(seconds=10))
 automations.BEATS = 1.2
 serve_schedule(Path("prefect.yaml"), state_folder())
 """

@@ -11,7 +11,7 @@ from running import ROOT, free_port, start_python
 from flows.command_line import main
 from flows.doctor import Diagnosis, diagnose, table
 from models.sandbox.fork_servers import Layers
-from models.sandbox.layers import Isolation, had_here
+from models.sandbox.layers import Isolation, available_layers
 
 
 def finding(findings: list[Diagnosis], name: str) -> Diagnosis:
@@ -61,8 +61,8 @@ def test_a_damaged_tracking_store_is_found_and_a_sound_one_is_counted(tmp_path: 
 
 def test_the_layers_of_the_sandbox_are_those_that_its_fork_server_has(monkeypatch: pytest.MonkeyPatch) -> None:
     look = finding(diagnose(ROOT), "Sandbox")
-    assert look.ok == had_here().layers.enough and had_here().layers.line in look.detail
-    monkeypatch.setattr("flows.doctor.had_here", lambda: Isolation(Layers(False, 0, True), "refused"))
+    assert look.ok == available_layers().layers.enough and available_layers().layers.line in look.detail
+    monkeypatch.setattr("flows.doctor.available_layers", lambda: Isolation(Layers(False, 0, True), "refused"))
     look = finding(diagnose(ROOT), "Sandbox")
     assert not look.ok and look.mend and "refused" in look.detail and "missing: namespaces, Landlock" in look.detail
 

@@ -15,7 +15,7 @@ from flows.schedule.schedule import create_gpu_limit
 from models.engines.engine import EngineSettings
 from models.policies.folder import save_model_folder
 from tasks.compute.gpu_place import LOCK, limit_name, of_host
-from tasks.compute.shared_engine import engine_place, lent_engine, shared_engine
+from tasks.compute.shared_engine import borrowed_engine, engine_place, shared_engine
 from tasks.state import left_leases
 from tests.support.tiny_models import tiny_policy, word_tokenizer
 
@@ -36,13 +36,13 @@ def test_the_place_on_the_gpu_is_held_as_long_as_the_engine_may_be_open(servers:
 
     with temporary_settings({PREFECT_API_URL: f"{servers.prefect}/api"}):
         create_gpu_limit()
-        with engine_place(), lent_engine(base, ENGINE, **LIMITS):
+        with engine_place(), borrowed_engine(base, ENGINE, **LIMITS):
             assert held() == 1
         assert held() == 0
         with shared_engine():
             assert held() == 0  # nobody asked for an engine yet
             for _ in range(2):
-                with engine_place(), lent_engine(base, ENGINE, **LIMITS):
+                with engine_place(), borrowed_engine(base, ENGINE, **LIMITS):
                     assert held() == 1
                 assert held() == 1  # the engine's memory is still taken
         assert held() == 0

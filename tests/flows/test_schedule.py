@@ -249,7 +249,7 @@ def test_what_was_missed_is_caught_up_by_one_run_where_the_deployment_asks_for_i
     listener = Listener()
     days_ago = clock.now() - timedelta(days=3)
     for name in ("up", "not"):
-        silence.account(servers.home, name, [("0 1 * * *", "UTC")], days_ago)
+        silence.mark_reported(servers.home, name, [("0 1 * * *", "UTC")], days_ago)
     code = f"{CODE}serve_schedule(Path({str(tmp_path)!r}, 'prefect.yaml'), home)"
     given = {URLS: listener.receiver.url, "PREFECT_RUNNER_POLL_FREQUENCY": "1"}
     process = start_python(code, servers.home, **given)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from flows.schedule import silence
-from flows.schedule.silence import LastRun, missed_runs, on_record, silent, tell_of_silence
+from flows.schedule.silence import LastRun, missed_runs, recorded_run, silent, tell_of_silence
 from models.base.errors import UserError
 from tasks.host import clock
 from tasks.messages.receivers import URLS
@@ -52,10 +52,10 @@ def test_no_schedule_is_one_line(cron: str, zone: str) -> None:
 
 
 def test_a_run_that_goes_on_a_killed_one_and_one_of_no_deployment(tmp_path: Path) -> None:
-    with on_record(tmp_path, ""):
+    with recorded_run(tmp_path, ""):
         pass
     assert list(tmp_path.iterdir()) == []
-    with on_record(tmp_path, "a/b"):
+    with recorded_run(tmp_path, "a/b"):
         known = silence.last_run(tmp_path, "a/b", day(9))
         assert known is not None and known.until == day(9)
     ended = silence.last_run(tmp_path, "a/b", day(9))
@@ -72,7 +72,7 @@ def test_it_is_told_once_for_each_night_and_not_of_nights_before_it_was_served(
         for now in (day(3), day(3, 12), day(3, 13), day(4, 12), day(4, 13)):
             tell_of_silence(tmp_path, served, "http://prefect/deployments", now)
         monkeypatch.setattr(clock, "now", lambda: day(5, 1))
-        with on_record(tmp_path, "nightly"):
+        with recorded_run(tmp_path, "nightly"):
             tell_of_silence(tmp_path, served, "http://prefect/deployments", day(5, 12))
         tell_of_silence(tmp_path, served, "http://prefect/deployments", day(5, 13))
         assert silent(tmp_path, {"nightly": [("0 9 * * *", "UTC")]}, day(9)) == []  # another schedule begins anew

@@ -19,7 +19,7 @@ from safetensors.torch import save_file
 from models.agents.play.demonstrations import in_turns
 from models.datasets.params import read_section
 from models.datasets.schema import TURNS
-from models.engines.engine import Ask, Drawing, EngineSettings, Generated
+from models.engines.engine import CompletionRequest, EngineSettings, Generated, TokenSampling
 from models.engines.transformers_engine import TransformersEngine
 from models.learner.optimiser import OptimiserSettings
 from models.learner.precision import autocast_rule
@@ -118,7 +118,7 @@ class Dying(TransformersEngine):
     """How often it answers before."""
     before: tuple[tuple[int, ...], ...] = ()
 
-    def each(self, asks: Sequence[Ask], drawing: Drawing) -> list[Generated]:
+    def each(self, asks: Sequence[CompletionRequest], drawing: TokenSampling) -> list[Generated]:
         prompts = tuple(tuple(ask.prompt) for ask in asks)
         goes_on = any(ids[: len(held)] == held != ids for ids in prompts for held in self.before)
         self.before += prompts

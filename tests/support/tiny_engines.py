@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from models.engines.engine import Ask, Drawing, Engine, Generated
+from models.engines.engine import CompletionRequest, Engine, Generated, TokenSampling
 from models.text.encoding import Codec
 
 
@@ -31,7 +31,7 @@ class Saying(Engine):
         self.asked: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
         """What it read and what it said, [asks]."""
 
-    def each(self, asks: Sequence[Ask], drawing: Drawing) -> list[Generated]:
+    def each(self, asks: Sequence[CompletionRequest], drawing: TokenSampling) -> list[Generated]:
         made = []
         for ask in asks:
             ids = tuple(self.codec.completions([self.say(self._words(ask.prompt), ask.seed)])[0])

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from models.engines.engine import Ask, Drawing, Generated
+from models.engines.engine import CompletionRequest, Generated, TokenSampling
 from models.engines.transformers_engine import TransformersEngine
 from models.method.environment import Environment, EnvironmentEpisode
 from models.method.problem import Problem
@@ -28,9 +28,9 @@ WORDS = ["3 + 4", "5", "9 = ;", "7 7", "= 8 + 1"]
 class Listening(TransformersEngine):
     """Remembers what it is asked and what it answers."""
 
-    asked: list[tuple[Ask, Generated]]
+    asked: list[tuple[CompletionRequest, Generated]]
 
-    def each(self, asks: Sequence[Ask], drawing: Drawing) -> list[Generated]:
+    def each(self, asks: Sequence[CompletionRequest], drawing: TokenSampling) -> list[Generated]:
         made = super().each(asks, drawing)
         self.asked = [*getattr(self, "asked", []), *zip(asks, made, strict=True)]
         return made

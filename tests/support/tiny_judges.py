@@ -11,7 +11,7 @@ from torch import Tensor
 
 from models.agents.gateway.conversation import prompt_of
 from models.agents.gateway.server import Gateway, PendingRequest, Refused, completion
-from models.engines.engine import Ask, Drawing, EngineSettings
+from models.engines.engine import CompletionRequest, EngineSettings, TokenSampling
 from models.engines.transformers_engine import TransformersEngine
 from models.learner.optimiser import OptimiserSettings
 from models.learner.packing import Sequences
@@ -91,8 +91,8 @@ def served(folder: Path, heard: Callable[[PendingRequest], None] = lambda asked:
                     heard(asked)
                     body = asked.body
                     ids, _ = prompt_of(CODEC, body, [])
-                    ask = Ask(tuple(ids), int(body["seed"]), int(body["max_tokens"]))
-                    (made,) = engine.each([ask], Drawing(temperature=float(body["temperature"])))
+                    ask = CompletionRequest(tuple(ids), int(body["seed"]), int(body["max_tokens"]))
+                    (made,) = engine.each([ask], TokenSampling(temperature=float(body["temperature"])))
                     (text,) = CODEC.text([made.tokens])
                     asked.answer(completion(True, [(text, made.finished)], len(ids), len(made.tokens)))
                 except Refused as error:

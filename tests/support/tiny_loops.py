@@ -14,7 +14,7 @@ from torch import Tensor
 
 from models.engines.engine import Engine, EngineSettings
 from models.engines.transformers_engine import TransformersEngine
-from models.learner.distribution import AS_IT_IS
+from models.learner.distribution import MODEL_DISTRIBUTION
 from models.learner.optimiser import OptimiserSettings, build_optimiser
 from models.method.judge import GenerativeJudge
 from models.method.learner import Learner
@@ -96,10 +96,10 @@ def new_learner(schedule: ScheduleSettings, lora: bool = False) -> Learner:
     if lora:
         policy = with_adapter(policy, LoraSettings(rank=4), seed=0)
         return Learner(
-            policy, build_optimiser(policy, schedule.optimiser), None, policy.disable_adapter, None, AS_IT_IS
+            policy, build_optimiser(policy, schedule.optimiser), None, policy.disable_adapter, None, MODEL_DISTRIBUTION
         )
     reference = copy.deepcopy(policy).requires_grad_(False)
-    return Learner(policy, build_optimiser(policy, schedule.optimiser), reference, None, None, AS_IT_IS)
+    return Learner(policy, build_optimiser(policy, schedule.optimiser), reference, None, None, MODEL_DISTRIBUTION)
 
 
 @dataclass

@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterable, Sequence
 import torch
 from torch import Tensor
 
-from models.agents.strategy import Consulted, Strategic, Strategy
-from models.engines.engine import Ask, Drawing, Engine, Generated
+from models.agents.strategy import CountedPolicy, Strategic, Strategy
+from models.engines.engine import CompletionRequest, Engine, Generated, TokenSampling
 from models.text.encoding import Codec
 from models.text.tokenizer import TokenizerSettings, train_tokenizer
 
 BYTES = Codec(train_tokenizer(["any"], TokenizerSettings(kind="bytes", vocabulary=259)))
 """A codec in which any text is its bytes."""
-GREEDY = Drawing(temperature=0.0, log_probs=False)
-DRAWN = Drawing(log_probs=False)
+GREEDY = TokenSampling(temperature=0.0, log_probs=False)
+DRAWN = TokenSampling(log_probs=False)
 
 
 class Scripted(Engine):
@@ -38,7 +38,7 @@ class Scripted(Engine):
         """Every text that it was asked to go on from."""
         self.scored: list[tuple[str, str]] = []
 
-    def each(self, asks: Sequence[Ask], drawing: Drawing) -> list[Generated]:
+    def each(self, asks: Sequence[CompletionRequest], drawing: TokenSampling) -> list[Generated]:
         made = []
         for ask in asks:
             text = read(ask.prompt)
@@ -67,13 +67,17 @@ def read(ids: Sequence[int]) -> str:
     return "".join("|" if token in BYTES.ends else str(BYTES.tokenizer.decode([token])) for token in ids)
 
 
-def ask_of(text: str, seed: int = 0, max_tokens: int = 60, actions: Sequence[str] = ()) -> Ask:
-    return Ask(tuple(BYTES.prompts([text])[0]), seed, max_tokens, actions=tuple(actions))
+def ask_of(text: str, seed: int = 0, max_tokens: int = 60, actions: Sequence[str] = ()) -> CompletionRequest:
+    return CompletionRequest(tuple(BYTES.prompts([text])[0]), seed, max_tokens, actions=tuple(actions))
 
 
 def turns_of(
-    strategy: Strategy, policy: Engine, asks: Sequence[Ask], drawing: Drawing = GREEDY, room: int = 4096
-) -> tuple[list[str], Consulted]:
+    strategy: Strategy,
+    policy: Engine,
+    asks: Sequence[CompletionRequest],
+    drawing: TokenSampling = GREEDY,
+    room: int = 4096,
+) -> tuple[list[str], CountedPolicy]:
     """What the strategy makes of a policy's answers, [asks], and what it asked."""
     strategic = Strategic(policy, BYTES, strategy, room)
     return BYTES.text([made.tokens for made in strategic.each(asks, drawing)]), strategic.policy

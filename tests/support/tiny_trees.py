@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from models.engines.engine import Ask, Drawing, Engine, Generated
+from models.engines.engine import CompletionRequest, Engine, Generated, TokenSampling
 from models.method.environment import Environment, EnvironmentEpisode
 from models.method.problem import Problem
 from tests.support.tiny_worlds import CODEC
@@ -78,7 +78,7 @@ class Alike(Engine):
     dtype = torch.float64
     vocabulary = 24
 
-    def each(self, asks: Sequence[Ask], drawing: Drawing) -> list[Generated]:
+    def each(self, asks: Sequence[CompletionRequest], drawing: TokenSampling) -> list[Generated]:
         chance = torch.log(torch.tensor([1 / 3, 1.0], dtype=torch.float64))
         drawn = [IDS[ACTIONS[hashlib.sha256(str(ask.seed).encode()).digest()[0] % 3]] for ask in asks]
         return [Generated((action, CODEC.end), chance.clone(), True) for action in drawn]

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from models.engines.engine import Engine
-from models.learner.distribution import AS_IT_IS
+from models.learner.distribution import MODEL_DISTRIBUTION
 from models.learner.packing import Sequences
 from models.method.judge import GenerativeJudge
 from models.method.learner import Learner
@@ -46,4 +46,4 @@ def make_world(
 def _learner() -> Learner:
     with torch.random.fork_rng(devices=[]):
         policy = tiny_policy().requires_grad_(False)
-    return Learner(policy, torch.optim.SGD(policy.parameters()), None, None, None, AS_IT_IS)
+    return Learner(policy, torch.optim.SGD(policy.parameters()), None, None, None, MODEL_DISTRIBUTION)

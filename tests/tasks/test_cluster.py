@@ -19,7 +19,7 @@ from small_steps import context, warm_started
 from models.base.errors import UserError
 from models.base.placement import PlacementSettings
 from models.engines.canary import canary_gap
-from models.engines.engine import EngineSettings, Sampling, asks_of
+from models.engines.engine import EngineSettings, Sampling, requests_of
 from models.engines.fleet import Fleet
 from models.engines.hosted import Order
 from models.engines.open_engine import open_engine
@@ -56,9 +56,9 @@ def test_a_run_without_placement_imports_no_ray(tmp_path: Path) -> None:
         import flows.command_line, flows.train, tasks.steps.fine_tune
         from models.engines.engine import EngineSettings
         from models.base.placement import PlacementSettings
-        from tasks.compute.shared_engine import lent_engine, shared_engine
+        from tasks.compute.shared_engine import borrowed_engine, shared_engine
         with shared_engine(PlacementSettings()):
-            with lent_engine(Path(sys.argv[1]), EngineSettings(name="transformers"), longest=64, end=1) as engine:
+            with borrowed_engine(Path(sys.argv[1]), EngineSettings(name="transformers"), longest=64, end=1) as engine:
                 assert engine.score([[3]], [[4]])
         assert not [name for name in sys.modules if name.partition(".")[0] == "ray"]
     """
@@ -126,7 +126,7 @@ def test_placed_engines_say_what_one_says_here_to_the_last_bit_whatever_dies_and
                 engine.load(merged_weights(policy))
             assert all(canary_gap(member, policy, SEQUENCES, None) < 1e-5 for member in fleet.members())
             assert contents(fleet.generate(PROMPTS, SAMPLING, 5)) == contents(alone.generate(PROMPTS, SAMPLING, 5))
-        asks = dict(enumerate(asks_of(PROMPTS, SAMPLING, 5)))
+        asks = dict(enumerate(requests_of(PROMPTS, SAMPLING, 5)))
         served = fleet.members()[0].serve(asks, SAMPLING, 5)
         while len(served) < len(asks):
             served |= fleet.members()[0].serve({}, SAMPLING, 5)

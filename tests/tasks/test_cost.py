@@ -8,7 +8,7 @@ import pytest
 
 from models.base.placement import PlacementSettings
 from tasks.compute import gpu_place, shared_engine
-from tasks.pages.cost import HOUR, Cost, CostMeter, of_rounds, of_steps, said, together
+from tasks.pages.cost import HOUR, Cost, CostMeter, cost_text, of_rounds, of_steps, sum_of_costs
 from tasks.pages.description import RunDescription, describe_run
 from tasks.runner.step import StepResult
 from tasks.tracking.journal import JournalRow
@@ -95,11 +95,11 @@ def test_a_run_pays_for_what_it_made_and_not_for_what_it_took_over() -> None:
     made, taken = Cost(1.5, 0.5, 1000, 200), Cost(3.0, 1.0, 50, 0)
     steps = [result(made, reused=False), result(taken, reused=True), result(made, reused=False)]
     assert of_steps(steps) == (Cost(3.0, 1.0, 2000, 400), taken)
-    assert together([]) == Cost()
+    assert sum_of_costs([]) == Cost()
     page = describe_run(RunDescription(outcome="trained", reason="x", steps=steps))
     assert "This run took 3.00 processor hours, 1.00 GPU hours, 2,000 tokens sampled, 400 trained on." in page
     assert "had taken 3.00 processor hours, 1.00 GPU hours, 50 tokens sampled." in page
-    assert said(Cost()) == "0.00 processor hours"
+    assert cost_text(Cost()) == "0.00 processor hours"
 
 
 def test_the_cost_of_a_result_is_kept_beside_it() -> None:

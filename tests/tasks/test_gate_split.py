@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from models.datasets.schema import arrow_schema, file_name, write_rows
-from tasks.gate.gate_split import digest_of, problems_of, shared, sketch_of
+from tasks.gate.gate_split import digest_of, estimated_overlap, problems_of, sketch_of
 
 
 def split_of(folder: Path, rows: Iterable[tuple[str, str]]) -> list[str]:
@@ -26,11 +26,11 @@ def test_another_way_to_write_the_same_problems_is_the_same_split(tmp_path: Path
     before = split_of(tmp_path / "before", ((f"What is {n} + 1?", str(n + 1)) for n in range(300)))
     after = split_of(tmp_path / "after", ((prompt.format(n), answer.format(n + 1)) for n in reversed(range(300))))
     assert digest_of(before) == digest_of(after) and sketch_of(before) == sketch_of(after)
-    assert shared(sketch_of(before), sketch_of(after)) == 1.0
+    assert estimated_overlap(sketch_of(before), sketch_of(after)) == 1.0
 
 
 def test_other_answers_are_other_problems(tmp_path: Path) -> None:
     before = split_of(tmp_path / "before", ((f"What is {n} + 1?", str(n + 1)) for n in range(300)))
     after = split_of(tmp_path / "after", ((f"What is {n} + 1?", str(n + 2)) for n in range(300)))
-    assert shared(sketch_of(before), sketch_of(after)) == 0.0
+    assert estimated_overlap(sketch_of(before), sketch_of(after)) == 0.0
     assert json.loads(before[0])[0].startswith("what is")

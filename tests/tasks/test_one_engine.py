@@ -13,7 +13,7 @@ from models.engines.engine import Engine, EngineSettings, Sampling
 from models.policies.folder import save_model_folder
 from models.recipes.load import load_recipe
 from tasks.compute import fitting, shared_engine
-from tasks.registered.policy import made_policy
+from tasks.registered.policy import policy_of_step
 from tasks.runner.step import StepResult
 from tasks.steps import evaluate, fine_tune
 from tests.support.tiny_models import NO_VLLM, PROMPTS, contents, tiny_policy, word_tokenizer
@@ -70,7 +70,7 @@ def measured(steps: dict, result: StepResult, key: str, split: str = "validation
     """Digest of an evaluation's records."""
     sections = evaluate.GateSections if split == "gate" else evaluate.ShownSections
     handed = context(steps["home"], "evaluate", key * 64, steps["run"], sections(load_recipe("tiny.yaml")))
-    policy = made_policy(result)
+    policy = policy_of_step(result)
     return evaluate.evaluate_policy.fn(handed, policy, steps["validated"], steps["rewarded"]).digest
 
 
@@ -145,12 +145,12 @@ def test_after_rounds_of_learning_the_engine_says_what_a_new_one_says_to_the_las
     for number, name in enumerate(("start", "candidate")):
         save_model_folder(tiny_policy(torch.float32, seed=number), word_tokenizer(), tmp_path / name)
     with shared_engine.shared_engine():
-        with shared_engine.lent_engine(tmp_path / "start", settings, dtype=torch.float32, **LIMITS) as learning:
+        with shared_engine.borrowed_engine(tmp_path / "start", settings, dtype=torch.float32, **LIMITS) as learning:
             for number in range(3):  # as the loop does: hand over, prove, draw
                 learning.load(tiny_policy(torch.float32, seed=10 + number).state_dict().items())
                 learning.score(PROMPTS, [[5, 1]] * len(PROMPTS))
                 learning.generate(PROMPTS, drawn, number)
-        with shared_engine.lent_engine(tmp_path / "candidate", settings, **LIMITS) as lent:
+        with shared_engine.borrowed_engine(tmp_path / "candidate", settings, **LIMITS) as lent:
             assert lent is learning or torch.cuda.is_available()
             said = [lent.generate(PROMPTS, sampling, 5) for sampling in asked]
             scored = lent.score(PROMPTS, [[5, 1]] * len(PROMPTS))

@@ -10,7 +10,7 @@ from models.evaluation.records import Completion, PromptRecord
 from tasks.pages.completion_traces import MOST, completion_traces
 from tasks.pages.review_page import review_page
 from tasks.people.blind_pairs import AnswerPair, BlindReview, answer_pairs, candidate_first, pair_trace
-from tasks.people.people_say import DECIDED, UNDECIDED, as_files, merged, metrics_of, rows_of, said
+from tasks.people.people_say import DECIDED, UNDECIDED, as_files, merged, metrics_of, review_summary_of, rows_of
 from tasks.tracking.review_queues import OPTIONS, ReviewerAnswer
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -63,7 +63,7 @@ def test_who_always_takes_what_stands_first_prefers_neither_policy() -> None:
     rows = [row for reviewer in (0, 1) for row in rows_of(
         asked(reviewer), [answer(trace, "first", f"r{reviewer}") for trace in asked(reviewer).pairs]
     )]  # fmt: skip
-    what = said(asked(0), rows)
+    what = review_summary_of(asked(0), rows)
     assert what.preferred is not None and what.preferred.estimate == 0.5
     assert (what.first, what.agreement.share) == (1.0, 0.0)
 
@@ -87,7 +87,7 @@ def test_each_person_counts_once_a_pair_whatever_is_collected_how_often() -> Non
     assert {row["preferred"] for row in decided} == {"candidate", "champion"}
     assert {row["preferred"] for row in undecided} == {"equal", "both bad"}
     assert not any("chosen" in row for row in undecided) and all(row["split"] == "train" for row in later)
-    numbers = metrics_of(said(review, rows))
+    numbers = metrics_of(review_summary_of(review, rows))
     assert numbers["review/answers"] == len(rows) and -1 <= numbers["review/alpha"] <= 1
 
 
@@ -118,7 +118,7 @@ def test_the_page_takes_no_text_for_markup() -> None:
     pair = AnswerPair("p", evil, evil, 1, evil, evil + "!")
     review = BlindReview("m", 2, 1, "d", "", "rq", {"t": pair, "u": pair}, {"t": True, "u": False})
     given = [ReviewerAnswer("t", "first", evil, NOW, evil), ReviewerAnswer("u", "equal", evil, NOW, evil)]
-    page = review_page(said(review, rows_of(review, given)))
+    page = review_page(review_summary_of(review, rows_of(review, given)))
     assert "<script" not in page and page.count("&lt;script&gt;") >= 6
 
 

@@ -192,7 +192,7 @@ def test_a_store_apart_is_another_one_and_the_first_comes_back(
     before = store.current()
     monkeypatch.setenv("MLFLOW_TRACKING_URI", before.uri)
     with pytest.raises(UserError, match="on purpose"), store.apart(tmp_path / "apart"):
-        assert store.current().home == tmp_path / "apart" and store.wished() == ""
+        assert store.current().home == tmp_path / "apart" and store.configured_address() == ""
         run = runs.open_flow_run("small", "train small")
         raise UserError("on purpose")
     assert store.current() == before and json.dumps(run)

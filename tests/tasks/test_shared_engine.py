@@ -14,7 +14,7 @@ from models.engines.engine import EngineSettings, Sampling
 from models.engines.open_engine import open_engine
 from models.engines.restart import Restarting
 from models.policies.folder import save_model_folder
-from tasks.compute.shared_engine import engine_place, learner_place, lent_engine, shared_engine
+from tasks.compute.shared_engine import borrowed_engine, engine_place, learner_place, shared_engine
 from tests.support.tiny_models import NO_VLLM, PROMPTS, contents, tiny_policy, word_tokenizer
 
 pytestmark = pytest.mark.rotating(of=5)
@@ -62,7 +62,7 @@ def test_the_shared_engine_says_what_a_new_one_says_to_the_last_bit(
     said = {}
     with shared_engine():
         for name, folder in (("base", base), ("candidate", candidate), ("base again", base)):
-            with lent_engine(folder, settings, **LIMITS) as engine:
+            with borrowed_engine(folder, settings, **LIMITS) as engine:
                 said[name] = [engine.generate(PROMPTS, sampling, 5) for sampling in (SAMPLES, GREEDY)]
     fresh = open_engine(candidate, settings, seed=0, **LIMITS)
     try:
@@ -75,9 +75,9 @@ def test_the_shared_engine_says_what_a_new_one_says_to_the_last_bit(
 
 def test_one_engine_serves_all_steps_and_is_closed_at_the_end(base: Path, candidate: Path) -> None:
     with shared_engine():
-        with lent_engine(base, PLAIN, **LIMITS) as engine:
+        with borrowed_engine(base, PLAIN, **LIMITS) as engine:
             pass
-        with lent_engine(candidate, PLAIN, **LIMITS) as two:
+        with borrowed_engine(candidate, PLAIN, **LIMITS) as two:
             assert two is engine
     assert is_closed(engine)
 
@@ -98,7 +98,7 @@ def test_a_step_that_learns_behind_one_that_generates_is_lent_the_flows_place_wi
         with learner_place():
             assert place.locked()
         assert not place.locked()  # nothing has been generated yet: it is held for the step alone
-        with engine_place(), lent_engine(base, PLAIN, **LIMITS) as engine:
+        with engine_place(), borrowed_engine(base, PLAIN, **LIMITS) as engine:
             pass
         with learner_place():
             assert place.locked() and is_closed(engine)
@@ -107,10 +107,10 @@ def test_a_step_that_learns_behind_one_that_generates_is_lent_the_flows_place_wi
 
 
 def test_where_nothing_is_shared_each_step_has_its_own_and_closes_it(base: Path) -> None:
-    with lent_engine(base, PLAIN, **LIMITS) as engine:
+    with borrowed_engine(base, PLAIN, **LIMITS) as engine:
         assert not is_closed(engine)
     assert is_closed(engine)
-    with lent_engine(base, PLAIN, **LIMITS) as two:
+    with borrowed_engine(base, PLAIN, **LIMITS) as two:
         assert two is not engine
 
 
@@ -129,21 +129,21 @@ def test_another_configuration_or_setting_closes_the_engine_before_the_next_is_o
     ]
     with shared_engine():
         for folder, settings, limits in others:
-            with lent_engine(base, PLAIN, **{"dtype": torch.float32} | LIMITS) as engine:
+            with borrowed_engine(base, PLAIN, **{"dtype": torch.float32} | LIMITS) as engine:
                 pass
-            with lent_engine(folder, settings, **{"dtype": torch.float32} | limits) as two:
+            with borrowed_engine(folder, settings, **{"dtype": torch.float32} | limits) as two:
                 assert two is not engine and is_closed(engine)
 
 
 def test_an_error_in_a_step_closes_the_engine_and_the_next_step_has_a_new_one(base: Path) -> None:
     with shared_engine():
-        with pytest.raises(KeyboardInterrupt), lent_engine(base, PLAIN, **LIMITS) as engine:
+        with pytest.raises(KeyboardInterrupt), borrowed_engine(base, PLAIN, **LIMITS) as engine:
             raise KeyboardInterrupt
         assert is_closed(engine)
-        with lent_engine(base, PLAIN, **LIMITS) as two:
+        with borrowed_engine(base, PLAIN, **LIMITS) as two:
             assert two is not engine
     with pytest.raises(RuntimeError), shared_engine():
-        with lent_engine(base, PLAIN, **LIMITS) as three:
+        with borrowed_engine(base, PLAIN, **LIMITS) as three:
             pass
         raise RuntimeError("a step that needs no engine fails")
     assert is_closed(three)
@@ -154,11 +154,11 @@ def test_broken_weights_are_one_line_and_the_engine_that_half_has_them_is_closed
     weights = tmp_path / "broken" / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:1000])
     with shared_engine():
-        with lent_engine(base, PLAIN, **LIMITS) as engine:
+        with borrowed_engine(base, PLAIN, **LIMITS) as engine:
             pass
         with (
             pytest.raises(UserError, match="the model cannot be loaded"),
-            lent_engine(tmp_path / "broken", PLAIN, **LIMITS),
+            borrowed_engine(tmp_path / "broken", PLAIN, **LIMITS),
         ):
             pass
         assert is_closed(engine)

@@ -13,7 +13,7 @@ import pytest
 from small_steps import context
 
 from models.base.errors import UserError
-from tasks.data.dvc_command import alone, run_dvc
+from tasks.data.dvc_command import repository_lock, run_dvc
 from tasks.runner import step
 from tasks.runner.deadline import deadline
 from tasks.runner.step import StepOutput, content_key, earlier_result, record_reuse, run_step, step_folder
@@ -181,7 +181,7 @@ def test_a_step_that_takes_too_long_fails_with_its_line_and_is_made_by_the_next_
 def test_a_dvc_that_hangs_is_ended_with_the_step_that_waits_for_it(tmp_path: Path) -> None:
     """And so is the stage that it runs."""
     subprocess.run(["git", "init", "--quiet"], cwd=tmp_path, check=True)
-    with alone(tmp_path) as lock:
+    with repository_lock(tmp_path) as lock:
         run_dvc(tmp_path, ["init", "--force"], print, lock)
         (tmp_path / "dvc.yaml").write_text("stages: {slow: {cmd: 'echo $$ > stage; exec sleep 600'}}")
         with pytest.raises(UserError, match="data took longer"), deadline("data", 10.0):

@@ -14,7 +14,7 @@ from small_repository import ROOT, commit, git, mine, ran, set_params, write_raw
 from models.base.errors import UserError
 from models.datasets.schema import read_rows
 from models.datasets.settings import DataSettings
-from tasks.data.dvc_command import alone, run_dvc
+from tasks.data.dvc_command import repository_lock, run_dvc
 from tasks.data.versions import current, digest_of, prepare, pull, push, read_pinned, stored
 
 pytestmark = [pytest.mark.slow, pytest.mark.rotating(of=6)]
@@ -208,7 +208,7 @@ def wipe(root):
 
 
 def dvc(root, *words):
-    with alone(root) as lock:
+    with repository_lock(root) as lock:
         run_dvc(root, list(words), lambda line: None, lock)
 
 

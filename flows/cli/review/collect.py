@@ -30,7 +30,7 @@ def collect(
 
     store.configure(writable_state_folder())
     collected = collect_answers(registry.versions(meant_policy(model))[0], Path.cwd(), name)
-    for what in collected.said:
+    for what in collected.reviews:
         print(what.title)
         for question, answer in review_lines(what):
             print(f"  {question}: {answer}")

@@ -37,7 +37,7 @@ from models.answers.answers import same_answer
 from models.base.errors import shortened
 from models.base.source_code import SourceCode
 from models.base.user_code.contain import restored
-from models.engines.engine import Ask, Engine, Generated, Sampling, asks_of
+from models.engines.engine import CompletionRequest, Engine, Generated, Sampling, requests_of
 from models.method.environment import Environment, EnvironmentEpisode
 from models.method.episode import Cut, Episode, EpisodeLimits
 from models.method.problem import Problem
@@ -79,7 +79,7 @@ class AgentPrograms(Environment):
         seed: int,
     ) -> list[list[Episode]]:  # fmt: skip
         """Run `sampling.samples` programs for each problem, [problems][G]. See `models.agents.play.play.play`."""
-        asks = asks_of([problem.tokens for problem in problems], sampling, seed)
+        asks = requests_of([problem.tokens for problem in problems], sampling, seed)
         sessions = [
             _Session(str(place), problems[place // sampling.samples], ask.seed, limits, sampling)
             for place, ask in enumerate(asks)
@@ -180,14 +180,14 @@ class _Wanted:
     own_limit: bool
     """Whether the limit of tokens is the program's own."""
 
-    def asks(self) -> list[Ask]:
+    def asks(self) -> list[CompletionRequest]:
         """Return its completions as asks; a repeated prompt of an episode gets another seed each time."""
         made = []
         for number in range(self.count):
             again = sum(call.prompt == self.prompt for call in self.session.calls) + number
             text = f"{self.session.seed} call {again} {','.join(map(str, self.prompt))}"
             digest = hashlib.sha256(text.encode()).digest()
-            made.append(Ask(self.prompt, int.from_bytes(digest[:8], "big") >> 1, self.room))
+            made.append(CompletionRequest(self.prompt, int.from_bytes(digest[:8], "big") >> 1, self.room))
         return made
 
 

@@ -37,7 +37,7 @@ class EnvironmentCall:
     """The exception that it raised; a TimeoutError if it took too long."""
 
 
-class Answers:
+class EnvironmentCalls:
     """Environment calls in threads of their own, with a time limit.
 
     Args:
@@ -123,7 +123,7 @@ def in_time(seconds: float, call: Callable[[], Result], code: object) -> Result:
     if threading.current_thread() is threading.main_thread():
         return contained(file, lambda: within(seconds, call), continues=True)
     ended = threading.Event()
-    alone = Answers(seconds, 1, ended.set, file)
+    alone = EnvironmentCalls(seconds, 1, ended.set, file)
     alone.ask(0, call)
     ended.wait(seconds)
     (over,) = alone.over() or [EnvironmentCall(0, call, error=TimeoutError(f"took longer than {seconds:g} s"))]

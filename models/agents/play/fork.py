@@ -18,7 +18,7 @@ from models.agents.play.play import to_their_ends
 from models.agents.play.playing import Playing
 from models.base.errors import UserError
 from models.base.seeds import turn_seed
-from models.engines.engine import Engine, Sampling, asks_of
+from models.engines.engine import Engine, Sampling, requests_of
 from models.method.environment import EpisodeSettings
 from models.method.episode import Episode
 from models.method.problem import Problem
@@ -57,7 +57,7 @@ def branch(
         raise UserError(
             f"environment {settings.environment.name} has several seats: what others said would have to be played again"
         )
-    asks = asks_of([fork.problem.tokens for fork in forks], sampling, seed)
+    asks = requests_of([fork.problem.tokens for fork in forks], sampling, seed)
     playing: list[Playing] = []
     try:
         for place, ask in enumerate(asks):

@@ -13,13 +13,13 @@ from functools import partial
 
 import torch
 
-from models.agents.play.answers import AT_ONCE, Answers
+from models.agents.play.answers import AT_ONCE, EnvironmentCalls
 from models.agents.play.playing import Playing
 from models.base.device import device
 from models.base.errors import UserError
 from models.base.user_code.contain import file_of
 from models.engines.engine import Engine, Sampling
-from models.engines.pumps import Pumps
+from models.engines.pumps import BackgroundEngines
 from models.method.environment import Environment
 from models.text.bridge import Bridge
 from models.text.encoding import Codec
@@ -47,7 +47,7 @@ def at_own_pace(
         UserError: the engine cannot take further requests while others are running.
     """
     here = device()
-    pumps = Pumps(engine, sampling, here)
+    pumps = BackgroundEngines(engine, sampling, here)
     if pumps.room < 1:
         raise UserError(
             "rollouts.waves is false, but this engine cannot take up a turn while it writes others: leave it out "
@@ -57,7 +57,7 @@ def at_own_pace(
     if here.type == "cuda":
         torch.cuda.synchronize(here)  # weights were copied on a stream that is not the engine's
     seconds, at_once = playing[0].limits.seconds if playing else 0.0, AT_ONCE if environment.at_once else 1
-    answers = Answers(seconds, at_once, pumps.nudge, file_of(environment))
+    answers = EnvironmentCalls(seconds, at_once, pumps.nudge, file_of(environment))
     left = {number for number, episode in enumerate(playing) if not episode.over}
     asked = {number: playing[number].ask() for number in left}
     pumps.start()

@@ -24,7 +24,7 @@ from models.agents.play.speakers import voices_of
 from models.base.errors import UserError, shortened
 from models.base.seeds import turn_seed
 from models.base.user_code.contain import file_of, restored
-from models.engines.engine import Engine, Sampling, asks_of
+from models.engines.engine import Engine, Sampling, requests_of
 from models.method.environment import EpisodeSettings
 from models.method.episode import Episode
 from models.method.problem import Problem
@@ -67,7 +67,7 @@ def play(
             raise UserError(f"rollouts.waves is false, but environment {settings.environment.name} has several seats")
         voices = voices_of(settings.environment, engine, codec, settings.role, settings.limits.turns, beside)
         return play_seated(voices, settings.environment, settings.limits, problems, sampling, seed)
-    asks = asks_of([problem.tokens for problem in problems], sampling, seed)
+    asks = requests_of([problem.tokens for problem in problems], sampling, seed)
     playing: list[Playing] = []
     try:
         for place, ask in enumerate(asks):

@@ -21,7 +21,7 @@ from torch import Tensor
 from models.base.errors import UserError
 from models.base.finite import finite
 from models.base.seeds import turn_seed
-from models.engines.engine import Ask, Generated
+from models.engines.engine import CompletionRequest, Generated
 from models.method.environment import EnvironmentEpisode, Heard, Info, View
 from models.method.episode import Cut, Episode, EpisodeLimits, Turn
 
@@ -54,9 +54,9 @@ class Playing:
         """Tokens before its next turn, [tokens]."""
         return (*self.prompt, *self.tokens)
 
-    def ask(self) -> Ask:
+    def ask(self) -> CompletionRequest:
         """Return the request for its next turn."""
-        return Ask(
+        return CompletionRequest(
             self.reads if self.tokens else self.prompt,
             turn_seed(self.seed, len(self.turns)),
             min(self.limits.turn_tokens or self.longest, self.longest - len(self.tokens)),

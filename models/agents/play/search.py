@@ -23,7 +23,7 @@ from models.answers.exact import is_right
 from models.base.errors import UserError, shortened
 from models.base.finite import finite
 from models.base.seeds import completion_seed, turn_seed
-from models.engines.engine import Ask, Engine, Generated, Sampling
+from models.engines.engine import CompletionRequest, Engine, Generated, Sampling
 from models.method.environment import EnvironmentEpisode, EpisodeSettings
 from models.method.episode import Cut, Turn
 from models.method.problem import Problem
@@ -84,7 +84,7 @@ class Search:
             prompt = (*problems[number].tokens, *history) if history else problems[number].tokens
             room = min(limits.turn_tokens or longest, longest - len(history))
             for _ in range(expansion.count):
-                asks.append(Ask(prompt, completion_seed(seed, number, numbers[number]), room))
+                asks.append(CompletionRequest(prompt, completion_seed(seed, number, numbers[number]), room))
                 numbers[number] += 1
         made = self.engine.each(asks, self.sampling)
         drawn = iter(zip(made, self.codec.text([generated.tokens for generated in made]), strict=True))

@@ -17,7 +17,7 @@ from models.agents.play.playing import Playing
 from models.agents.play.speakers import SpeakerModel
 from models.base.errors import UserError, shortened
 from models.base.seeds import seat_seed, turn_seed
-from models.engines.engine import Sampling, asks_of
+from models.engines.engine import Sampling, requests_of
 from models.method.environment import Environment, Heard, Seat, Speaker, View
 from models.method.episode import Episode, EpisodeLimits
 from models.method.problem import Problem
@@ -59,7 +59,7 @@ def play_seated(
     """
     placed: list[_Placed] = []
     try:
-        for game, ask in enumerate(asks_of([problem.tokens for problem in problems], sampling, seed)):
+        for game, ask in enumerate(requests_of([problem.tokens for problem in problems], sampling, seed)):
             for number, seat in enumerate(environment.seats(problems[game // sampling.samples])):
                 prompt = ask.prompt if seat.prompt is None else voices[seat.speaker].codec.unwrapped([seat.prompt])[0]
                 own = limits if seat.learns else replace(limits, turns=limits.turns * 2 + 1)

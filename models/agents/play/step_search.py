@@ -26,7 +26,7 @@ from torch import Tensor
 from models.agents.play.tree import Expansion, Growth, Node, SearchTree
 from models.answers.exact import is_right
 from models.base.seeds import completion_seed
-from models.engines.engine import Ask, Engine, Generated, Sampling
+from models.engines.engine import CompletionRequest, Engine, Generated, Sampling
 from models.method.episode import Turn
 from models.method.problem import Problem
 from models.method.steps import step_starts
@@ -80,7 +80,9 @@ class StepSearch:
             prompt = (*problems[number].tokens, *history) if history else problems[number].tokens
             room = self.sampling.max_tokens - len(history)
             for _ in range(expansion.count):
-                asks.append(Ask(prompt, completion_seed(seed, number, numbers[number]), room, self._stops))
+                asks.append(
+                    CompletionRequest(prompt, completion_seed(seed, number, numbers[number]), room, self._stops)
+                )
                 numbers[number] += 1
         drawn = iter(self.engine.each(asks, self.sampling))
         ways: list[tuple[Problem, Node, Node | None]] = []

@@ -21,10 +21,10 @@ from typing import Annotated
 
 from pydantic import Field
 
-from models.agents.strategy import Consulted, SourcePaper, Strategy, again
+from models.agents.strategy import CountedPolicy, SourcePaper, Strategy, again
 from models.base.bounds import Temperature
 from models.base.errors import UserError
-from models.engines.engine import Ask, Drawing, Engine, EngineSettings, Generated
+from models.engines.engine import CompletionRequest, Engine, EngineSettings, Generated, TokenSampling
 from models.engines.transformers_engine import TransformersEngine
 from models.method.recipe_paths import ContentPath
 from models.method.registry import part
@@ -53,7 +53,9 @@ class BestOfSteps(Strategy):
         """One draft and, if the policy is the reference, one score per candidate."""
         return self.candidates * (1 if self.reference else 2)
 
-    def turns(self, policy: Consulted, asks: Sequence[Ask], drawing: Drawing) -> list[Generated]:
+    def turns(
+        self, policy: CountedPolicy, asks: Sequence[CompletionRequest], drawing: TokenSampling
+    ) -> list[Generated]:
         """Return the turn of each ask, [asks].
 
         Raises:

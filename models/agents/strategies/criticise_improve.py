@@ -15,9 +15,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-from models.agents.strategy import Consulted, SourcePaper, Strategy, again
+from models.agents.strategy import CountedPolicy, SourcePaper, Strategy, again
 from models.base.bounds import Count
-from models.engines.engine import Ask, Drawing, Generated
+from models.engines.engine import CompletionRequest, Generated, TokenSampling
 from models.method.registry import part
 
 
@@ -40,7 +40,9 @@ class CriticiseImprove(Strategy):
         """The draft, and two calls per round."""
         return 1 + 2 * self.rounds
 
-    def turns(self, policy: Consulted, asks: Sequence[Ask], drawing: Drawing) -> list[Generated]:
+    def turns(
+        self, policy: CountedPolicy, asks: Sequence[CompletionRequest], drawing: TokenSampling
+    ) -> list[Generated]:
         """Return the turn of each ask, [asks]."""
         drafts = policy.draft(asks, drawing)
         heard = [tuple(ask.prompt) for ask in asks]

@@ -17,9 +17,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-from models.agents.strategy import Consulted, SourcePaper, Strategy, again
+from models.agents.strategy import CountedPolicy, SourcePaper, Strategy, again
 from models.base.bounds import Count
-from models.engines.engine import Ask, Drawing, Generated
+from models.engines.engine import CompletionRequest, Generated, TokenSampling
 from models.method.registry import part
 
 
@@ -44,7 +44,9 @@ class CrossPlayed(Strategy):
         """Belief, turn, and the policy's own turn if they fail."""
         return 3 if self.foresee else 1
 
-    def turns(self, policy: Consulted, asks: Sequence[Ask], drawing: Drawing) -> list[Generated]:
+    def turns(
+        self, policy: CountedPolicy, asks: Sequence[CompletionRequest], drawing: TokenSampling
+    ) -> list[Generated]:
         """Return the turn of each ask, [asks]."""
         made: dict[int, Generated] = {}
         if self.foresee:

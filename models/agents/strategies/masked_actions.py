@@ -22,10 +22,10 @@ from typing import Annotated
 import torch
 from pydantic import Field
 
-from models.agents.strategy import Consulted, SourcePaper, Strategy
+from models.agents.strategy import CountedPolicy, SourcePaper, Strategy
 from models.base.bounds import Count
 from models.base.errors import UserError
-from models.engines.engine import Ask, Drawing, Generated
+from models.engines.engine import CompletionRequest, Generated, TokenSampling
 from models.engines.random_points import TOKENS, points_of
 from models.method.registry import part
 
@@ -76,7 +76,9 @@ class MaskedActions(Strategy):
         """One call per way and per action."""
         return len(self.ways) + self.most_actions
 
-    def turns(self, policy: Consulted, asks: Sequence[Ask], drawing: Drawing) -> list[Generated]:
+    def turns(
+        self, policy: CountedPolicy, asks: Sequence[CompletionRequest], drawing: TokenSampling
+    ) -> list[Generated]:
         """Return the turn of each ask, [asks]."""
         ways = self._choose(policy, asks)
         heard = [
@@ -97,7 +99,7 @@ class MaskedActions(Strategy):
             for ids, ask in zip(whole, asks, strict=True)
         ]
 
-    def _choose(self, policy: Consulted, asks: Sequence[Ask]) -> list[ReasoningMode]:
+    def _choose(self, policy: CountedPolicy, asks: Sequence[CompletionRequest]) -> list[ReasoningMode]:
         if len(self.ways) == 1:
             return list(self.ways) * len(asks)
         asked = [policy.said(ask.prompt, (), self.choose) for ask in asks]
@@ -105,7 +107,7 @@ class MaskedActions(Strategy):
         rows = _scores(policy, asked, [names] * len(asks))
         return [self.ways[row.index(max(row))] for row in rows]
 
-    def _admitted(self, ask: Ask, way: ReasoningMode) -> list[str]:
+    def _admitted(self, ask: CompletionRequest, way: ReasoningMode) -> list[str]:
         actions = list(dict.fromkeys(ask.actions or self.actions))
         if not actions:
             raise UserError(
@@ -133,7 +135,7 @@ def chosen_action(log_probs: torch.Tensor, temperature: float, point: float) -> 
     return min(int((total <= point * total[-1]).sum()), int((log_probs > -torch.inf).nonzero().max()))
 
 
-def _with_room(row: Sequence[float], turns: Sequence[tuple[int, ...]], ask: Ask) -> torch.Tensor:
+def _with_room(row: Sequence[float], turns: Sequence[tuple[int, ...]], ask: CompletionRequest) -> torch.Tensor:
     """Return the log-probs of actions, [actions], minus infinity for a turn that is too long."""
     fits = [len(ids) <= ask.max_tokens for ids in turns]
     values = [value if fit else float("-inf") for value, fit in zip(row, fits, strict=True)]
@@ -141,7 +143,7 @@ def _with_room(row: Sequence[float], turns: Sequence[tuple[int, ...]], ask: Ask)
 
 
 def _scores(
-    policy: Consulted, heard: Sequence[tuple[int, ...]], given: Sequence[Sequence[tuple[int, ...]]]
+    policy: CountedPolicy, heard: Sequence[tuple[int, ...]], given: Sequence[Sequence[tuple[int, ...]]]
 ) -> list[list[float]]:
     """Return the log-probs of several texts after each history, [histories][texts], in one call."""
     prompts = [ids for ids, texts in zip(heard, given, strict=True) for _ in texts]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from models.agents.strategy import Consulted, Strategy
-from models.engines.engine import Ask, Drawing, Generated
+from models.agents.strategy import CountedPolicy, Strategy
+from models.engines.engine import CompletionRequest, Generated, TokenSampling
 from models.method.registry import part
 
 
@@ -15,6 +15,8 @@ class Plain(Strategy):
 
     most_calls = 1
 
-    def turns(self, policy: Consulted, asks: Sequence[Ask], drawing: Drawing) -> list[Generated]:
+    def turns(
+        self, policy: CountedPolicy, asks: Sequence[CompletionRequest], drawing: TokenSampling
+    ) -> list[Generated]:
         """Return the turn of each ask, [asks]."""
         return policy.draft(asks, drawing)

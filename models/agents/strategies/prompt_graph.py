@@ -20,9 +20,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-from models.agents.strategy import Consulted, SourcePaper, Strategy, again
+from models.agents.strategy import CountedPolicy, SourcePaper, Strategy, again
 from models.base.bounds import Count
-from models.engines.engine import Ask, Drawing, Generated
+from models.engines.engine import CompletionRequest, Generated, TokenSampling
 from models.method.registry import part
 
 
@@ -97,7 +97,9 @@ class PromptGraph(Strategy):
         """One call per question, and the policy's own turn if the last one fails."""
         return len(self.questions) + 1
 
-    def turns(self, policy: Consulted, asks: Sequence[Ask], drawing: Drawing) -> list[Generated]:
+    def turns(
+        self, policy: CountedPolicy, asks: Sequence[CompletionRequest], drawing: TokenSampling
+    ) -> list[Generated]:
         """Return the turn of each ask, [asks]."""
         answers: list[dict[str, Generated]] = [{} for _ in asks]
         said: list[dict[str, str]] = [{} for _ in asks]
@@ -121,7 +123,7 @@ class PromptGraph(Strategy):
     def _names(self) -> list[str]:
         return [question.name for question in self.questions]
 
-    def _heard(self, policy: Consulted, ask: Ask, name: str, said: dict[str, str]) -> tuple[int, ...]:
+    def _heard(self, policy: CountedPolicy, ask: CompletionRequest, name: str, said: dict[str, str]) -> tuple[int, ...]:
         """Return the history in which a question is asked, with the answers that it depends on."""
         question = self.questions[self._names.index(name)]
         known = [

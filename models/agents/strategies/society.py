@@ -17,10 +17,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from models.agents.strategy import Consulted, SourcePaper, Strategy, again
+from models.agents.strategy import CountedPolicy, SourcePaper, Strategy, again
 from models.answers.ballot import winner
 from models.base.bounds import Count
-from models.engines.engine import Ask, Drawing, Generated
+from models.engines.engine import CompletionRequest, Generated, TokenSampling
 from models.method.registry import part
 
 
@@ -49,7 +49,9 @@ class Society(Strategy):
         """Every member's answers, and a monarch's last answer."""
         return len(self.members) * (1 + self.interviews) + (self.structure == "monarchy")
 
-    def turns(self, policy: Consulted, asks: Sequence[Ask], drawing: Drawing) -> list[Generated]:
+    def turns(
+        self, policy: CountedPolicy, asks: Sequence[CompletionRequest], drawing: TokenSampling
+    ) -> list[Generated]:
         """Return the turn of each ask, [asks]."""
         count = len(self.members)
         own = [ask for ask in asks for _ in self.members]
@@ -68,7 +70,7 @@ class Society(Strategy):
             decided.append(answers[at if rules else at + winner(texts[at : at + count])])
         return decided
 
-    def _begin(self, policy: Consulted, ask: Ask, role: str) -> tuple[int, ...]:
+    def _begin(self, policy: CountedPolicy, ask: CompletionRequest, role: str) -> tuple[int, ...]:
         """Return the first prompt of a member; an instruction that leaves no room for a whole turn is omitted."""
         plain = tuple(ask.prompt)
         if not role:
@@ -78,12 +80,12 @@ class Society(Strategy):
 
     def _ask(
         self,
-        policy: Consulted,
-        own: Sequence[Ask],
+        policy: CountedPolicy,
+        own: Sequence[CompletionRequest],
         heard: list[tuple[int, ...]],
         answers: list[Generated],
         speaking: Sequence[int],
-        drawing: Drawing,
+        drawing: TokenSampling,
         call: int,
     ) -> None:
         """Let the members at the places `speaking` read the others' answers, and update their answers in place."""

@@ -13,10 +13,10 @@ from typing import Annotated
 
 from pydantic import Field
 
-from models.agents.strategy import Consulted, SourcePaper, Strategy, again
+from models.agents.strategy import CountedPolicy, SourcePaper, Strategy, again
 from models.answers.ballot import winner
 from models.base.bounds import Temperature
-from models.engines.engine import Ask, Drawing, Generated
+from models.engines.engine import CompletionRequest, Generated, TokenSampling
 from models.method.registry import part
 
 
@@ -37,7 +37,9 @@ class Vote(Strategy):
         """The number of drafts."""
         return self.drafts
 
-    def turns(self, policy: Consulted, asks: Sequence[Ask], drawing: Drawing) -> list[Generated]:
+    def turns(
+        self, policy: CountedPolicy, asks: Sequence[CompletionRequest], drawing: TokenSampling
+    ) -> list[Generated]:
         """Return the turn of each ask, [asks]."""
         drawn = drawing if drawing.temperature else replace(drawing, temperature=self.temperature)
         made = policy.draft([again(ask, call) for ask in asks for call in range(self.drafts)], drawn)

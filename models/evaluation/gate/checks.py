@@ -91,12 +91,12 @@ def share_kept(
         confidence: confidence of the bound, one-sided.
         whom: description of the model that the candidate is compared with.
     """
-    left, right = both(new, old)
+    left, right = without_left_out(new, old)
     arrays = {f"{metric} of the candidate": left, f"{metric} of the other": right}
     return bounded(name, arrays, lambda: share_change(left, right, confidence, -1), -margin, -1, confidence, whom)
 
 
-def both(left: Values, right: Values) -> tuple[Values, Values]:
+def without_left_out(left: Values, right: Values) -> tuple[Values, Values]:
     """Return both arrays without the prompts that the metric leaves out on both sides."""
     kept = ~(np.isnan(left) & np.isnan(right))
     return left[kept], right[kept]

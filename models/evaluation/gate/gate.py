@@ -31,7 +31,7 @@ from models.evaluation.gate.changes import (
     share_change,
     too_few,
 )
-from models.evaluation.gate.checks import GateCheck, Side, both, bounded, not_finite, share_kept
+from models.evaluation.gate.checks import GateCheck, Side, bounded, not_finite, share_kept, without_left_out
 from models.evaluation.gate.evidence import detectable_difference, log_e_value
 from models.evaluation.gate.held_out import HeldOutAnswers, HeldOutSettings, held_out_checks
 from models.evaluation.measured import GateMeasurements, Values, measure
@@ -185,10 +185,10 @@ def judge(
             raise UserError(f"gate.{key}: {name} is defined on none of the {len(new)} prompts")
     kept = held_out_checks(settings.held_out, held_out or {}, settings.confidence, anchored=not isinstance(anchor, str))
     measured = (settings.measure(new), settings.measure(old))
-    return hold(*measured, settings, anchor=fixed, look=look, reward_model=reward_model, held_out=kept)
+    return judge_measurements(*measured, settings, anchor=fixed, look=look, reward_model=reward_model, held_out=kept)
 
 
-def hold(
+def judge_measurements(
     new: GateMeasurements,
     old: GateMeasurements,
     settings: GateSettings,
@@ -216,7 +216,7 @@ def _better(
     new: GateMeasurements, old: GateMeasurements, settings: GateSettings, look: Look
 ) -> tuple[GateCheck, Interval, float]:
     name = settings.metric
-    left, right = both(new.metrics[name], old.metrics[name])
+    left, right = without_left_out(new.metrics[name], old.metrics[name])
     broken = not_finite(f"{name} of the candidate", left) or not_finite(f"{name} of the baseline", right)
     if broken:
         nothing = Interval(math.nan, math.nan, math.nan)

@@ -40,7 +40,7 @@ class PrefixTree:
 
 
 @dataclass(frozen=True)
-class Stand:
+class EqualTrees:
     """Adjacent trees of a row that have the same size after padding."""
 
     start: int
@@ -59,7 +59,7 @@ class Forest:
     """Token ids, [tokens], int64."""
     positions: Tensor
     """Place of each token in its sequences, [tokens], int64."""
-    stands: tuple[Stand, ...]
+    stands: tuple[EqualTrees, ...]
     members: tuple[int, ...]
     """The sequences of the row, by number, [sequences]."""
     last: Tensor
@@ -119,7 +119,7 @@ def _forest(row: Sequence[PrefixTree], device: torch.device | str) -> Forest:
     positions: list[int] = []
     members: list[int] = []
     last: list[int] = []
-    stands: list[Stand] = []
+    stands: list[EqualTrees] = []
     for size, alike in groupby(row, key=_filled):
         start = len(ids)
         until: list[int] = []
@@ -133,7 +133,7 @@ def _forest(row: Sequence[PrefixTree], device: torch.device | str) -> Forest:
         ends = torch.tensor(until, device=device).view(-1, 1, 1, size)
         places = torch.arange(size, device=device)
         seen = (places <= places[:, None]) & (places[:, None] < ends)
-        stands.append(Stand(start, seen.shape[0], size, seen))
+        stands.append(EqualTrees(start, seen.shape[0], size, seen))
     return Forest(
         torch.tensor(ids, device=device),
         torch.tensor(positions, device=device),

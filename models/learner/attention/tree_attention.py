@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from models.learner.attention.packed_attention import capped
-from models.learner.attention.prefix_tree import Forest, Stand
+from models.learner.attention.prefix_tree import EqualTrees, Forest
 
 
 class TreeAttention:
@@ -52,7 +52,7 @@ class TreeAttention:
             self._biases[dtype, window] = [self._bias_of(stand, dtype, window) for stand in self._forest.stands]
         return self._biases[dtype, window]
 
-    def _bias_of(self, stand: Stand, dtype: torch.dtype, window: int | None) -> Tensor:
+    def _bias_of(self, stand: EqualTrees, dtype: torch.dtype, window: int | None) -> Tensor:
         seen = stand.seen
         if window is not None:
             places = self._forest.positions[stand.start : stand.start + stand.trees * stand.size]
@@ -61,7 +61,7 @@ class TreeAttention:
         return torch.zeros(seen.shape, dtype=dtype, device=seen.device).masked_fill_(~seen, float("-inf"))
 
 
-def _side_by_side(rows: Tensor, stand: Stand) -> Tensor:
+def _side_by_side(rows: Tensor, stand: EqualTrees) -> Tensor:
     """View [1, heads, tokens, size] as [trees, heads, tokens of a tree, size]."""
     mine = rows[0, :, stand.start : stand.start + stand.trees * stand.size]
     return mine.view(len(mine), stand.trees, stand.size, -1).transpose(0, 1)

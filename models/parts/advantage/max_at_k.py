@@ -59,11 +59,11 @@ class MaxAtK(CompletionAdvantage):
         worth = scored.component(self.by, "advantage.by")
         advantage = torch.zeros_like(worth)
         for members in groups_of_at_least(self.k, scored):
-            advantage[members] = added_to_the_best(worth[members], self.k)
+            advantage[members] = gains_over_others(worth[members], self.k)
         return advantage
 
 
-def added_to_the_best(rewards: Tensor, k: int) -> Tensor:
+def gains_over_others(rewards: Tensor, k: int) -> Tensor:
     """Compute each completion's gain over the best of the others in a subset of k, [completions].
 
     The gain is averaged over all subsets and multiplied by the number of completions. The order is that of `rewards`.

@@ -23,7 +23,7 @@ from models.base.seeds import seed_of
 from models.method.registry import part
 from models.parts.labels.monte_carlo import MonteCarlo
 from models.parts.labels.reference import ReferenceAgreement
-from models.reward_models.solutions import Bench, Labels, Solution
+from models.reward_models.solutions import LabellingTools, Labels, Solution
 
 
 @part("consensus")
@@ -36,7 +36,7 @@ class Consensus(Labels):
     judge_noise: Share = 0.0
     """Share of the solutions for which the judge names a random step, or none."""
 
-    def label(self, bench: Bench, solutions: Sequence[Solution]) -> list[Tensor]:
+    def label(self, bench: LabellingTools, solutions: Sequence[Solution]) -> list[Tensor]:
         """Return one, zero or NaN for each step, [solutions] tensors of [steps]; all NaN if the two do not agree."""
         estimated = MonteCarlo(continuations=self.continuations, kind="hard").label(bench, solutions)
         chance = Random(seed_of(bench.seed, "judge"))

@@ -23,7 +23,7 @@ from models.base.errors import UserError
 from models.method.registry import part
 from models.reward_models.judges.question import PLAIN, REVERSE, STEP, check_template
 from models.reward_models.judges.steps import ask_of_steps, said_of_steps
-from models.reward_models.solutions import Bench, Labels, Solution
+from models.reward_models.solutions import LabellingTools, Labels, Solution
 
 _LEAST: frozenset[str] = frozenset({"prompt", "step"})
 
@@ -52,7 +52,7 @@ class JudgedLabels(Labels):
         if self.reverse:
             check_template(self.reverse, {*_LEAST, "answer"}, f"{where}.reverse", optional)
 
-    def label(self, bench: Bench, solutions: Sequence[Solution]) -> list[Tensor]:
+    def label(self, bench: LabellingTools, solutions: Sequence[Solution]) -> list[Tensor]:
         """Return one, zero, `unread` or NaN for each step, [solutions] tensors of [steps]."""
         said: list[Mapping[str, str]] = []
         for each in solutions:

@@ -24,7 +24,7 @@ from torch import Tensor
 from models.base.bounds import Positive
 from models.method.problem import Problem
 from models.method.registry import part
-from models.reward_models.solutions import Bench, Labels, Solution
+from models.reward_models.solutions import LabellingTools, Labels, Solution
 
 Prefix = tuple[tuple[int, ...], tuple[int, ...]]
 """Tokens of a prompt, and those of a completion's beginning."""
@@ -42,7 +42,7 @@ class MonteCarlo(Labels):
     least_progress: NonNegativeFloat = 0.8
     """Least ratio of the shares after and before a right step (progress)."""
 
-    def label(self, bench: Bench, solutions: Sequence[Solution]) -> list[Tensor]:
+    def label(self, bench: LabellingTools, solutions: Sequence[Solution]) -> list[Tensor]:
         """Return the share of right continuations after each step, converted by `kind`.
 
         The result is [solutions] tensors of [steps].
@@ -67,7 +67,7 @@ def progress(worth: Tensor, least: float) -> Tensor:
     return ((before > 0) & (behind >= least * before)).float()
 
 
-def success_rates(bench: Bench, wanted: Sequence[tuple[Solution, int]], count: int) -> list[float]:
+def success_rates(bench: LabellingTools, wanted: Sequence[tuple[Solution, int]], count: int) -> list[float]:
     """Estimate the share of `count` continuations that end right, after each step of a solution, [wanted].
 
     Args:

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from models.method.registry import part
 from models.method.steps import pieces_of, step_ends, step_texts
-from models.reward_models.solutions import Bench, Labels, Solution
+from models.reward_models.solutions import LabellingTools, Labels, Solution
 from models.text.encoding import Codec
 
 _NUMBER = re.compile(r"(?a:-?\d+(?:\.\d+)?)")
@@ -31,13 +31,13 @@ class ReferenceAgreement(Labels):
 
     needs_references = True
 
-    def label(self, bench: Bench, solutions: Sequence[Solution]) -> list[Tensor]:
+    def label(self, bench: LabellingTools, solutions: Sequence[Solution]) -> list[Tensor]:
         """Return one, zero or NaN for each step, [solutions] tensors of [steps]."""
         steps = [(each.problem.prompt, each.completion, each.ends) for each in solutions]
-        return [torch.tensor(row) for row in held_against(bench.codec, bench.marks, steps, bench.references)]
+        return [torch.tensor(row) for row in agreement_labels(bench.codec, bench.marks, steps, bench.references)]
 
 
-def held_against(
+def agreement_labels(
     codec: Codec,
     marks: Sequence[str],
     solutions: Sequence[tuple[str, Sequence[int], Sequence[int]]],

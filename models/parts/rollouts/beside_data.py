@@ -11,7 +11,7 @@ from typing import Literal
 import torch
 
 from models.base.bounds import Positive
-from models.base.seeds import for_choices, round_seed
+from models.base.seeds import choice_seed, round_seed
 from models.method.problem import Problem
 from models.method.registry import part
 from models.method.rollout import Rollout
@@ -37,7 +37,7 @@ class BesideData(Sample):
         """Return samples, then answers from the data, prompt by prompt, [prompts * (G + known)]."""
         seed = round_seed(world.seed, round_number)
         sampled = draw(world, problems, self.sampling, seed)
-        order = torch.Generator().manual_seed(for_choices(seed))
+        order = torch.Generator().manual_seed(choice_seed(seed))
         rollouts: list[Rollout] = []
         for number, problem in enumerate(problems):
             rollouts += sampled[number * self.group_size : (number + 1) * self.group_size]

@@ -19,7 +19,7 @@ from pydantic import Field
 
 from models.answers.exact import solves
 from models.base.bounds import Positive
-from models.base.seeds import for_second_draw, round_seed
+from models.base.seeds import round_seed, second_sampling_seed
 from models.method.problem import Problem, systems_of
 from models.method.registry import part
 from models.method.rollout import Rollout
@@ -56,7 +56,7 @@ class Explained(Sample):
         sampled = draw(world, problems, self.sampling, seed)
         solved = {rollout.group for rollout in sampled if solves(rollout)}
         failed = [number for number, problem in enumerate(problems) if number not in solved and problem.answer]
-        explanations = self._explain(world, [problems[number] for number in failed], for_second_draw(seed))
+        explanations = self._explain(world, [problems[number] for number in failed], second_sampling_seed(seed))
         explained = dict(zip(failed, explanations, strict=True))
         rollouts = []
         for number, problem in enumerate(problems):

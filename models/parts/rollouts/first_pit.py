@@ -33,7 +33,7 @@ from models.method.steps import MARKS
 from models.method.world import World
 from models.parts.labels.monte_carlo import Prefix, success_rates
 from models.parts.rollouts.sample import Sample
-from models.reward_models.solutions import Bench, Solution
+from models.reward_models.solutions import LabellingTools, Solution
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +87,7 @@ class FirstPit(Sample):
     def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
         """Return pits and alternatives to them, those after the same prefix next to each other, [steps]."""
         seed = round_seed(world.seed, round_number)
-        bench = Bench(world.sampler(), world.codec, by_answer, self.sampling, self.marks, seed, {})
+        bench = LabellingTools(world.sampler(), world.codec, by_answer, self.sampling, self.marks, seed, {})
         wrong = [solution for solution in bench.solutions(problems) if not solution.right]
         pits = self._pits(bench, wrong)
         groups = self._groups(replace(bench, seed=seed_of(seed, "alternatives")), pits)
@@ -100,14 +100,14 @@ class FirstPit(Sample):
             for (group, step), text, value in zip(steps, texts, worth, strict=True)
         ]
 
-    def _pits(self, bench: Bench, wrong: Sequence[Solution]) -> list[AnswerStep]:
+    def _pits(self, bench: LabellingTools, wrong: Sequence[Solution]) -> list[AnswerStep]:
         """Return the first pit of each answer, [answers]."""
         wanted = [(solution, step) for solution in wrong for step in range(-1, len(solution.ends))]
         rates = iter(success_rates(bench, wanted, self.continuations))
         pits = [first_pit(torch.tensor([next(rates) for _ in range(len(each.ends) + 1)])) for each in wrong]
         return [AnswerStep(each, len(each.prefix(pit - 1)), pit) for each, pit in zip(wrong, pits, strict=True)]
 
-    def _groups(self, bench: Bench, pits: Sequence[AnswerStep]) -> list[list[AnswerStep]]:
+    def _groups(self, bench: LabellingTools, pits: Sequence[AnswerStep]) -> list[list[AnswerStep]]:
         """Return the different steps after each prefix of a pit, pits before others, [prefixes] lists."""
         groups: dict[Prefix, dict[tuple[int, ...], AnswerStep]] = {}
         for pit in pits:

@@ -17,7 +17,7 @@ import torch
 from models.agents.play.fork import Fork, branch
 from models.agents.play.play import play
 from models.base.seeds import round_seed, seed_of
-from models.engines.engine import asks_of
+from models.engines.engine import requests_of
 from models.method.episode import Episode, EpisodeLimits
 from models.method.problem import Problem
 from models.method.registry import part
@@ -35,7 +35,7 @@ class Forked(Episodes):
         seed = round_seed(world.seed, round_number)
         settings = replace(self.episodes, environment=self.environment.in_round(round_number))
         alone = replace(self.sampling, samples=1)
-        asks = asks_of([problem.tokens for problem in problems], alone, seed)
+        asks = requests_of([problem.tokens for problem in problems], alone, seed)
         shared = play(world.sampler(), world.codec, settings, problems, alone, seed)
         chance = torch.Generator().manual_seed(seed_of(seed, "forks"))
         forks = [

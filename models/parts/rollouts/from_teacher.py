@@ -19,13 +19,13 @@ import torch
 
 from models.base.bounds import Share
 from models.base.errors import UserError
-from models.base.seeds import for_choices, for_second_draw, round_seed
+from models.base.seeds import choice_seed, round_seed, second_sampling_seed
 from models.engines.decoding_loop import Voice
 from models.method.learner import TeacherUse
 from models.method.problem import Problem, Reads
 from models.method.registry import part
 from models.method.rollout import Rollout
-from models.method.voices import drawn_by
+from models.method.voices import sample_jointly
 from models.method.world import World
 from models.parts.rollouts.dataset import as_rollout
 from models.parts.rollouts.sample import Sample, draw
@@ -60,7 +60,7 @@ class FromTeacher(Sample):
     def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
         """Return completions of `problems`, those of one prompt next to each other, [completions]."""
         seed = round_seed(world.seed, round_number)
-        random = torch.Generator().manual_seed(for_choices(seed))
+        random = torch.Generator().manual_seed(choice_seed(seed))
         mine = (torch.rand(len(problems), dtype=torch.float64, generator=random) < self.on_policy).tolist()
         places = {own: [number for number, flag in enumerate(mine) if flag == own] for own in (True, False)}
         made = draw(world, [problems[at] for at in places[True]], self.sampling, seed) if places[True] else []
@@ -73,7 +73,7 @@ class FromTeacher(Sample):
                 for number, (problem, pick) in enumerate(zip(others, picks, strict=True))
             ]
         else:
-            rest = self._of_teacher(world, others, for_second_draw(seed)) if others else []
+            rest = self._of_teacher(world, others, second_sampling_seed(seed)) if others else []
         rollouts += [_placed(rollout, places[False]) for rollout in rest]
         return sorted(rollouts, key=lambda rollout: rollout.group)
 
@@ -83,7 +83,7 @@ class FromTeacher(Sample):
         if teacher is None:
             raise UserError("rollouts: the teacher is to answer, but the recipe has none; set teacher.path")
         voice = Voice(lambda: nullcontext(teacher), autocast=world.learner.autocast)
-        return drawn_by(world, problems, [voice], self.sampling, seed, origin="teacher")
+        return sample_jointly(world, problems, [voice], self.sampling, seed, origin="teacher")
 
 
 def _placed(rollout: Rollout, places: Sequence[int]) -> Rollout:

@@ -28,7 +28,7 @@ from models.method.learner import Learner
 from models.method.problem import Problem
 from models.method.registry import part
 from models.method.rollout import Rollout
-from models.method.voices import Voiced, drawn_by, policy_voice, reference_voice, save_reference
+from models.method.voices import JointSampling, policy_voice, reference_voice, sample_jointly, save_reference
 from models.method.world import World
 from models.parts.advantage.selective import Selective
 from models.policies.use import GATE, PolicyUse, write_use
@@ -36,7 +36,7 @@ from models.text.encoding import Codec
 
 
 @part("gated")
-class Gated(Voiced):
+class Gated(JointSampling):
     """Completions whose tokens come from policy or reference, by the choice of a gate. Set under `rollouts:`."""
 
     exports = True
@@ -57,7 +57,7 @@ class Gated(Voiced):
             raise UserError("rollouts gated: no gate exists to choose who writes; set `advantage: {name: selective}`")
         voices = [policy_voice(learner), reference_voice(learner)]
         seed = round_seed(world.seed, round_number)
-        return drawn_by(world, problems, voices, self.sampling, seed, switch=switch_of(gate.model))
+        return sample_jointly(world, problems, voices, self.sampling, seed, switch=switch_of(gate.model))
 
     def export(self, learner: Learner, codec: Codec, start: Path, folder: Path) -> None:
         """Write gate and reference next to the policy, because all three are used together. See `Rollouts.export`."""

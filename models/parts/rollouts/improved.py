@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import Field
 
 from models.base.bounds import Positive
-from models.base.seeds import for_second_draw, round_seed
+from models.base.seeds import round_seed, second_sampling_seed
 from models.method.attempt import AGAIN, Attempt
 from models.method.feedback import Feedback
 from models.method.problem import Problem, systems_of
@@ -84,6 +84,6 @@ class Improved(Sample):
     def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
         """Return improvements of one answer to each problem, each under its context, [prompts * G]."""
         seed = round_seed(world.seed, round_number)
-        first = draw(world, problems, replace(self.sampling, samples=1), for_second_draw(seed))
+        first = draw(world, problems, replace(self.sampling, samples=1), second_sampling_seed(seed))
         asked, _ = self._behind(world, first)
         return draw(world, asked, self.sampling, seed)

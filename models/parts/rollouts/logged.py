@@ -18,7 +18,7 @@ from typing import Literal
 from models.agents.play.logged import logged_episodes
 from models.base.bounds import Positive, Temperature
 from models.base.seeds import completion_seed, round_seed
-from models.engines.engine import Ask, Drawing
+from models.engines.engine import CompletionRequest, TokenSampling
 from models.method.problem import Problem
 from models.method.problem_rows import known_answers
 from models.method.registry import part
@@ -71,11 +71,15 @@ class LoggedCandidates(Logged):
         drawn: list[list[Rollout]] = [[] for _ in states]
         for expert, temperature in enumerate(self.experts):
             asks = [
-                Ask(prompt, completion_seed(seed, place, expert * self.candidates + number), self.max_tokens - start)
+                CompletionRequest(
+                    prompt, completion_seed(seed, place, expert * self.candidates + number), self.max_tokens - start
+                )
                 for place, (prompt, (_, start)) in enumerate(zip(prompts, states, strict=True))
                 for number in range(self.candidates)
             ]
-            made = world.sampler().each(asks, Drawing(temperature=temperature, top_p=self.top_p, top_k=self.top_k))
+            made = world.sampler().each(
+                asks, TokenSampling(temperature=temperature, top_p=self.top_p, top_k=self.top_k)
+            )
             texts = world.codec.text([generated.tokens for generated in made])
             for index, (generated, text) in enumerate(zip(made, texts, strict=True)):
                 place = index // self.candidates

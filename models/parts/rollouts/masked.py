@@ -28,14 +28,14 @@ from models.method.learner import Learner
 from models.method.problem import Problem
 from models.method.registry import part
 from models.method.rollout import Rollout
-from models.method.voices import Voiced, drawn_by, policy_voice, reference_voice, save_reference
+from models.method.voices import JointSampling, policy_voice, reference_voice, sample_jointly, save_reference
 from models.method.world import World
 from models.policies.use import MASK, PolicyUse, write_use
 from models.text.encoding import Codec
 
 
 @part("masked")
-class Masked(Voiced):
+class Masked(JointSampling):
     """Completions of the policy within the lagged policy's mask. Set under `rollouts:`."""
 
     exports = True
@@ -51,7 +51,7 @@ class Masked(Voiced):
         voices = [policy_voice(world.learner)]
         if self.mask_top_p < 1.0:  # else the lagged policy masks nothing
             voices.append(replace(reference_voice(world.learner), veto_top_p=self.mask_top_p))
-        return drawn_by(world, problems, voices, self.sampling, round_seed(world.seed, round_number))
+        return sample_jointly(world, problems, voices, self.sampling, round_seed(world.seed, round_number))
 
     def export(self, learner: Learner, codec: Codec, start: Path, folder: Path) -> None:
         """Write the lagged policy next to the policy, because both are used together. See `Rollouts.export`."""

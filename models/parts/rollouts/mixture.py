@@ -24,12 +24,12 @@ from models.engines.engine import Sampling
 from models.method.problem import Origin, Problem
 from models.method.registry import part
 from models.method.rollout import Rollout
-from models.method.voices import Voiced, drawn_by, policy_voice, reference_voice
+from models.method.voices import JointSampling, policy_voice, reference_voice, sample_jointly
 from models.method.world import World
 
 
 @part("mixture")
-class Mixture(Voiced):
+class Mixture(JointSampling):
     """Completions of the mixture, which the policy is trained on. Set under `rollouts:`."""
 
     reference_share: Share = 0.125
@@ -90,4 +90,4 @@ def draw_from_mixture(
     """
     learner = world.learner
     voices = [policy_voice(learner, 1.0 - share), replace(reference_voice(learner), weight=share)]
-    return drawn_by(world, problems, [voice for voice in voices if voice.weight > 0], sampling, seed, origin)
+    return sample_jointly(world, problems, [voice for voice in voices if voice.weight > 0], sampling, seed, origin)

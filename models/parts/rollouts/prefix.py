@@ -22,8 +22,8 @@ from typing import Literal
 import torch
 
 from models.base.bounds import Share
-from models.base.seeds import for_choices, for_second_draw, round_seed
-from models.engines.engine import Sampling, asks_of
+from models.base.seeds import choice_seed, round_seed, second_sampling_seed
+from models.engines.engine import Sampling, requests_of
 from models.method.problem import Problem
 from models.method.registry import part
 from models.method.rollout import Rollout, RolloutSource
@@ -50,11 +50,11 @@ class PrefixSampling(Sample):
         Prefix and continuation together have at most `max_tokens`.
         """
         seed = round_seed(world.seed, round_number)
-        return go_on(world, problems, self._prefixes(problems, seed), self.sampling, seed)
+        return continue_prefixes(world, problems, self._prefixes(problems, seed), self.sampling, seed)
 
     def _prefixes(self, problems: Sequence[Problem], seed: int) -> Prefixes:
         """Draw beginnings of answers from the data; the same seed of the continuations gives the same cuts."""
-        generator = torch.Generator().manual_seed(for_choices(seed))
+        generator = torch.Generator().manual_seed(choice_seed(seed))
         prefixes: Prefixes = []
         for problem in problems:
             reset, which, where = torch.rand(3, dtype=torch.float64, generator=generator).tolist()
@@ -79,17 +79,17 @@ class GuidedPrefix(Sample):
         Prefix and continuation together have at most `max_tokens`.
         """
         seed = round_seed(world.seed, round_number)
-        return go_on(world, problems, self._prefixes(world, problems, seed), self.sampling, seed)
+        return continue_prefixes(world, problems, self._prefixes(world, problems, seed), self.sampling, seed)
 
     def _prefixes(self, world: World, problems: Sequence[Problem], seed: int) -> Prefixes:
         """Draw beginnings of the reference's answers, as the policy's are drawn; the same seed gives the same ones."""
-        generator = torch.Generator().manual_seed(for_choices(seed))
+        generator = torch.Generator().manual_seed(choice_seed(seed))
         chances = torch.rand(len(problems), 2, dtype=torch.float64, generator=generator).tolist()
         begun = [number for number, (reset, _) in enumerate(chances) if reset < self.share]
         prefixes: Prefixes = [()] * len(problems)
         if begun:
             asked, once = [problems[number] for number in begun], replace(self.sampling, samples=1)
-            drawn = draw_from_mixture(world, asked, once, 1.0, for_second_draw(seed), origin="guide")
+            drawn = draw_from_mixture(world, asked, once, 1.0, second_sampling_seed(seed), origin="guide")
             for number, answer in zip(begun, drawn, strict=True):
                 prefixes[number] = cut(answer.completion, chances[number][1], self.max_tokens)
         return prefixes
@@ -100,7 +100,7 @@ def cut(answer: tuple[int, ...], where: float, longest: int) -> tuple[int, ...]:
     return answer[: int(where * min(len(answer), longest))]
 
 
-def go_on(
+def continue_prefixes(
     world: World, problems: Sequence[Problem], prefixes: Prefixes, sampling: Sampling, seed: int
 ) -> list[Rollout]:
     """Draw the policy's continuations of the prefixes, those of one prompt next to each other, [prompts * G].
@@ -112,7 +112,7 @@ def go_on(
     ]
     asks = [
         replace(ask, max_tokens=ask.max_tokens - len(prefixes[place // sampling.samples]))
-        for place, ask in enumerate(asks_of([problem.tokens for problem in begun], sampling, seed))
+        for place, ask in enumerate(requests_of([problem.tokens for problem in begun], sampling, seed))
     ]
     completions = world.sampler().each(asks, sampling)
     numbers = [place // sampling.samples for place in range(len(asks))]

@@ -17,7 +17,7 @@ from dataclasses import replace
 
 from models.answers.exact import solves
 from models.base.bounds import Positive
-from models.base.seeds import for_second_draw, round_seed
+from models.base.seeds import round_seed, second_sampling_seed
 from models.method.problem import Problem
 from models.method.registry import part
 from models.method.rollout import Rollout
@@ -48,7 +48,7 @@ class Refined(Improved):
         """Return samples, then refinements, prompt by prompt, [prompts * G and more]."""
         seed = round_seed(world.seed, round_number)
         sampled = draw(world, problems, self.sampling, seed)
-        refined = self._refine(world, sampled, for_second_draw(seed))
+        refined = self._refine(world, sampled, second_sampling_seed(seed))
         rollouts = []
         for number in range(len(problems)):
             rollouts += sampled[number * self.group_size : (number + 1) * self.group_size]

@@ -17,7 +17,7 @@ from dataclasses import replace
 
 from models.agents.play.replaying import replay
 from models.base.seeds import round_seed, turn_seed
-from models.engines.engine import asks_of
+from models.engines.engine import requests_of
 from models.method.problem import Problem, texts_of
 from models.method.registry import part
 from models.method.rollout import Rollout
@@ -33,7 +33,9 @@ class Relabelled(Episodes):
     def __call__(self, world: World, problems: Sequence[Problem], round_number: int) -> list[Rollout]:
         """Return episodes, those of one prompt next to each other, then the relabelled ones, [prompts * G and more]."""
         made = super().__call__(world, problems, round_number)
-        asks = asks_of([problem.tokens for problem in problems], self.sampling, round_seed(world.seed, round_number))
+        asks = requests_of(
+            [problem.tokens for problem in problems], self.sampling, round_seed(world.seed, round_number)
+        )
         again = [
             (relabelled, len(rollout.problem.tokens) + self.max_tokens - len(relabelled.completion))
             for rollout, ask in zip(made, asks, strict=True)

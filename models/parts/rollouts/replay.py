@@ -14,7 +14,7 @@ from dataclasses import replace
 import torch
 
 from models.base.bounds import Positive
-from models.base.seeds import for_choices, round_seed
+from models.base.seeds import choice_seed, round_seed
 from models.method.problem import Problem
 from models.method.registry import part
 from models.method.rollout import Rollout
@@ -37,7 +37,7 @@ class Replay(Sample):
         seed = round_seed(world.seed, round_number)
         fresh = draw(world, problems, self.sampling, seed)
         memory = world.learner.memory
-        again = drawn_again(memory[-self.rounds_kept :], self.replayed, for_choices(seed), first=len(problems))
+        again = drawn_again(memory[-self.rounds_kept :], self.replayed, choice_seed(seed), first=len(problems))
         memory.append(fresh)
         del memory[: -self.rounds_kept]
         return fresh + again

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from models.base.seeds import for_second_draw, round_seed
+from models.base.seeds import round_seed, second_sampling_seed
 from models.method.problem import Problem
 from models.method.registry import part
 from models.method.rollout import Rollout
@@ -32,7 +32,7 @@ class SampleAndGreedy(Sample):
         sampled = draw(world, problems, self.sampling, seed)
         likeliest = replace(self.sampling, temperature=0.0, samples=1)
         # the result is deterministic, but an engine seeds torch's generator, which others may draw from afterwards
-        drawn = draw(world, problems, likeliest, for_second_draw(seed), origin="greedy")
+        drawn = draw(world, problems, likeliest, second_sampling_seed(seed), origin="greedy")
         greedy = [replace(rollout, trained=(False,) * len(rollout.completion)) for rollout in drawn]
         size = self.group_size
         return [

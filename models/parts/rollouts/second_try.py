@@ -20,7 +20,7 @@ from pydantic import Field
 
 from models.agents.play.play import play
 from models.base.bounds import Positive
-from models.base.seeds import for_second_draw, round_seed
+from models.base.seeds import round_seed, second_sampling_seed
 from models.method.episode import Episode, transcript
 from models.method.problem import Problem, systems_of
 from models.method.registry import part
@@ -83,7 +83,7 @@ class SecondTryEpisodes(Episodes):
             for number, ids in zip(failed, world.codec.prompts(texts, systems), strict=True)
         ]
         sampling = replace(self.sampling, samples=self.retries)
-        seed = for_second_draw(round_seed(world.seed, round_number))
+        seed = second_sampling_seed(round_seed(world.seed, round_number))
         played = play(world.sampler(), world.codec, self.episodes, asked, sampling, seed)
         made = {
             number: [self._plain(problems[number], number, episode) for episode in group]

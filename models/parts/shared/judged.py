@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from models.method.learner import Judge, TeacherUse
+from models.method.learner import TargetModel, TeacherUse
 from models.method.rollout import Extra
 
 
@@ -16,7 +16,7 @@ from models.method.rollout import Extra
 class JudgeDependent:
     """The judge that a part trains the policy towards, and the requirements of that judge for the run."""
 
-    judge: Judge = "teacher"
+    judge: TargetModel = "teacher"
     """Model that judges: the teacher, or the reference or the policy itself, which then read the text given by the
     rollouts instead of the prompt."""
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from models.engines.engine import Ask, Drawing, EngineSettings
+from models.engines.engine import CompletionRequest, EngineSettings, TokenSampling
 from models.engines.transformers_engine import TransformersEngine
 from models.learner.all_completions import all_log_probs
 from models.learner.packing import Sequences
@@ -49,7 +49,7 @@ class LocalJudge(GenerativeJudge):
 
     def ask(self, questions: Sequence[str], votes: int = 1, *, greedy: bool = False) -> list[list[Answer]]:
         """See `GenerativeJudge.ask`. A question that leaves no room for an answer gets `MISSING`."""
-        wanted: list[tuple[str, Ask]] = []
+        wanted: list[tuple[str, CompletionRequest]] = []
         for text, ids in self._in_tokens(questions):
             room = self._settings.max_tokens
             if self._longest is not None:
@@ -58,9 +58,10 @@ class LocalJudge(GenerativeJudge):
                 continue
             version = self._engine.version
             wanted += [
-                (text, Ask(tuple(ids), vote_seed(self._seed, text, vote, version), room)) for vote in range(votes)
+                (text, CompletionRequest(tuple(ids), vote_seed(self._seed, text, vote, version), room))
+                for vote in range(votes)
             ]
-        drawing = Drawing(temperature=0.0 if greedy else self._settings.temperature)
+        drawing = TokenSampling(temperature=0.0 if greedy else self._settings.temperature)
         made = self._engine.each([ask for _, ask in wanted], drawing) if wanted else []
         texts = self._codec.text([each.tokens for each in made])
         answers: dict[str, list[Answer]] = {}

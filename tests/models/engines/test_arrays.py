@@ -9,9 +9,9 @@ import torch
 from models.base.errors import UserError
 from models.base.seeds import completion_seed
 from models.engines import arrays
-from models.engines.arrays import AskArrays, GeneratedArrays, Rows, weight_parts
+from models.engines.arrays import GeneratedArrays, RequestArrays, Rows, weight_parts
 from models.engines.decoding_loop import Switched
-from models.engines.engine import Ask, Drawing, EngineSettings, Generated
+from models.engines.engine import CompletionRequest, EngineSettings, Generated, TokenSampling
 from models.engines.hosted import HostedEngine, Order
 from models.engines.transformers_engine import TransformersEngine
 from models.policies.folder import save_model_folder
@@ -19,17 +19,17 @@ from models.policies.weights import merged_weights
 from tests.support.tiny_models import PROMPTS, SEQUENCES, contents, tiny_policy, word_tokenizer
 
 ASKS = [
-    Ask(prompt, completion_seed(5, place, number), room, (7,) * number)
+    CompletionRequest(prompt, completion_seed(5, place, number), room, (7,) * number)
     for place, prompt in enumerate([*PROMPTS, PROMPTS[0]])
     for number, room in enumerate((12, 3, 2**31)[: 1 + place % 3])
 ]
 
 
 def test_asks_come_back_as_they_were_and_a_prompt_travels_once_for_its_neighbours() -> None:
-    packed = AskArrays.of([*ASKS, Ask((3, 4), 2**63 - 1, 1)])
-    assert packed.asks() == [*ASKS, Ask([3, 4], 2**63 - 1, 1)]
+    packed = RequestArrays.of([*ASKS, CompletionRequest((3, 4), 2**63 - 1, 1)])
+    assert packed.asks() == [*ASKS, CompletionRequest([3, 4], 2**63 - 1, 1)]
     assert packed.prompts.lists() == [*PROMPTS, PROMPTS[0], [3, 4]]
-    assert AskArrays.of([]).asks() == []
+    assert RequestArrays.of([]).asks() == []
 
 
 @pytest.mark.parametrize("log_probs", [True, False])
@@ -83,7 +83,7 @@ def test_an_array_that_may_only_be_read_is_a_weight_without_a_copy_and_without_a
 def test_a_hosted_engine_says_what_the_engine_says_and_which_weights_it_has(tmp_path: Path) -> None:
     folder = tmp_path / "policy"
     save_model_folder(tiny_policy(torch.float32), word_tokenizer(), folder)
-    settings, drawing = EngineSettings(name="transformers", precision="float32"), Drawing(temperature=1.5)
+    settings, drawing = EngineSettings(name="transformers", precision="float32"), TokenSampling(temperature=1.5)
     asks = [ask for ask in ASKS if ask.max_tokens < 64]
     hosted = HostedEngine()
     about = hosted.open(Order(folder, settings, 64, 1, torch.float32, False))
@@ -96,7 +96,7 @@ def test_a_hosted_engine_says_what_the_engine_says_and_which_weights_it_has(tmp_
             for part in weight_parts(merged_weights(policy), torch.float32):
                 hosted.receive(part)
             assert hosted.load(version) == version
-        made, of = hosted.each(AskArrays.of(asks), drawing)
+        made, of = hosted.each(RequestArrays.of(asks), drawing)
         assert of == version and contents(made.completions()) == contents(engine.each(asks, drawing))
         scores, of = hosted.score(Rows.of(SEQUENCES.prompts), Rows.of(SEQUENCES.completions))
         assert of == version and scores.lists() == engine.score(SEQUENCES.prompts, SEQUENCES.completions)

@@ -10,7 +10,15 @@ import torch
 
 from models.base.errors import UserError
 from models.base.seeds import completion_seed
-from models.engines.engine import Ask, Drawing, Engine, EngineSettings, Generated, Sampling, asks_of
+from models.engines.engine import (
+    CompletionRequest,
+    Engine,
+    EngineSettings,
+    Generated,
+    Sampling,
+    TokenSampling,
+    requests_of,
+)
 from models.engines.random_points import TOKENS, WRITERS, points_of
 from models.engines.transformers_engine import TransformersEngine
 from models.engines.vllm_engine import VllmEngine
@@ -20,10 +28,10 @@ from tests.support.tiny_models import NO_VLLM, PROMPTS, contents, tiny_policy, w
 pytestmark = pytest.mark.rotating(of=5)
 
 END = 1
-DRAWING = Drawing(temperature=1.5)
+DRAWING = TokenSampling(temperature=1.5)
 STOP = 7
 ASKS = [
-    Ask(prompt, completion_seed(5, place, number), room, stops)
+    CompletionRequest(prompt, completion_seed(5, place, number), room, stops)
     for place, prompt in enumerate(PROMPTS)
     for number, (room, stops) in enumerate(
         [(12, ()), (3, ()), (1, ()), (20, (STOP,)), (20, (STOP, 3))][: 2 + place % 4]
@@ -74,7 +82,7 @@ def test_how_many_run_at_once_changes_no_completion(folder: Path) -> None:
 
 def test_each_completion_ends_where_its_own_ask_says(engine: Engine) -> None:
     asks = [
-        Ask(prompt, completion_seed(1, place, number), room, stops)
+        CompletionRequest(prompt, completion_seed(1, place, number), room, stops)
         for place, prompt in enumerate(PROMPTS)
         for number, (room, stops) in enumerate(product((1, 2, 6, 30), ((), (STOP,), (STOP, 3, 4))))
     ]
@@ -90,7 +98,7 @@ def test_each_completion_ends_where_its_own_ask_says(engine: Engine) -> None:
 
 
 def test_a_completion_with_less_room_is_the_beginning_of_the_one_with_more(engine: Engine) -> None:
-    long, short = ([Ask(prompt, 9, room) for prompt in PROMPTS] for room in (24, 5))
+    long, short = ([CompletionRequest(prompt, 9, room) for prompt in PROMPTS] for room in (24, 5))
     for made, beginning in zip(engine.each(long, DRAWING), engine.each(short, DRAWING), strict=True):
         assert beginning.tokens == made.tokens[:5]
         assert beginning.finished == (made.finished and len(made.tokens) <= 5)
@@ -101,7 +109,7 @@ def test_a_batch_is_its_asks_and_draws_by_no_other_random_number(engine: Engine)
     groups = engine.generate(PROMPTS, sampling, 4)
     torch.rand(7)
     before = torch.get_rng_state()
-    made = engine.each(asks_of(PROMPTS, sampling, 4), sampling)
+    made = engine.each(requests_of(PROMPTS, sampling, 4), sampling)
     if isinstance(engine, TransformersEngine):  # vLLM draws numbers that it does not use
         assert torch.equal(torch.get_rng_state(), before)
     assert contents([completion for group in groups for completion in group]) == contents(made)
@@ -115,11 +123,11 @@ def test_a_prompt_that_cannot_be_is_named_by_its_place_among_the_prompts(engine:
 
 def test_an_ask_for_nothing_is_refused() -> None:
     with pytest.raises(ValueError, match="max_tokens must be at least 1, not 0"):
-        Ask([3], 0, 0)
+        CompletionRequest([3], 0, 0)
 
 
 def test_points_are_philoxs_and_hang_on_seed_stream_and_place_alone() -> None:
-    asks = [Ask([3], seed, room) for seed, room in ((0, 4), (1, 2), (2**63 - 1, 4))]
+    asks = [CompletionRequest([3], seed, room) for seed, room in ((0, 4), (1, 2), (2**63 - 1, 4))]
     points = points_of(asks, 6, TOKENS)
     for row, ask in zip(points, asks, strict=True):
         # ten rounds of Philox 4x64 with the counter at 1, four numbers of 64 bits at a time, 53 of their bits
@@ -131,7 +139,7 @@ def test_points_are_philoxs_and_hang_on_seed_stream_and_place_alone() -> None:
 
 
 def test_points_are_uniform_and_those_of_near_seeds_have_nothing_to_do_with_one_another() -> None:
-    points = points_of([Ask([3], seed, 64) for seed in range(2000)], 64, TOKENS)
+    points = points_of([CompletionRequest([3], seed, 64) for seed in range(2000)], 64, TOKENS)
     assert float((points.mean() - 0.5).abs()) < 4 / (12 * points.numel()) ** 0.5
     shares = torch.histc(points.flatten(), 16, 0, 1) / points.numel()
     assert float((shares - 1 / 16).abs().max()) < 4 * (1 / 16 / points.numel()) ** 0.5

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from models.base.errors import UserError
 from models.base.seeds import completion_seed
 from models.engines.canary import TOLERANCE, canary_gap
-from models.engines.engine import Ask, Drawing, Engine, EngineSettings, Generated, Sampling
+from models.engines.engine import CompletionRequest, Engine, EngineSettings, Generated, Sampling, TokenSampling
 from models.engines.fleet import Fleet, groups_of, shares
 from models.engines.transformers_engine import TransformersEngine
 from models.engines.vllm_engine import VllmEngine
@@ -30,10 +30,10 @@ from tests.support.tiny_models import NO_VLLM, PROMPTS, SEQUENCES, contents, tin
 pytestmark = pytest.mark.rotating(of=6)
 
 END = 1
-DRAWING = Drawing(temperature=1.5)
+DRAWING = TokenSampling(temperature=1.5)
 SAMPLING = Sampling(max_tokens=12, samples=3, temperature=1.5)
 ASKS = [
-    Ask(prompt, completion_seed(5, place, number), room, (7,) * number)
+    CompletionRequest(prompt, completion_seed(5, place, number), room, (7,) * number)
     for place, prompt in enumerate(PROMPTS)
     for number, room in enumerate((12, 3, 20)[: 1 + place % 3])
 ]
@@ -81,7 +81,7 @@ class Mortal(TransformersEngine):
         super().__init__(*given, **named)
         type(self).made += 1
 
-    def each(self, asks: Sequence[Ask], drawing: Drawing) -> list[Generated]:
+    def each(self, asks: Sequence[CompletionRequest], drawing: TokenSampling) -> list[Generated]:
         completions = super().each(asks, drawing)
         if Mortal.deaths:
             Mortal.deaths -= 1
@@ -124,7 +124,7 @@ def test_one_engine_and_two_and_three_and_more_than_there_are_prompts_give_the_s
     folder: Path, open_fleet: Callable[..., Fleet]
 ) -> None:
     alone = TransformersEngine(folder, EngineSettings(precision="float32"), end=END)
-    asks = [*ASKS, Ask(PROMPTS[0], 77, 5)]  # a prompt that comes again, but not beside its like
+    asks = [*ASKS, CompletionRequest(PROMPTS[0], 77, 5)]  # a prompt that comes again, but not beside its like
     wanted = alone.each(asks, DRAWING)
     scores = alone.score(SEQUENCES.prompts, SEQUENCES.completions)
     for count in (1, 2, 3, len(PROMPTS) + 2):
@@ -167,7 +167,7 @@ def test_every_group_goes_to_one_engine_and_none_has_more_than_a_fair_share_and_
 def test_where_each_engine_has_a_batch_what_they_say_is_what_one_says_to_the_last_bit(folder: Path) -> None:
     chance = random.Random(1)
     asks = [
-        Ask(prompt, completion_seed(9, place, number), 12)
+        CompletionRequest(prompt, completion_seed(9, place, number), 12)
         for place, prompt in enumerate([chance.randrange(2, 24)] * chance.randint(1, 30) for _ in range(24))
         for number in range(4)
     ]
@@ -303,7 +303,7 @@ def test_a_fleet_is_closed_while_its_engines_are_at_work_and_none_is_started_ane
     class Busy(Mortal):
         made = 0
 
-        def each(self, asks: Sequence[Ask], drawing: Drawing) -> list[Generated]:
+        def each(self, asks: Sequence[CompletionRequest], drawing: TokenSampling) -> list[Generated]:
             working.release()
             over.wait(60)
             raise ConnectionResetError("the process of the engine ended")

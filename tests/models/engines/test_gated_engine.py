@@ -11,7 +11,7 @@ from models.engines.engine import Engine, EngineSettings, Sampling
 from models.engines.gated_engine import GatedEngine
 from models.engines.open_engine import open_engine
 from models.engines.transformers_engine import TransformersEngine
-from models.learner.distribution import AS_IT_IS
+from models.learner.distribution import MODEL_DISTRIBUTION
 from models.learner.packing import Sequences
 from models.method.learner import Learner
 from models.parts.advantage.selective import Selective
@@ -38,7 +38,7 @@ def exported(folder: Path, odds: float, weights: float = 0.0) -> Path:
             torch.randn(head.weight.shape, generator=torch.Generator().manual_seed(5)) * (weights or 1e-12)
         )
     optimiser = torch.optim.SGD(policy.parameters())
-    learner = Learner(policy, optimiser, reference, None, None, AS_IT_IS, companions={"gate": gate})
+    learner = Learner(policy, optimiser, reference, None, None, MODEL_DISTRIBUTION, companions={"gate": gate})
     save_model_folder(reference, word_tokenizer(), folder / "start")
     codec = Codec(word_tokenizer())
 
@@ -107,7 +107,9 @@ def test_with_an_adapter_the_reference_is_the_model_that_the_run_began_with(tmp_
     policy: Any = with_adapter(start, LoraSettings(rank=2), seed=0)
     gate = Selective().accompany(policy)
     optimiser = torch.optim.SGD(policy.parameters())
-    learner = Learner(policy, optimiser, None, policy.disable_adapter, None, AS_IT_IS, companions={"gate": gate})
+    learner = Learner(
+        policy, optimiser, None, policy.disable_adapter, None, MODEL_DISTRIBUTION, companions={"gate": gate}
+    )
     codec = Codec(word_tokenizer())
     save_model_folder(
         plain_model(policy),

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from models.base.errors import UserError
-from models.engines.engine import EngineSettings, Sampling, asks_of
+from models.engines.engine import EngineSettings, Sampling, requests_of
 from models.engines.open_engine import open_engine
 from models.engines.restart import RESTARTS, Restarting
 from models.policies.folder import save_model_folder
@@ -88,7 +88,7 @@ def test_what_is_served_when_an_engine_breaks_is_begun_anew_and_each_ends_once(
     engine: Restarting, break_at: Callable[..., list[Any]]
 ) -> None:
     """With the weights of the last hand-over, which the tokens say."""
-    asks = dict(enumerate(asks_of(PROMPTS, SAMPLING, 5)))
+    asks = dict(enumerate(requests_of(PROMPTS, SAMPLING, 5)))
     ended = [engine.serve(asks, SAMPLING, 2)]
     engine.load(tiny_policy(torch.float32, seed=1).state_dict().items(), 1)
     break_at(RuntimeError("the kernel died"), 2)

@@ -11,7 +11,7 @@ from torch import Tensor
 from transformers import DynamicCache
 
 from models.base.seeds import completion_seed
-from models.engines.engine import Ask, Drawing, Engine, EngineSettings, Generated
+from models.engines.engine import CompletionRequest, Engine, EngineSettings, Generated, TokenSampling
 from models.engines.transformers_engine import TransformersEngine
 from models.engines.vllm_engine import CACHE_BLOCK, VllmEngine
 from models.policies.folder import save_model_folder
@@ -21,9 +21,9 @@ from tests.support.tiny_models import NO_VLLM, PROMPTS, tiny_policy, word_tokeni
 pytestmark = pytest.mark.rotating(of=5)
 
 END = 1
-DRAWING = Drawing(temperature=1.5)
+DRAWING = TokenSampling(temperature=1.5)
 ASKS = {
-    10 * place + number: Ask(prompt, completion_seed(3, place, number), room, stops)
+    10 * place + number: CompletionRequest(prompt, completion_seed(3, place, number), room, stops)
     for place, prompt in enumerate(PROMPTS)
     for number, (room, stops) in enumerate([(24, ()), (3, ()), (1, ()), (24, (7, 5))])
 }
@@ -73,7 +73,7 @@ def served(engine: Engine, steps: int = 1000) -> dict[int, Generated]:
     return ended
 
 
-def log_probs_with_kept_cache(models: Sequence[Any], ask: Ask, made: Generated) -> Tensor:
+def log_probs_with_kept_cache(models: Sequence[Any], ask: CompletionRequest, made: Generated) -> Tensor:
     """By the definition: the tokens one by one, each read by the weights that drew the next, on the cache as it is."""
     cache, rows, ids = DynamicCache(), [], placed(torch.tensor([list(ask.prompt)]))
     version_at = dict(made.versions)
@@ -146,7 +146,7 @@ def test_scores_and_other_completions_do_not_disturb_what_is_under_way(engine: E
     ended = engine.serve(ASKS, DRAWING, 2)
     again = engine.score(PROMPTS, [[5, 6, 7, 1]] * len(PROMPTS))
     torch.testing.assert_close(torch.tensor(again), torch.tensor(scores), rtol=0, atol=1e-5)
-    others = engine.each(list(ASKS.values()), Drawing(temperature=1.5, log_probs=False))
+    others = engine.each(list(ASKS.values()), TokenSampling(temperature=1.5, log_probs=False))
     assert [made.tokens for made in others] == [made.tokens for made in expected]
     ended |= served(engine)
     assert [ended[number].tokens for number in ASKS] == [made.tokens for made in expected]
@@ -155,7 +155,11 @@ def test_scores_and_other_completions_do_not_disturb_what_is_under_way(engine: E
 def test_room_for_more_and_longer_completions_is_made_while_others_are_under_way(
     engine: Engine, policies: list[Any]
 ) -> None:
-    asks = [Ask(PROMPTS[0], 1, 8), *(Ask(PROMPTS[2], seed, 4) for seed in range(2, 6)), Ask(PROMPTS[1], 7, 40)]
+    asks = [
+        CompletionRequest(PROMPTS[0], 1, 8),
+        *(CompletionRequest(PROMPTS[2], seed, 4) for seed in range(2, 6)),
+        CompletionRequest(PROMPTS[1], 7, 40),
+    ]
     expected = engine.each(asks, DRAWING)
     ended = engine.serve({0: asks[0]}, DRAWING, 1)
     ended |= engine.serve(dict(enumerate(asks[1:5], 1)), DRAWING, 3)
@@ -189,7 +193,7 @@ def test_a_long_prompt_that_is_under_way_is_read_anew_by_who_begins_with_new_wei
         tmp_path / "policy", EngineSettings(max_sequences=6, precision="float32"), longest=512, end=END, seed=0
     )
     prompt = [3 + place % 20 for place in range(CACHE_BLOCK * 2 + 5)]
-    asks = [Ask(prompt, seed, 20) for seed in range(2)]
+    asks = [CompletionRequest(prompt, seed, 20) for seed in range(2)]
     assert not engine.serve({0: asks[0]}, DRAWING, 1)
     hand_over(engine, models, 1)
     engine.serve({1: asks[1]}, DRAWING, 1)

@@ -16,7 +16,7 @@ from models.base.errors import UserError
 from models.base.ranks import ALONE, Ranks, whole
 from models.learner import supervised
 from models.learner.all_completions import all_log_probs
-from models.learner.distribution import AS_IT_IS
+from models.learner.distribution import MODEL_DISTRIBUTION
 from models.learner.optimiser import OptimiserSettings
 from models.learner.packing import Sequences, by_prompt, pack_shares
 from models.learner.sharding import shard
@@ -98,7 +98,7 @@ def of_policy(
     shard(policy, ranks, optimiser)
     shard(reference, ranks)
     learn_only(policy, masks)
-    learner = Learner(policy, optimiser, reference, None, None, AS_IT_IS)
+    learner = Learner(policy, optimiser, reference, None, None, MODEL_DISTRIBUTION)
     schedule = ScheduleSettings(rounds=4, optimiser=STEP, token_budget=budget)
     tokens = each_token(advantage, chosen)
     return gradient_seen(policy, optimiser, lambda: fit_round(learner, Grpo(kl=0.1), chosen, tokens, schedule, 8))
@@ -127,7 +127,9 @@ def of_process_reward(ranks: Ranks, dtype: torch.dtype, budget: int) -> Made:
     for model, optimiser in ((companion.model, companion.optimiser), (policy, None), (reference, None)):
         shard(model, ranks, optimiser)
     named = {"process_reward": companion}
-    learner = Learner(policy, torch.optim.SGD(policy.parameters()), reference, None, None, AS_IT_IS, companions=named)
+    learner = Learner(
+        policy, torch.optim.SGD(policy.parameters()), reference, None, None, MODEL_DISTRIBUTION, companions=named
+    )
     world = make_world(learner=learner, token_budget=budget)
     outcome = {"exact_answer": torch.tensor([1.0, 0.0, 0.0, 1.0, 0.0, 1.0, 1.0])}
     seen = gradient_seen(companion.model, companion.optimiser, lambda: part.learn(world, rollouts, outcome))
@@ -247,7 +249,7 @@ def poisoned(ranks: Ranks) -> tuple[str, Made]:
     policy = policy_of("tied", torch.float64)
     optimiser = torch.optim.SGD(policy.parameters())
     shard(policy, ranks, optimiser)
-    learner = Learner(policy, optimiser, None, None, None, AS_IT_IS)
+    learner = Learner(policy, optimiser, None, None, None, MODEL_DISTRIBUTION)
     chosen = scored([0.0] * len(SHARED), SIZES, sequences=SHARED)
     tokens = list(each_token(torch.linspace(-1.0, 1.0, len(SHARED), dtype=torch.float64), chosen))
     tokens[0] = torch.full_like(tokens[0], torch.nan)

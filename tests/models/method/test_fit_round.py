@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from models.base.errors import UserError
-from models.learner.distribution import AS_IT_IS
+from models.learner.distribution import MODEL_DISTRIBUTION
 from models.learner.log_probs import use_packed_attention
 from models.learner.packing import Sequences
 from models.learner.reduce import Normalisation, token_weights
@@ -309,7 +309,9 @@ def test_the_old_log_probs_are_those_of_the_whole_policy_though_its_adapter_lear
         for name, parameter in policy.named_parameters():
             if "lora_B" in name:
                 parameter.normal_(std=0.3)
-    learner = Learner(policy, torch.optim.SGD(policy.parameters()), None, policy.disable_adapter, None, AS_IT_IS)
+    learner = Learner(
+        policy, torch.optim.SGD(policy.parameters()), None, policy.disable_adapter, None, MODEL_DISTRIBUTION
+    )
     old = torch.cat(Readings(learner, 100).under(learner.policy, SEQUENCES))
     read = Readings(learner, 100).reference(round_of().rollouts)
     assert read is not None

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from models.learner.distribution import AS_IT_IS
+from models.learner.distribution import MODEL_DISTRIBUTION
 from models.learner.packing import Sequences
 from models.method.learner import Learner
 from models.method.problem import Problem
@@ -37,7 +37,7 @@ class Counting(Readings):
 def learner_of(reference: bool = True) -> Learner:
     policy = tiny_policy()
     optimiser = torch.optim.SGD(policy.parameters(), lr=0.1)
-    return Learner(policy, optimiser, tiny_policy(seed=1) if reference else None, None, None, AS_IT_IS)
+    return Learner(policy, optimiser, tiny_policy(seed=1) if reference else None, None, None, MODEL_DISTRIBUTION)
 
 
 def test_each_completion_is_read_once_whoever_asks_and_in_whatever_order() -> None:

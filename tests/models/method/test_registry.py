@@ -16,7 +16,7 @@ from models.method import registry
 from models.method.advantage import Advantage, CompletionAdvantage
 from models.method.objective import Objective
 from models.method.reference import Reference
-from models.method.registry import INSIDE, SLOTS, Slot, part, parts
+from models.method.registry import NESTED_SLOTS, SLOTS, Slot, part, parts
 from models.method.reward import Reward, TokenReward
 from models.method.rollout import Rollout
 from models.method.rollout_source import Rollouts
@@ -42,7 +42,7 @@ def same_parts_after(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_every_slot_has_a_class_a_package_and_a_place_among_the_parts_of_a_recipe() -> None:
     assert list(BASES) == list(SLOTS) == [field.name for field in dataclasses.fields(Slots)]
-    assert all(importlib.import_module(info.package).__doc__ for info in (SLOTS | INSIDE).values())
+    assert all(importlib.import_module(info.package).__doc__ for info in (SLOTS | NESTED_SLOTS).values())
 
 
 @pytest.mark.parametrize("slot", SLOTS)

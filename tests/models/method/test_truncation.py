@@ -12,7 +12,7 @@ from torch import Tensor
 from models.engines.engine import Generated, Sampling
 from models.evaluation.evaluate import evaluate
 from models.evaluation.metrics import prompt_values
-from models.learner.distribution import AS_IT_IS
+from models.learner.distribution import MODEL_DISTRIBUTION
 from models.learner.optimiser import OptimiserSettings
 from models.learner.packing import Sequences
 from models.method.advantage import CompletionAdvantage
@@ -133,7 +133,7 @@ def gradient(chosen: Scored, truncated: TruncationSettings) -> dict[str, Tensor]
     """The weights' change by one step of plain gradient descent, and the round's metrics."""
     policy = tiny_policy()
     before = {name: value.detach().clone() for name, value in policy.named_parameters()}
-    learner = Learner(policy, torch.optim.SGD(policy.parameters()), None, None, None, AS_IT_IS)
+    learner = Learner(policy, torch.optim.SGD(policy.parameters()), None, None, None, MODEL_DISTRIBUTION)
     step = OptimiserSettings(learning_rate=1.0, warmup_steps=0, clip_norm=1e9)
     slots = Slots(Sample(max_tokens=8), [], [Everything()], AsGiven(), Reinforce(kl=0.0), cast(Any, None))
     world = make_world(learner=learner, truncated=truncated)

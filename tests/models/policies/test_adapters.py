@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from models.engines.engine import EngineSettings
 from models.engines.transformers_engine import TransformersEngine
-from models.learner.distribution import AS_IT_IS
+from models.learner.distribution import MODEL_DISTRIBUTION
 from models.learner.log_probs import completion_log_probs
 from models.learner.optimiser import OptimiserSettings, build_optimiser
 from models.method.learner import Learner
@@ -43,12 +43,12 @@ def test_a_new_adapter_changes_nothing() -> None:
 def test_with_the_adapter_off_the_policy_is_its_own_reference_exactly() -> None:
     policy = adapted_policy()
     optimiser = build_optimiser(policy, OptimiserSettings())
-    learner = Learner(policy, optimiser, None, policy.disable_adapter, None, AS_IT_IS)
+    learner = Learner(policy, optimiser, None, policy.disable_adapter, None, MODEL_DISTRIBUTION)
     chosen = scored([0.0] * len(SEQUENCES), [2, 3], sequences=SEQUENCES).rollouts
     rows = Readings(learner, 16384).reference(chosen)
     assert rows is not None
     reference = torch.cat(rows)
-    plain = Learner(policy, optimiser, tiny_policy(torch.float32), None, None, AS_IT_IS)
+    plain = Learner(policy, optimiser, tiny_policy(torch.float32), None, None, MODEL_DISTRIBUTION)
     of_plain = Readings(plain, 16384).reference(chosen)
     assert of_plain is not None and torch.equal(reference, torch.cat(of_plain))
     assert (log_probs(policy) - reference).abs().max() > 0.1  # and it is on again

@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from models.base.errors import UserError
-from models.learner.distribution import AS_IT_IS
+from models.learner.distribution import MODEL_DISTRIBUTION
 from models.learner.optimiser import OptimiserSettings, build_optimiser
 from models.method.fit import fit_round
 from models.method.learner import Learner
@@ -75,7 +75,7 @@ def trained(masks: Mapping[str, Tensor] | None, steps: int = 4) -> Any:
     if masks is not None:
         learn_only(policy, masks)
     step = OptimiserSettings(learning_rate=1e-2, warmup_steps=0)
-    learner = Learner(policy, build_optimiser(policy, step), None, None, None, AS_IT_IS)
+    learner = Learner(policy, build_optimiser(policy, step), None, None, None, MODEL_DISTRIBUTION)
     settings = ScheduleSettings(rounds=1, epochs=steps, optimiser=step)
     chosen = scored([0.0] * 5, [2, 3], sequences=SEQUENCES)
     fit_round(learner, ExponentialLikelihood(), chosen, each_token(chosen.rewards, chosen), settings, 8)

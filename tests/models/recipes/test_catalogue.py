@@ -8,7 +8,7 @@ from pydantic import Field
 
 from models.base.bounds import Number, Positive, Temperature
 from models.base.errors import UserError
-from models.method.registry import INSIDE, SLOTS, parts
+from models.method.registry import NESTED_SLOTS, SLOTS, parts
 from models.recipes.catalogue import as_pages, as_text, entries, kind_of
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[3]
 def test_every_part_of_every_slot_is_listed_once_with_what_it_is_and_where_it_comes_from() -> None:
     listed = entries()
     assert [(entry.slot, entry.name) for entry in listed] == [
-        (slot, name) for slot in SLOTS | INSIDE for name in parts(slot)
+        (slot, name) for slot in SLOTS | NESTED_SLOTS for name in parts(slot)
     ]
     for entry in listed:
         assert entry.summary and entry.source and (ROOT / entry.file).is_file()

@@ -13,7 +13,7 @@ from models.evaluation.records import Completion, PromptRecord
 from models.learner.packing import Sequences
 from models.reward_models.probes import answer_alone, moved, probes, repeated
 from models.reward_models.suffixes import search_suffix, words_without_answers
-from models.reward_models.trust import ReportSettings, length_bias, misgivings, policy_report
+from models.reward_models.trust import ReportSettings, length_bias, policy_report, threshold_violations
 from tests.support.tiny_worlds import CODEC
 
 RIGHT, WRONG = "1 + 2 = 3 #### 3", "1 + 2 = 4 #### 4"
@@ -109,11 +109,11 @@ def test_a_suffix_needs_two_answers() -> None:
 def test_what_is_asked_and_not_met_is_said_and_nan_meets_nothing() -> None:
     flat = policy_report([record([0.0, 0.0], [True, True])])  # no pair, no separation, no bias
     asked = ReportSettings(least_separation=0.6, least_gain=0.1, most_length_bias=0.5, most_fooled=0.2)
-    assert len(misgivings(asked, flat, 0.3)) == 4
-    assert misgivings(ReportSettings(), flat, 1.0) == []
+    assert len(threshold_violations(asked, flat, 0.3)) == 4
+    assert threshold_violations(ReportSettings(), flat, 1.0) == []
     good = policy_report([record([float(n) for n in (9, 8, 2, 1, 0, 3)], [True] * 2 + [False] * 4, [3, 4, 4, 5, 3, 5])])
-    assert misgivings(ReportSettings(least_separation=1.0, least_gain=0.6), good, None) == []
-    assert len(misgivings(ReportSettings(least_gain=0.7), good, None)) == 1
+    assert threshold_violations(ReportSettings(least_separation=1.0, least_gain=0.6), good, None) == []
+    assert len(threshold_violations(ReportSettings(least_gain=0.7), good, None)) == 1
 
 
 def test_a_score_that_is_not_finite_is_refused() -> None:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from models.base.errors import UserError
-from models.learner.distribution import AS_IT_IS
+from models.learner.distribution import MODEL_DISTRIBUTION
 from models.learner.optimiser import OptimiserSettings
 from models.learner.reduce import Normalisation
 from models.method.advantage import Advantage
@@ -101,7 +101,7 @@ def of_the_policy(rows: list[Tensor], rollouts: list[Rollout]) -> Tensor:
 
 def learner_of(seed: int = 0) -> Learner:
     policy, reference = tiny_policy(seed=seed), tiny_policy(seed=1, spread=2.0).requires_grad_(False)
-    return Learner(policy, torch.optim.SGD(policy.parameters()), reference, None, None, AS_IT_IS)
+    return Learner(policy, torch.optim.SGD(policy.parameters()), reference, None, None, MODEL_DISTRIBUTION)
 
 
 def scored(rollouts: list[Rollout]) -> Scored:

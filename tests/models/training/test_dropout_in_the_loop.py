@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from models.learner.distribution import AS_IT_IS
+from models.learner.distribution import MODEL_DISTRIBUTION
 from models.learner.optimiser import OptimiserSettings
 from models.method.fit import fit_round
 from models.method.learner import Learner
@@ -22,7 +22,7 @@ def dropping_learner() -> Learner:
         for name, parameter in policy.named_parameters():
             if "lora_B" in name:
                 parameter.normal_(std=0.3)
-    return Learner(policy, torch.optim.SGD(policy.parameters()), None, policy.disable_adapter, None, AS_IT_IS)
+    return Learner(policy, torch.optim.SGD(policy.parameters()), None, policy.disable_adapter, None, MODEL_DISTRIBUTION)
 
 
 @pytest.mark.parametrize("epochs", [1, 3])

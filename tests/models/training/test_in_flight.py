@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from models.base.errors import UserError
-from models.engines.engine import Ask, Drawing, Engine, EngineSettings, Generated
+from models.engines.engine import CompletionRequest, Engine, EngineSettings, Generated, TokenSampling
 from models.engines.fleet import Fleet
 from models.engines.transformers_engine import TransformersEngine
 from models.engines.vllm_engine import VllmEngine
@@ -60,7 +60,7 @@ class Slow(TransformersEngine):
     """Serves a token at a time."""
 
     def serve(
-        self, asks: Mapping[int, Ask], drawing: Drawing, steps: int, dropped: Collection[int] = ()
+        self, asks: Mapping[int, CompletionRequest], drawing: TokenSampling, steps: int, dropped: Collection[int] = ()
     ) -> dict[int, Generated]:
         return super().serve(asks, drawing, min(steps, 1), dropped)
 
@@ -69,7 +69,7 @@ class Withholding(TransformersEngine):
     """Never says that the completions of the first group have ended."""
 
     def serve(
-        self, asks: Mapping[int, Ask], drawing: Drawing, steps: int, dropped: Collection[int] = ()
+        self, asks: Mapping[int, CompletionRequest], drawing: TokenSampling, steps: int, dropped: Collection[int] = ()
     ) -> dict[int, Generated]:
         made = super().serve(asks, drawing, steps, dropped)
         if not made:
@@ -81,7 +81,7 @@ class Dying(TransformersEngine):
     """Dies when there are new weights."""
 
     def serve(
-        self, asks: Mapping[int, Ask], drawing: Drawing, steps: int, dropped: Collection[int] = ()
+        self, asks: Mapping[int, CompletionRequest], drawing: TokenSampling, steps: int, dropped: Collection[int] = ()
     ) -> dict[int, Generated]:
         if self.version == 2:
             raise RuntimeError("the engine died")
@@ -202,7 +202,7 @@ class SlowVllm(VllmEngine):
     """Serves a token at a time, and not so fast that all has ended before weights change for the first time."""
 
     def serve(
-        self, asks: Mapping[int, Ask], drawing: Drawing, steps: int, dropped: Collection[int] = ()
+        self, asks: Mapping[int, CompletionRequest], drawing: TokenSampling, steps: int, dropped: Collection[int] = ()
     ) -> dict[int, Generated]:
         time.sleep(0.02)
         return super().serve(asks, drawing, min(steps, 1), dropped)

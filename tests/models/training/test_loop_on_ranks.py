@@ -15,7 +15,7 @@ from torch import Tensor
 
 from models.base.ranks import ALONE, Ranks
 from models.engines.engine import EngineSettings
-from models.engines.first_rank import OfFirstRank
+from models.engines.first_rank import FirstRankEngine
 from models.engines.transformers_engine import TransformersEngine
 from models.learner.sharding import shard
 from models.method.schedule import ScheduleSettings
@@ -63,7 +63,7 @@ def train(
         shard(learner.reference, ranks)
     engine: Any = TransformersEngine(start, EngineSettings(precision="float32"), end=END) if ranks.first else None
     if ranks.count > 1:
-        engine = OfFirstRank(engine, ranks.apart())
+        engine = FirstRankEngine(engine, ranks.apart())
 
     def proceed() -> None:
         if killed_in is not None and len(diary.metrics) and max(diary.metrics) == killed_in:

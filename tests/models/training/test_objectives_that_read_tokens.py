@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from models.learner.distribution import AS_IT_IS
+from models.learner.distribution import MODEL_DISTRIBUTION
 from models.learner.optimiser import OptimiserSettings
 from models.learner.packing import Sequences
 from models.method.fit import fit_round
@@ -22,7 +22,7 @@ PAIRS = Sequences([[3, 4, 5]] * 2 + [[6]] * 2, COMPLETIONS[:4])
 @pytest.mark.parametrize("budget", [14, 10**6])
 def test_it_weighs_the_tokens_beyond_the_shorter_answer_of_each_pair(budget: int) -> None:
     policy, reference = tiny_policy(torch.float64), tiny_policy(torch.float64, seed=1, spread=2.0).requires_grad_(False)
-    learner = Learner(policy, torch.optim.SGD(policy.parameters()), reference, None, None, AS_IT_IS)
+    learner = Learner(policy, torch.optim.SGD(policy.parameters()), reference, None, None, MODEL_DISTRIBUTION)
     before = {name: value.detach().clone() for name, value in policy.named_parameters()}
     chosen = replace(scored([0.0] * 4, [2, 2], sequences=PAIRS), rewards=torch.tensor([0.0, 1.0, 3.0, 2.0]))
     schedule = ScheduleSettings(

@@ -2,7 +2,7 @@
 
 import torch
 
-from models.base.seeds import for_choices, for_second_draw, round_seed, seed_of
+from models.base.seeds import choice_seed, round_seed, second_sampling_seed, seed_of
 from models.learner.supervised import shuffled_batches
 from models.method.curriculum import _order
 
@@ -12,7 +12,7 @@ ROUNDS = 400
 def test_no_epochs_order_is_drawn_by_the_seed_of_a_rounds_sampling() -> None:
     for seed in range(4):
         sampling = [round_seed(seed, number) for number in range(ROUNDS)]
-        drawn = {made for seed in sampling for made in (seed, for_choices(seed), for_second_draw(seed), 2 * seed)}
+        drawn = {made for seed in sampling for made in (seed, choice_seed(seed), second_sampling_seed(seed), 2 * seed)}
         orders = {
             tuple(torch.randperm(50, generator=torch.Generator().manual_seed(rollout)).tolist())
             for rollout in sorted(drawn)

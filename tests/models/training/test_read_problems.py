@@ -10,7 +10,7 @@ import torch
 from models.base.errors import UserError
 from models.datasets.schema import Kind, arrow_schema, file_name, write_rows
 from models.learner.all_completions import all_log_probs
-from models.learner.distribution import AS_IT_IS
+from models.learner.distribution import MODEL_DISTRIBUTION
 from models.learner.packing import Sequences
 from models.method.learner import Learner
 from models.parts.reference.frozen import Frozen
@@ -108,7 +108,7 @@ def test_known_answers_carry_the_log_probs_of_a_reference_that_never_moves(
         off = policy.disable_adapter
         torch.nn.init.normal_(next(p for name, p in policy.named_parameters() if "lora_B" in name))
     reference = None if adapter else plain
-    learner = Learner(policy, torch.optim.SGD(plain.parameters()), reference, off, None, AS_IT_IS)
+    learner = Learner(policy, torch.optim.SGD(plain.parameters()), reference, off, None, MODEL_DISTRIBUTION)
     problems = with_reference(
         read_prompts(data, CODEC, recipe()), learner, recipe().rollouts, Frozen(), 16384, tmp_path
     )
@@ -121,7 +121,7 @@ def test_known_answers_carry_the_log_probs_of_a_reference_that_never_moves(
 def test_a_reference_that_moves_is_read_again_every_round(data: Path, tmp_path: Path) -> None:
     moving = recipe("reference={name: previous_round}")
     policy = tiny_policy(torch.float32)
-    learner = Learner(policy, torch.optim.SGD(policy.parameters()), policy, None, None, AS_IT_IS)
+    learner = Learner(policy, torch.optim.SGD(policy.parameters()), policy, None, None, MODEL_DISTRIBUTION)
     problems = with_reference(
         read_prompts(data, CODEC, moving), learner, moving.rollouts, PreviousRound(), 16384, tmp_path
     )

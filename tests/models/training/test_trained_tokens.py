@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from models.learner import fused_log_probs as fused
-from models.learner.distribution import AS_IT_IS
+from models.learner.distribution import MODEL_DISTRIBUTION
 from models.learner.log_probs import completion_log_probs
 from models.learner.optimiser import OptimiserSettings
 from models.method.advantage import Advantage
@@ -56,7 +56,7 @@ def round_of() -> Scored:
 def gradient(objective: Objective, chosen: Scored, advantage: list[Tensor]) -> tuple[dict[str, Tensor], float]:
     policy, reference = tiny_policy(), tiny_policy(seed=1, spread=2.0).requires_grad_(False)
     teacher, contrast = (tiny_policy(seed=seed, spread=3.0).requires_grad_(False) for seed in (5, 6))
-    learner = Learner(policy, torch.optim.SGD(policy.parameters()), reference, None, None, AS_IT_IS)
+    learner = Learner(policy, torch.optim.SGD(policy.parameters()), reference, None, None, MODEL_DISTRIBUTION)
     if objective.needs_teacher is not None:
         learner = replace(learner, teachers={"teacher": teacher, "contrast": contrast})
     before = copy.deepcopy(dict(policy.named_parameters()))
@@ -160,7 +160,9 @@ def test_what_an_environment_wrote_has_log_prob_zero_under_everybody() -> None:
             trained=(True, True, False, True),
         )
     ]
-    learner = Learner(tiny_policy(), torch.optim.SGD([nn.Parameter()]), tiny_policy(seed=1), None, None, AS_IT_IS)
+    learner = Learner(
+        tiny_policy(), torch.optim.SGD([nn.Parameter()]), tiny_policy(seed=1), None, None, MODEL_DISTRIBUTION
+    )
     readings = Readings(learner, 64)
     [mine], reference = readings.policy(rollouts), readings.reference(rollouts)
     assert reference is not None and written_places(rollouts) is not None
@@ -217,7 +219,7 @@ def test_no_value_at_a_token_of_the_environment_changes_any_advantage(name: str)
             chosen = replace(chosen, rollouts=[chosen.rollouts[0], greedy[0], chosen.rollouts[2], greedy[1]])
         policy, reference = tiny_policy(), tiny_policy(seed=1, spread=2.0).requires_grad_(False)
         teacher = tiny_policy(seed=5, spread=2.0).requires_grad_(False)
-        learner = Learner(policy, torch.optim.SGD(policy.parameters()), reference, None, None, AS_IT_IS)
+        learner = Learner(policy, torch.optim.SGD(policy.parameters()), reference, None, None, MODEL_DISTRIBUTION)
         learner = replace(learner, teachers={"teacher": teacher})
         if advantage.companion:
             torch.manual_seed(3)

@@ -14,7 +14,7 @@ from models.datasets.prepare import prepare
 from models.recipes.load import load_recipe
 from models.recipes.smoke import made_small
 from tasks.compute import shared_engine
-from tasks.registered.policy import made_policy
+from tasks.registered.policy import policy_of_step
 from tasks.registered.reward_model import made_reward_model
 from tasks.runner.step import StepResult
 from tasks.steps import evaluate, fine_tune, fit_reward_model, warm_start
@@ -54,5 +54,5 @@ def test_every_step_of_a_recipe_for_a_real_model_goes_through(
     tuned = run(fine_tune.fine_tune, fine_tune.FineTuneSections, validated, warmed, rewarded, {})
     assert "in 2 rounds" in tuned.headline and tuned.metrics["update/changed_share"] > 0
     judges = (made_reward_model(rewarded), warmed)
-    measured = run(evaluate.evaluate_policy, evaluate.ShownSections, made_policy(tuned), validated, *judges)
+    measured = run(evaluate.evaluate_policy, evaluate.ShownSections, policy_of_step(tuned), validated, *judges)
     assert "eval/sampled_accuracy" in measured.metrics

@@ -44,40 +44,45 @@ def test_before_the_first_promotion_the_verdict_says_so(night):  # noqa: F811
 
 def test_a_deleted_anchor_is_restored_and_said(home: Path, policy_folder: Path):
     promoted(policy_folder, 3)
-    assert aliases.notice(POLICY) == ""
+    assert aliases.record_outside_changes(POLICY) == ""
     delete_alias(registry.ANCHOR)
-    assert aliases.notice(POLICY) == "the alias anchor was deleted outside Rewardflow; version 1 has it again"
-    assert anchor_of() == 1 and aliases.notice(POLICY) == ""
+    assert (
+        aliases.record_outside_changes(POLICY)
+        == "the alias anchor was deleted outside Rewardflow; version 1 has it again"
+    )
+    assert anchor_of() == 1 and aliases.record_outside_changes(POLICY) == ""
 
 
 def test_the_anchor_that_a_person_named_is_the_one_restored(home: Path, policy_folder: Path):
     promoted(policy_folder, 3)
     aliases.set_anchor(POLICY, 2)
     delete_alias(registry.ANCHOR)
-    aliases.notice(POLICY)
+    aliases.record_outside_changes(POLICY)
     assert anchor_of() == 2
 
 
 def test_an_anchor_moved_outside_holds_and_is_said_once(home: Path, policy_folder: Path):
     promoted(policy_folder, 3)
     store.client().set_registered_model_alias(POLICY, registry.ANCHOR, "2")
-    assert aliases.notice(POLICY) == "version 2 was made anchor outside Rewardflow, instead of version 1"
-    assert anchor_of() == 2 and aliases.notice(POLICY) == ""
+    assert (
+        aliases.record_outside_changes(POLICY) == "version 2 was made anchor outside Rewardflow, instead of version 1"
+    )
+    assert anchor_of() == 2 and aliases.record_outside_changes(POLICY) == ""
 
 
 def test_a_deleted_version_leaves_the_anchor_to_the_oldest_champion_left(home: Path, policy_folder: Path):
     promoted(policy_folder, 3)
     store.client().delete_model_version(POLICY, "1")
-    assert aliases.notice(POLICY).startswith(
+    assert aliases.record_outside_changes(POLICY).startswith(
         "version 1, the anchor, was deleted; version 2, the oldest champion left, is the anchor now"
     )
-    assert anchor_of() == 2 and aliases.notice(POLICY) == ""
+    assert anchor_of() == 2 and aliases.record_outside_changes(POLICY) == ""
 
 
 def test_a_promotion_after_a_deleted_anchor_does_not_move_it_to_the_champion(home: Path, policy_folder: Path):
     promoted(policy_folder, 3)
     delete_alias(registry.ANCHOR)
-    aliases.notice(POLICY)
+    aliases.record_outside_changes(POLICY)
     aliases.promote(POLICY, 2, why="gate")
     assert anchor_of() == 1
 
@@ -87,9 +92,9 @@ def test_a_registry_whose_anchor_nobody_wrote_down_goes_back_to_the_first_champi
     there = [key for key in registry.model_tags(POLICY) if key.endswith(".anchor")]
     for key in there:
         store.client().delete_registered_model_tag(POLICY, key)
-    assert aliases.notice(POLICY) == "", "what has the alias is taken over"
+    assert aliases.record_outside_changes(POLICY) == "", "what has the alias is taken over"
     for key in there:
         store.client().delete_registered_model_tag(POLICY, key)
     delete_alias(registry.ANCHOR)
-    assert "version 1, the first champion on record, has it now" in aliases.notice(POLICY)
+    assert "version 1, the first champion on record, has it now" in aliases.record_outside_changes(POLICY)
     assert anchor_of() == 1

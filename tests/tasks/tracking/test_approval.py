@@ -104,9 +104,9 @@ def test_every_change_of_the_champion_has_its_entry_with_a_name(night):
     aliases.rollback(NAME, by="Bob", why="it stutters")
     aliases.set_anchor(NAME, 2, by="Ann")
     store.client().set_registered_model_alias(NAME, registry.CHAMPION, "2")
-    aliases.notice(NAME)
+    aliases.record_outside_changes(NAME)
     store.client().delete_registered_model_alias(NAME, registry.CHAMPION)
-    aliases.notice(NAME)
+    aliases.record_outside_changes(NAME)
     assert deeds() == [
         ("promoted", 1, None, "gate"),
         ("judged", 2, None, "gate"),
@@ -159,7 +159,7 @@ def test_an_entry_about_no_version_that_is_cut_off_is_noticed(log, lost: str) ->
         store.client().delete_registered_model_alias(NAME, registry.CHAMPION)
     else:
         store.client().delete_model_version(NAME, str(champion()))
-    aliases.notice(NAME)
+    aliases.record_outside_changes(NAME)
     assert deeds()[-1] == ("noticed", None, 1, "unknown") and audit.broken(NAME) == []
     registry.delete_model_tag(LOG, written(5))
     which = "the last about version 1" if lost == "the alias" else "the newest"
@@ -196,6 +196,6 @@ def test_who_was_killed_in_a_promotion_finds_one_entry_with_his_name_afterwards(
             with pytest.raises(KeyboardInterrupt):
                 aliases.promote(NAME, 2 - number, by="Ann", why="by hand")
         assert champion() == 2 - number
-        aliases.notice(NAME)
+        aliases.record_outside_changes(NAME)
         assert deeds()[2:] == [("promoted", 2, 1, "Ann"), ("promoted", 1, 2, "Ann")][: number + 1]
         assert audit.broken(NAME) == []

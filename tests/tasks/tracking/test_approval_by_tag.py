@@ -16,7 +16,7 @@ from test_gate_promotion import NAME
 from flows.schedule.approvals import PATH, listening, looking
 from models.base.errors import UserError
 from tasks.gate import approval, approval_by_tag
-from tasks.gate.approval_by_tag import Word, answer, word_of
+from tasks.gate.approval_by_tag import TaggedDecision, apply_decisions, word_of
 from tasks.steps.promote import Promotion
 from tasks.tracking import aliases, audit, registry, store, tags, webhooks
 from tasks.tracking.verdict_record import read_verdict
@@ -43,14 +43,14 @@ def shown(version: int = 2) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("written", "meant"),
     [
-        ({"approve": "Ann: samples read"}, Word("approve", "Ann", "samples read")),
+        ({"approve": "Ann: samples read"}, TaggedDecision("approve", "Ann", "samples read")),
         (
             {"reject": " Bob :  see http://a/b: wrong language "},
-            Word("reject", "Bob", "see http://a/b: wrong language"),
+            TaggedDecision("reject", "Bob", "see http://a/b: wrong language"),
         ),
     ],
 )
-def test_a_word_is_a_name_and_a_reason(written: dict[str, str], meant: Word) -> None:
+def test_a_word_is_a_name_and_a_reason(written: dict[str, str], meant: TaggedDecision) -> None:
     assert word_of(written) == meant
 
 
@@ -72,10 +72,10 @@ def test_an_approval_on_the_page_makes_the_champion_and_stands_in_the_audit_log(
     night("one")
     night("two", approval=True)
     write("approve", "Ann: samples read", version=1)  # which does not wait
-    assert answer() == [] and champion() == 1
+    assert apply_decisions() == [] and champion() == 1
     write("approve", "Ann: samples read")
-    assert answer() == [f"{NAME} version 2: approve by {PAGE}: samples read"]
-    assert champion() == 2 and answer() == []
+    assert apply_decisions() == [f"{NAME} version 2: approve by {PAGE}: samples read"]
+    assert champion() == 2 and apply_decisions() == []
     assert audit.entries(NAME)[-1].by == PAGE and audit.broken(NAME) == []
     record = read_verdict(registry.version_info(NAME, 2))
     assert record is not None and record.ruling is not None
@@ -87,7 +87,7 @@ def test_a_rejection_on_the_page_ends_the_waiting(night) -> None:
     night("one")
     night("two", approval=True)
     write("reject", "Bob: wrong language")
-    assert answer() == [f"{NAME} version 2: reject by Bob, on MLflow's page: wrong language"]
+    assert apply_decisions() == [f"{NAME} version 2: reject by Bob, on MLflow's page: wrong language"]
     assert champion() == 1 and audit.entries(NAME)[-1].did == "rejected" and "reject" not in shown()
 
 
@@ -96,16 +96,16 @@ def test_what_cannot_be_done_is_answered_once_until_the_word_changes(night) -> N
     night("two", approval=True)
     night("three", right=4)  # the champion changes meanwhile
     write("approve", "Ann")
-    (said,) = answer()
+    (said,) = apply_decisions()
     assert "no name or no reason" in said and "no name or no reason" in shown()[tags.PROBLEM]
-    assert answer() == []
+    assert apply_decisions() == []
     write("approve", "Ann: fine")
-    (said,) = answer()
+    (said,) = apply_decisions()
     assert "champion" in said and said.removeprefix(f"{NAME} version 2: ") in shown()[tags.PROBLEM]
-    assert answer() == [] and champion() == 3
+    assert apply_decisions() == [] and champion() == 3
     store.client().delete_model_version_tag(NAME, "2", "approve")
     write("reject", "Ann: too late")
-    assert len(answer()) == 1 and tags.PROBLEM not in shown()
+    assert len(apply_decisions()) == 1 and tags.PROBLEM not in shown()
 
 
 def test_two_that_look_at_once_promote_once(night, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,9 +119,9 @@ def test_two_that_look_at_once_promote_once(night, monkeypatch: pytest.MonkeyPat
         both.wait()
         return whole(*given, **named)
 
-    monkeypatch.setitem(approval_by_tag.WORDS, "approve", meet)  # type: ignore[arg-type]
+    monkeypatch.setitem(approval_by_tag.DECISIONS, "approve", meet)  # type: ignore[arg-type]
     said: list[str] = []
-    threads = [threading.Thread(target=lambda: said.extend(answer())) for _ in range(2)]
+    threads = [threading.Thread(target=lambda: said.extend(apply_decisions())) for _ in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -139,13 +139,13 @@ def test_a_lock_that_others_hold_is_no_answer(night, monkeypatch: pytest.MonkeyP
     with monkeypatch.context() as held:
         held.setattr(lock, "PATIENCE", 0.0)
         with lock.held(NAME):
-            lease = threading.Thread(target=lambda: said.extend(answer()))
+            lease = threading.Thread(target=lambda: said.extend(apply_decisions()))
             said: list[str] = []
             held.setattr(store, "exclusive", lambda name: threading.Lock())
             lease.start()
             lease.join()
         assert said == [] and tags.PROBLEM not in shown()
-    assert len(answer()) == 1 and champion() == 2
+    assert len(apply_decisions()) == 1 and champion() == 2
 
 
 def test_a_process_that_looks_leaves_the_environment_of_those_that_it_starts_alone(
@@ -192,7 +192,7 @@ def test_a_delivery_makes_it_look_and_anything_else_does_not() -> None:
 
 
 def test_where_mlflow_refuses_the_address_it_is_said(server: Any) -> None:
-    with webhooks.delivered("http://127.0.0.1:4205/look") as refused:
+    with webhooks.open_webhook("http://127.0.0.1:4205/look") as refused:
         assert "scheme" in refused and "\n" not in refused
 
 
@@ -209,11 +209,11 @@ def test_a_tag_set_through_mlflows_server_is_carried_out_at_once(
         done = threading.Event()
         with looking(3600, lambda said: done.set()) as look, listening(look, port=0) as address:
             for _ in range(2):
-                with webhooks.delivered(address) as refused:
+                with webhooks.open_webhook(address) as refused:
                     assert refused == ""
-                    with webhooks.delivered(address):  # takes the place of one that was killed
+                    with webhooks.open_webhook(address):  # takes the place of one that was killed
                         assert len(store.client().list_webhooks()) == 1
-            with webhooks.delivered(address) as refused:
+            with webhooks.open_webhook(address) as refused:
                 assert refused == ""
                 night = nights(tmp_path / "home", policy_folder, tmp_path)
                 night("one")

@@ -9,7 +9,7 @@ from prefect.logging import disable_run_logger
 from test_gate_promotion import NAME, RECIPE, answers, looks, step
 from test_registered_by_hand import scaled
 
-from flows.runtime.judging_by_hand import judge_by_hand, measure
+from flows.runtime.judging_by_hand import judge_hand_set_champion, measure
 from models.policies.folder import hash_folder
 from tasks.gate.judgement import JudgementSections, OnGate
 from tasks.pages.description import RunDescription, describe_run, hand_page
@@ -40,7 +40,7 @@ def run(home: Path, policy_folder: Path, tmp_path: Path) -> str:
 def set_by_hand(version: int) -> PendingChampion | None:
     """As a person does in MLflow's UI, and as the next run notices it."""
     store.client().set_registered_model_alias(NAME, registry.CHAMPION, str(version))
-    aliases.notice(NAME)
+    aliases.record_outside_changes(NAME)
     return by_hand.waiting(NAME)
 
 
@@ -100,7 +100,7 @@ def test_a_worse_champion_set_by_hand_is_judged_recorded_and_left(run: str, home
     assert checks["better"] == "failed" and len(checks) > 5
     assert tags.VERDICT_RECORD not in registry.facts_of(version)  # that is of a candidate
     assert store.client().get_run(run).data.tags[tags.CHAMPION_JUDGED] == hand_text(verdict)
-    assert looks() == 1 and by_hand.waiting(NAME) is None and aliases.notice(NAME) == ""
+    assert looks() == 1 and by_hand.waiting(NAME) is None and aliases.record_outside_changes(NAME) == ""
 
 
 def test_the_runs_page_shows_the_verdict_on_it_check_by_check(run: str, home: Path, tmp_path: Path):
@@ -151,9 +151,9 @@ def test_each_judgement_is_a_look_and_one_that_was_killed_goes_on(
 
 def test_without_a_change_by_hand_nothing_is_measured_or_judged(run: str, home: Path):
     training = Training(run, home)
-    assert judge_by_hand(training, {}, NAME) is None  # type: ignore[arg-type]
+    assert judge_hand_set_champion(training, {}, NAME) is None  # type: ignore[arg-type]
     aliases.promote(NAME, 2)  # by a command, with who and why
-    assert aliases.notice(NAME) == "" and judge_by_hand(training, {}, NAME) is None  # type: ignore[arg-type]
+    assert aliases.record_outside_changes(NAME) == "" and judge_hand_set_champion(training, {}, NAME) is None  # type: ignore[arg-type]
     assert training.asked == [] and tags.LOOKS not in "".join(registry.model_tags(NAME))
 
 
@@ -179,7 +179,7 @@ def test_a_champion_before_that_waits_itself_is_not_the_measure(run: str, home: 
 def test_after_a_deleted_alias_the_last_champion_is_the_measure(run: str, home: Path):
     set_by_hand(2)
     store.client().delete_registered_model_alias(NAME, registry.CHAMPION)
-    aliases.notice(NAME)
+    aliases.record_outside_changes(NAME)
     assert by_hand.waiting(NAME) is None
     assert set_by_hand(3) == PendingChampion(3, against=2)
 
@@ -209,7 +209,7 @@ def test_why_it_cannot_be_judged_is_one_sentence(
     assert why(run, home).endswith("version 3, the champion before, was deleted")
     training = Training(run, home)
     with disable_run_logger():
-        verdict = judge_by_hand(training, {}, NAME)  # type: ignore[arg-type]
+        verdict = judge_hand_set_champion(training, {}, NAME)  # type: ignore[arg-type]
     assert verdict is not None and hand_text(verdict) == f"version 2: {why_deleted()}"
     assert hand_text(verdict) in registry.version_info(NAME, 2).description
     assert by_hand.waiting(NAME) is None and training.asked == []

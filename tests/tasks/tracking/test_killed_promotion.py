@@ -73,7 +73,7 @@ def until(home, number):
 def state(home):
     store.configure(home)
     approve()
-    aliases.notice(name)
+    aliases.record_outside_changes(name)
     info = registry.version_info(name, 2)
     run = store.client().get_run(info.tags[tags.RUN])
     return {

@@ -152,11 +152,11 @@ def test_an_alias_set_by_hand_is_noticed_once_recorded_and_left(home: Path, poli
     versions(policy_folder, 3)
     kept = VerdictRecord(decision="kept", reason="not_better", earlier_text="not better")
     store_verdict(NAME, 3, kept)
-    assert aliases.notice(NAME) == ""
+    assert aliases.record_outside_changes(NAME) == ""
     store.client().set_registered_model_alias(NAME, registry.CHAMPION, "3")
-    said = aliases.notice(NAME)
+    said = aliases.record_outside_changes(NAME)
     assert said == "version 3 was made champion outside Rewardflow, instead of version 1; of itself: kept: not better"
-    assert champion() == 3 and aliases.notice(NAME) == ""
+    assert champion() == 3 and aliases.record_outside_changes(NAME) == ""
     newest, before = aliases.history(NAME)
     assert newest.endswith("version 3 (noticed: set outside Rewardflow; its time and author are unknown)")
     assert "version 1 (by hand)" in before
@@ -169,28 +169,30 @@ def test_the_gate_judges_against_a_champion_set_by_hand(home: Path, policy_folde
     store.client().set_registered_model_alias(NAME, registry.CHAMPION, "2")
     with pytest.raises(UserError, match="the champion is now version 2: evaluate it again"):
         aliases.promote(NAME, 3, why="gate", judged_against=1)
-    aliases.notice(NAME)
+    aliases.record_outside_changes(NAME)
     aliases.promote(NAME, 3, why="gate", judged_against=2)
-    assert champion() == 3 and aliases.notice(NAME) == ""
+    assert champion() == 3 and aliases.record_outside_changes(NAME) == ""
 
 
 def test_a_deleted_champion_alias_is_noticed_once_and_left(home: Path, policy_folder: Path):
     versions(policy_folder, 2)
     store.client().delete_registered_model_alias(NAME, registry.CHAMPION)
-    assert aliases.notice(NAME).startswith("version 1 was champion; its alias was deleted outside Rewardflow")
-    assert champion() is None and aliases.notice(NAME) == ""
+    assert aliases.record_outside_changes(NAME).startswith(
+        "version 1 was champion; its alias was deleted outside Rewardflow"
+    )
+    assert champion() is None and aliases.record_outside_changes(NAME) == ""
     assert "no champion (noticed: version 1 was champion" in aliases.history(NAME)[0]
     aliases.promote(NAME, 2, why="gate", judged_against=None)
-    assert champion() == 2 and aliases.notice(NAME) == ""
+    assert champion() == 2 and aliases.record_outside_changes(NAME) == ""
 
 
 def test_a_first_champion_set_by_hand_is_noticed_and_a_model_without_one_is_not(home: Path, policy_folder: Path):
-    assert aliases.notice(NAME) == ""
+    assert aliases.record_outside_changes(NAME) == ""
     run_id = runs.open_flow_run("e", "n")
     registry.register(NAME, registry.log_model(run_id, policy_folder, NAME, "text-generation"))
-    assert aliases.notice(NAME) == ""
+    assert aliases.record_outside_changes(NAME) == ""
     store.client().set_registered_model_alias(NAME, registry.CHAMPION, "1")
-    assert "instead of no champion; of itself: it was never judged by the gate" in aliases.notice(NAME)
+    assert "instead of no champion; of itself: it was never judged by the gate" in aliases.record_outside_changes(NAME)
 
 
 def test_a_promotion_that_was_killed_before_its_record_is_no_deed_of_others(
@@ -206,5 +208,5 @@ def test_a_promotion_that_was_killed_before_its_record_is_no_deed_of_others(
         with pytest.raises(KeyboardInterrupt):
             aliases.promote(NAME, 2, why="gate")
     assert champion() == 2
-    assert aliases.notice(NAME) == ""
+    assert aliases.record_outside_changes(NAME) == ""
     assert aliases.history(NAME)[0].endswith("version 2 (gate)") and len(aliases.history(NAME)) == 2

@@ -7,7 +7,7 @@ from test_registry_and_lineage import made
 
 from models.base.errors import UserError
 from models.evaluation.gate.gate import GateSettings
-from tasks.gate.gate_split import digest_of, shared, sketch_of
+from tasks.gate.gate_split import digest_of, estimated_overlap, sketch_of
 from tasks.gate.power import gate_power
 from tasks.tracking import aliases, registry, tags
 from tasks.tracking.looks import take_look
@@ -64,12 +64,15 @@ def test_the_same_weights_against_another_champion_are_another_look(home: Path):
 def test_a_sketch_estimates_the_share_of_problems_that_two_splits_have_in_common(kept, added, expected):
     problems = [f"problem {number}" for number in range(300)]
     other = problems[:kept] + [f"other {number}" for number in range(added)]
-    assert shared(sketch_of(problems), sketch_of(other)) == pytest.approx(expected, abs=0.2 if 0 < expected < 1 else 0)
+    assert estimated_overlap(sketch_of(problems), sketch_of(other)) == pytest.approx(
+        expected, abs=0.2 if 0 < expected < 1 else 0
+    )
 
 
 def test_the_sketches_of_small_splits_are_whole():
     assert (
-        shared(sketch_of(["a", "b"]), sketch_of(["b", "c"])) == 0.5 and shared(sketch_of([]), sketch_of(["a"])) == 0.0
+        estimated_overlap(sketch_of(["a", "b"]), sketch_of(["b", "c"])) == 0.5
+        and estimated_overlap(sketch_of([]), sketch_of(["a"])) == 0.0
     )
 
 

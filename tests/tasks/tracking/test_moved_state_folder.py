@@ -48,7 +48,7 @@ def test_a_moved_state_folder_is_read_where_it_lies_and_goes_on_there(home: Path
     assert records.read_table(later, "samples/first.json") == ROWS
     assert not home.exists()
     assert str(home) not in json.dumps(addresses(there))
-    assert moved.follow(there) == 0
+    assert moved.update_addresses(there) == 0
 
 
 def test_a_copy_reads_and_writes_its_own_artifacts_and_leaves_the_original_alone(home: Path, run: str, tmp_path: Path):

@@ -90,7 +90,7 @@ def test_answers_become_a_pinned_version_once_and_what_is_said_later_another(
     version = collected.version
     assert version is not None and version.unpinned == "" and collected.name == "sums-reviewed"
     assert version.revision == git(root, "rev-parse", "HEAD") and git(root, "status", "--porcelain") == ""
-    (what,) = collected.said
+    (what,) = collected.reviews
     assert what.preferred is not None and what.preferred.estimate == 1.0 and what.agreement.alpha == 1.0
     rows = read_rows(version.folder, "preferences", "train")
     wanted = sorted((pair.prompt, pair.candidate, pair.champion) for pair in PAIRS[:3] for _ in range(2))

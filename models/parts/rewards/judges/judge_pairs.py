@@ -88,7 +88,7 @@ class JudgePairs(JudgedReward):
         values = [
             sum(mine) / len(mine) if mine else 0.5 if place in alone else float("nan") for place, mine in enumerate(won)
         ]
-        return Reasoned(torch.tensor(values), reasons, watched_of(list(made.values())))
+        return Reasoned(torch.tensor(values), reasons, comparison_metrics(list(made.values())))
 
     def _own(self, judge: GenerativeJudge, prompts: Sequence[str]) -> list[str]:
         """Return the judge's own answer to each prompt; empty texts if `own` is empty."""
@@ -117,7 +117,7 @@ def rivals_of(groups: Sequence[int], rivals: int) -> list[tuple[int, int]]:
     return list(pairs.values())
 
 
-def watched_of(made: Sequence[PairComparison]) -> dict[str, float]:
+def comparison_metrics(made: Sequence[PairComparison]) -> dict[str, float]:
     """Return the metrics of comparisons: the share of answers without a verdict, and the mean value of the first place.
 
     The second is left out if no comparison was read in both orders.

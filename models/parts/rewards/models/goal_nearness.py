@@ -19,7 +19,7 @@ from torch import Tensor
 from models.base.errors import UserError
 from models.method.registry import part
 from models.method.reward import Reward
-from models.method.rollout import Rollout, said_sequences
+from models.method.rollout import Rollout, written_sequences
 from models.method.truncation import worst_where_cut
 from models.method.world import World
 from models.reward_models.scorer import GoalScorer
@@ -50,6 +50,6 @@ class GoalNearness(Reward):
         some = [place for place, rollout in enumerate(rollouts) if rollout.said]
         values = torch.full((len(rollouts),), FARTHEST)
         if some:
-            rows = scorer.nearness(said_sequences([rollouts[place] for place in some]))
+            rows = scorer.nearness(written_sequences([rollouts[place] for place in some]))
             values[some] = torch.stack([row[math.ceil(self.share * len(row)) - 1] for row in rows])
         return worst_where_cut(values, rollouts) if self.share == 1 else values

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from models.method.registry import part
 from models.method.reward import Reward
-from models.method.rollout import Rollout, said_sequences
+from models.method.rollout import Rollout, written_sequences
 from models.method.truncation import worst_where_cut
 from models.method.world import World
 from models.reward_models.principles import PrincipledScorer
@@ -39,7 +39,7 @@ def learned_scores(world: World, rollouts: Sequence[Rollout], principle: str = "
     """
     scorer = world.score_with_reward_model
     assert scorer is not None, "the recipe check makes sure that a reward model is there"
-    sequences = said_sequences(rollouts)
+    sequences = written_sequences(rollouts)
     if principle:
         assert isinstance(scorer, PrincipledScorer), "the recipe check makes sure that it has the principle"
         return worst_where_cut(scorer.under(principle, sequences), rollouts)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from models.base.bounds import Number
-from models.learner.distribution import AS_IT_IS
+from models.learner.distribution import MODEL_DISTRIBUTION
 from models.method.registry import part
 from models.method.reward import Reward
 from models.method.rollout import Rollout
@@ -33,5 +33,7 @@ class SelfCertainty(Reward):
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
         """Return the mean over the tokens that the policy wrote, [completions], nats."""
-        rows = at_written_tokens(world, rollouts, AS_IT_IS, lambda block: -block.mean(-1) - math.log(block.shape[-1]))
+        rows = at_written_tokens(
+            world, rollouts, MODEL_DISTRIBUTION, lambda block: -block.mean(-1) - math.log(block.shape[-1])
+        )
         return torch.stack([row.double().mean().cpu() for row in rows]).float()

@@ -16,7 +16,7 @@ from models.agents.play.games.solving import exploitability
 from models.agents.play.games.strategy import choices, strategies
 from models.agents.play.play import play
 from models.base.errors import UserError
-from models.engines.engine import Ask, Drawing, Engine, Generated, Sampling
+from models.engines.engine import CompletionRequest, Engine, Generated, Sampling, TokenSampling
 from models.method.environment import Environment, EpisodeSettings, Heard, Seat
 from models.method.episode import Cut, Episode, EpisodeLimits
 from models.method.problem import Problem
@@ -172,7 +172,7 @@ def test_several_seats_at_their_own_pace_are_refused_by_a_line() -> None:
 class Cutting(Saying):
     """Every fourth turn of its is cut."""
 
-    def each(self, asks: Sequence[Ask], drawing: Drawing) -> list[Generated]:
+    def each(self, asks: Sequence[CompletionRequest], drawing: TokenSampling) -> list[Generated]:
         made = super().each(asks, drawing)
         return [replace(each, finished=ask.seed % 4 > 0) for ask, each in zip(asks, made, strict=True)]
 

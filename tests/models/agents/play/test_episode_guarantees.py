@@ -14,7 +14,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from models.engines.engine import Ask, Drawing, EngineSettings, Generated
+from models.engines.engine import CompletionRequest, EngineSettings, Generated, TokenSampling
 from models.engines.transformers_engine import TransformersEngine
 from models.learner.packing import Sequences
 from models.method.episode import Turn
@@ -161,12 +161,12 @@ def test_every_cut_has_its_rule_and_nothing_is_generated_after_it(
     asked: list[tuple[int, ...]] = []
 
     class Listening(TransformersEngine):
-        def each(self, asks: Any, drawing: Drawing) -> list[Generated]:
+        def each(self, asks: Any, drawing: TokenSampling) -> list[Generated]:
             asked.extend(tuple(ask.prompt) for ask in asks)
             return super().each(asks, drawing)
 
-        def serve(self, asks: Any, drawing: Drawing, steps: int, dropped: Any = ()) -> dict[int, Generated]:
-            ask: Ask
+        def serve(self, asks: Any, drawing: TokenSampling, steps: int, dropped: Any = ()) -> dict[int, Generated]:
+            ask: CompletionRequest
             for ask in asks.values():
                 asked.append(tuple(ask.prompt))
             return super().serve(asks, drawing, steps, dropped)

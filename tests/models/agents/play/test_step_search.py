@@ -12,7 +12,7 @@ from torch import Tensor
 
 from models.agents.play.step_search import Estimate, StepSearch
 from models.agents.play.tree import Backup, Growth, Node, SearchTree, Valuing
-from models.engines.engine import Ask, Drawing, Engine, Generated, Sampling
+from models.engines.engine import CompletionRequest, Engine, Generated, Sampling, TokenSampling
 from models.method.problem import Problem
 from tests.support.tiny_worlds import CODEC
 
@@ -44,13 +44,13 @@ class Stepper(Engine):
     vocabulary = 24
 
     def __init__(self) -> None:
-        self.asked: list[Ask] = []
+        self.asked: list[CompletionRequest] = []
 
-    def each(self, asks: Sequence[Ask], drawing: Drawing) -> list[Generated]:
+    def each(self, asks: Sequence[CompletionRequest], drawing: TokenSampling) -> list[Generated]:
         self.asked += asks
         return [self._drawn(ask) for ask in asks]
 
-    def _drawn(self, ask: Ask) -> Generated:
+    def _drawn(self, ask: CompletionRequest) -> Generated:
         stands = [word for id in ask.prompt[len(PROBLEM.tokens) :] for word, own in WORDS.items() if own == id]
         tokens, chances = list[int](), list[float]()
         while len(tokens) < ask.max_tokens:

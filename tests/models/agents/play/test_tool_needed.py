@@ -9,7 +9,7 @@ from torch import Tensor
 
 from models.agents.environments.tools import Tools
 from models.agents.tools.search import DocumentSearch
-from models.engines.engine import Ask, Drawing, Engine, Generated
+from models.engines.engine import CompletionRequest, Engine, Generated, TokenSampling
 from models.method.problem import Problem
 from models.method.rollout import Rollout
 from models.parts.rewards.rules.exact_answer import ExactAnswer
@@ -29,7 +29,7 @@ class Copier(Engine):
 
     dtype, vocabulary = torch.float32, 259
 
-    def each(self, asks: Sequence[Ask], drawing: Drawing) -> list[Generated]:
+    def each(self, asks: Sequence[CompletionRequest], drawing: TokenSampling) -> list[Generated]:
         made = []
         for ask in asks:
             lines = CODEC.text([ask.prompt])[0].strip().splitlines()

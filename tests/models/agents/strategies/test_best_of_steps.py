@@ -9,7 +9,7 @@ import torch
 from models.agents.strategies.best_of_steps import BestOfSteps
 from models.agents.strategy import Strategic
 from models.base.errors import UserError
-from models.engines.engine import Drawing, EngineSettings, Sampling, asks_of
+from models.engines.engine import EngineSettings, Sampling, TokenSampling, requests_of
 from models.learner.packing import Sequences
 from models.policies.build import load_causal_model
 from models.policies.folder import save_model_folder
@@ -44,9 +44,9 @@ def log_probs(folder: Path, prompt: tuple[int, ...]) -> dict[int, float]:
 def test_the_turn_is_the_action_of_highest_value_of_all_that_are_drawn(folders: dict[str, Path], named: str) -> None:
     engine = Listening(folders["agent"], EngineSettings(precision="float32"), end=ENDING.ends)
     strategy = BestOfSteps(values=str(folders["values"]), reference=str(folders[named]) if named else "", candidates=64)
-    asks = asks_of([problem.tokens for problem in PROBLEMS], Sampling(max_tokens=1), 5)
+    asks = requests_of([problem.tokens for problem in PROBLEMS], Sampling(max_tokens=1), 5)
     strategic = Strategic(engine, ENDING, strategy, 64)
-    made = strategic.each(asks, Drawing(temperature=0.0, log_probs=False))
+    made = strategic.each(asks, TokenSampling(temperature=0.0, log_probs=False))
     values_decide = 0
     for ask, turn in zip(asks, made, strict=True):
         prompt = tuple(ask.prompt)
@@ -65,8 +65,8 @@ def test_with_the_agents_own_values_the_first_candidate_that_ends_is_taken(folde
     """All values are zero then."""
     engine = Listening(folders["agent"], EngineSettings(precision="float32"), end=ENDING.ends)
     strategy = BestOfSteps(values=str(folders["agent"]), reference=str(folders["agent"]), candidates=8)
-    (ask,) = asks_of([PROBLEMS[0].tokens], Sampling(max_tokens=3), 5)
-    (turn,) = Strategic(engine, ENDING, strategy, 64).each([ask], Drawing(log_probs=False))
+    (ask,) = requests_of([PROBLEMS[0].tokens], Sampling(max_tokens=3), 5)
+    (turn,) = Strategic(engine, ENDING, strategy, 64).each([ask], TokenSampling(log_probs=False))
     assert turn.tokens == next(made.tokens for _, made in engine.asked if made.finished)
 
 
@@ -74,14 +74,14 @@ def test_a_model_that_is_missing_or_of_other_tokens_is_refused_by_a_line(
     folders: dict[str, Path], tmp_path: Path
 ) -> None:
     engine = Listening(folders["agent"], EngineSettings(precision="float32"), end=ENDING.ends)
-    asks = asks_of([PROBLEMS[0].tokens], Sampling(max_tokens=1), 5)
+    asks = requests_of([PROBLEMS[0].tokens], Sampling(max_tokens=1), 5)
     strategy = BestOfSteps()
     with pytest.raises(UserError, match=r"strategy.values: name the model folder"):
-        Strategic(engine, ENDING, strategy, 64).each(asks, Drawing(log_probs=False))
+        Strategic(engine, ENDING, strategy, 64).each(asks, TokenSampling(log_probs=False))
     with pytest.raises(UserError, match="nowhere"):
         named = replace(strategy, values=str(tmp_path / "nowhere"))
-        Strategic(engine, ENDING, named, 64).each(asks, Drawing(log_probs=False))
+        Strategic(engine, ENDING, named, 64).each(asks, TokenSampling(log_probs=False))
     other = tmp_path / "other"
     save_model_folder(tiny_policy(torch.float32, vocabulary=40), TOKENIZER, other)
     with pytest.raises(UserError, match="has 40 tokens, and the policy 24"):
-        Strategic(engine, ENDING, replace(strategy, values=str(other)), 64).each(asks, Drawing(log_probs=False))
+        Strategic(engine, ENDING, replace(strategy, values=str(other)), 64).each(asks, TokenSampling(log_probs=False))

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from models.agents.strategies.plain import Plain
-from models.agents.strategy import Consulted, Strategic, Strategy
-from models.engines.engine import Ask, Drawing, EngineSettings, Generated, Sampling, asks_of
+from models.agents.strategy import CountedPolicy, Strategic, Strategy
+from models.engines.engine import CompletionRequest, EngineSettings, Generated, Sampling, TokenSampling, requests_of
 from models.engines.transformers_engine import TransformersEngine
 from models.evaluation.evaluate import evaluate
 from models.method.registry import parts
@@ -36,7 +36,7 @@ class Counting(TransformersEngine):
 
     calls = read = written = 0
 
-    def each(self, asks: Sequence[Ask], drawing: Drawing) -> list[Generated]:
+    def each(self, asks: Sequence[CompletionRequest], drawing: TokenSampling) -> list[Generated]:
         made = super().each(asks, drawing)
         self.calls += len(asks)
         self.read += sum(len(ask.prompt) for ask in asks)
@@ -89,10 +89,10 @@ def test_an_evaluation_in_episodes_takes_at_most_the_calls_that_the_strategy_say
 def test_a_turn_hangs_on_its_own_history_and_seed_and_not_on_its_neighbours(
     engine: Counting, start: Path, name: str
 ) -> None:
-    asks = asks_of([problem.tokens for problem in PROBLEMS], Sampling(max_tokens=6, samples=2), 5)
+    asks = requests_of([problem.tokens for problem in PROBLEMS], Sampling(max_tokens=6, samples=2), 5)
 
-    def made(chosen: Sequence[Ask]) -> list[tuple[int, ...]]:
-        drawing = Drawing(log_probs=False)
+    def made(chosen: Sequence[CompletionRequest]) -> list[tuple[int, ...]]:
+        drawing = TokenSampling(log_probs=False)
         return [turn.tokens for turn in Strategic(engine, ENDING, strategy_of(name, start), ROOM).each(chosen, drawing)]
 
     together = made(asks)
@@ -108,19 +108,21 @@ def test_without_a_strategy_and_with_the_plain_one_a_policy_answers_the_same_bit
 
 def test_a_strategy_that_asks_more_often_than_it_says_is_stopped(engine: Counting) -> None:
     class Greedy(Plain):
-        def turns(self, policy: Consulted, asks: Sequence[Ask], drawing: Drawing) -> list[Generated]:
+        def turns(
+            self, policy: CountedPolicy, asks: Sequence[CompletionRequest], drawing: TokenSampling
+        ) -> list[Generated]:
             policy.draft(asks, drawing)
             return policy.draft(asks, drawing)
 
-    asks = asks_of([PROBLEMS[0].tokens], Sampling(max_tokens=4), 1)
+    asks = requests_of([PROBLEMS[0].tokens], Sampling(max_tokens=4), 1)
     with pytest.raises(RuntimeError, match="more often than it declares"):
-        Strategic(engine, ENDING, Greedy(), ROOM).each(asks, Drawing(log_probs=False))
+        Strategic(engine, ENDING, Greedy(), ROOM).each(asks, TokenSampling(log_probs=False))
 
 
 def test_nothing_that_a_strategy_says_can_be_trained_on(engine: Counting) -> None:
-    asks = asks_of([PROBLEMS[0].tokens], Sampling(max_tokens=4), 1)
+    asks = requests_of([PROBLEMS[0].tokens], Sampling(max_tokens=4), 1)
     with pytest.raises(ValueError, match="no log-probs"):
-        Strategic(engine, ENDING, Plain(), ROOM).each(asks, Drawing())
+        Strategic(engine, ENDING, Plain(), ROOM).each(asks, TokenSampling())
 
 
 def test_every_paper_of_inference_alone_is_listed_with_its_strategy() -> None:
@@ -133,8 +135,8 @@ def test_every_paper_of_inference_alone_is_listed_with_its_strategy() -> None:
 
 
 def test_a_cut_turn_is_criticised_by_nobody(engine: Counting, start: Path) -> None:
-    ask = replace(asks_of([PROBLEMS[0].tokens], Sampling(max_tokens=1), 4)[0])
+    ask = replace(requests_of([PROBLEMS[0].tokens], Sampling(max_tokens=1), 4)[0])
     strategic = Strategic(engine, ENDING, strategy_of("criticise_improve", start), ROOM)
-    (turn,) = strategic.each([ask], Drawing(log_probs=False))
+    (turn,) = strategic.each([ask], TokenSampling(log_probs=False))
     assert len(turn.tokens) == 1
     assert strategic.policy.spent.calls == (1 if not turn.finished else strategic.policy.spent.calls)

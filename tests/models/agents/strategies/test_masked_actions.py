@@ -8,7 +8,7 @@ import torch
 
 from models.agents.strategies.masked_actions import MaskedActions, ReasoningMode, chosen_action
 from models.base.errors import UserError
-from models.engines.engine import Drawing
+from models.engines.engine import TokenSampling
 from tests.support.tiny_strategies import DRAWN, GREEDY, Scripted, ask_of, turns_of
 
 CHANCES = {"north": 0.05, "east": 0.2, "south": 0.45, "west": 0.1, "wait": 0.15, "anything else": 0.05}
@@ -22,8 +22,8 @@ def policy(way: str = "") -> Scripted:
     )
 
 
-@pytest.mark.parametrize("drawing", [GREEDY, DRAWN, Drawing(temperature=50.0, log_probs=False)], ids=str)
-def test_over_every_mask_and_many_seeds_no_turn_is_another_than_one_of_the_listed(drawing: Drawing) -> None:
+@pytest.mark.parametrize("drawing", [GREEDY, DRAWN, TokenSampling(temperature=50.0, log_probs=False)], ids=str)
+def test_over_every_mask_and_many_seeds_no_turn_is_another_than_one_of_the_listed(drawing: TokenSampling) -> None:
     assert len(MASKS) == 31
     for mask in MASKS:
         turns, _ = turns_of(MaskedActions(), policy(), [ask_of("Q", seed, actions=mask) for seed in range(20)], drawing)

@@ -11,7 +11,7 @@ from models.base.errors import UserError
 from models.engines.engine import EngineSettings
 from models.engines.transformers_engine import TransformersEngine
 from models.learner.all_completions import all_log_probs
-from models.learner.distribution import AS_IT_IS
+from models.learner.distribution import MODEL_DISTRIBUTION
 from models.learner.optimiser import OptimiserSettings, build_optimiser
 from models.method.learner import Learner
 from models.method.schedule import ScheduleSettings
@@ -117,7 +117,7 @@ def learner_with(gae: Gae, reference: bool = True) -> Learner:
     torch.nn.init.normal_(companion.model.head.weight, std=0.1)
     held = tiny_policy(seed=5).requires_grad_(False) if reference else None
     return Learner(
-        policy, build_optimiser(policy, RISING), held, None, None, AS_IT_IS, companions={"critic": companion}
+        policy, build_optimiser(policy, RISING), held, None, None, MODEL_DISTRIBUTION, companions={"critic": companion}
     )
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from models.base.errors import UserError
-from models.learner.distribution import AS_IT_IS
+from models.learner.distribution import MODEL_DISTRIBUTION
 from models.learner.packing import Sequences
 from models.method.learner import Learner, Role
 from models.method.world import World
@@ -23,7 +23,7 @@ CHOSEN = scored([0.0, 0.0], [2], sequences=SEQUENCES)
 def world_of(teachers: Mapping[Role, nn.Module], served: Callable[[Sequences], list[Tensor]] | None = None) -> World:
     policy = tiny_policy(spread=2.0)
     optimiser = torch.optim.SGD(policy.parameters())
-    learner = Learner(policy, optimiser, None, None, None, AS_IT_IS, teachers=teachers, served_teacher=served)
+    learner = Learner(policy, optimiser, None, None, None, MODEL_DISTRIBUTION, teachers=teachers, served_teacher=served)
     return make_world(learner=learner)
 
 

@@ -12,12 +12,12 @@ import torch
 from torch import Tensor
 
 from models.base.errors import UserError
-from models.learner.distribution import AS_IT_IS
+from models.learner.distribution import MODEL_DISTRIBUTION
 from models.learner.packing import Sequences
 from models.method.advantage import Signal
 from models.method.learner import Companion, Learner
 from models.method.scored import Scored
-from models.method.voices import Voiced
+from models.method.voices import JointSampling
 from models.method.world import World
 from models.parts.advantage.group_relative import GroupRelative
 from models.parts.advantage.selective import Selective
@@ -49,7 +49,7 @@ def world_with(part: Selective, budget: int = 16384) -> World:
     reference = tiny_policy(seed=3).requires_grad_(False)
     companions = {part.companion: part.accompany(policy)}
     learner = Learner(
-        policy, torch.optim.SGD(policy.parameters()), reference, None, None, AS_IT_IS, companions=companions
+        policy, torch.optim.SGD(policy.parameters()), reference, None, None, MODEL_DISTRIBUTION, companions=companions
     )
     return make_world(learner=learner, token_budget=budget)
 
@@ -214,7 +214,7 @@ def test_a_share_that_is_no_chance_above_zero_is_refused(share: str) -> None:
 
 
 def looped(
-    folder: Path, source: Voiced, advantage: KlInReward, lora: bool = False, killed_in: int | None = None
+    folder: Path, source: JointSampling, advantage: KlInReward, lora: bool = False, killed_in: int | None = None
 ) -> tuple[Learner, Diary]:
     """A whole small run of the loop with a gate, if the advantage has one."""
     learner, diary = new_learner(SCHEDULE, lora), Diary({}, {}, [])

@@ -5,7 +5,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from models.learner.distribution import AS_IT_IS
+from models.learner.distribution import MODEL_DISTRIBUTION
 from models.learner.optimiser import OptimiserSettings, build_optimiser
 from models.learner.packing import Sequences
 from models.method.learner import Learner
@@ -32,7 +32,7 @@ def world_with(advantage: StepDifference) -> tuple[World, Critic]:
     torch.manual_seed(3)
     companion = advantage.accompany(policy)
     optimiser = build_optimiser(policy, RISING)
-    learner = Learner(policy, optimiser, None, None, None, AS_IT_IS, companions={"critic": companion})
+    learner = Learner(policy, optimiser, None, None, None, MODEL_DISTRIBUTION, companions={"critic": companion})
     assert isinstance(companion.model, Critic)
     return make_world(learner=learner, token_budget=64), companion.model
 

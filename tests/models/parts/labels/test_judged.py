@@ -13,7 +13,7 @@ from models.parts.labels.judged import JudgedLabels, up_to_first_wrong
 from models.parts.labels.monte_carlo import MonteCarlo, progress
 from models.recipes.load import load_recipe
 from models.reward_models.judges.steps import said_of_steps
-from models.reward_models.solutions import Bench, Solution
+from models.reward_models.solutions import LabellingTools, Solution
 from tests.support.tiny_engines import Saying
 from tests.support.tiny_judges import Scripted
 from tests.support.tiny_worlds import CODEC
@@ -23,12 +23,12 @@ PROBLEM = Problem("p", "3 + 4", "7", tokens=tuple(CODEC.prompts(["3 + 4"])[0]))
 TEXT = "3 + 4 = 7 ; 7 + 1 = 9 ; #### 9"
 
 
-def bench(judge: Scripted, say: str = TEXT) -> Bench:
+def bench(judge: Scripted, say: str = TEXT) -> LabellingTools:
     engine = Saying(CODEC, lambda words, seed: say)
-    return Bench(engine, CODEC, by_answer, Sampling(max_tokens=20, samples=1), MARKS, 0, {}, judge)
+    return LabellingTools(engine, CODEC, by_answer, Sampling(max_tokens=20, samples=1), MARKS, 0, {}, judge)
 
 
-def solution(work: Bench, text: str = TEXT) -> Solution:
+def solution(work: LabellingTools, text: str = TEXT) -> Solution:
     (made,) = work.read([PROBLEM], [tuple(CODEC.completions([text])[0])], [True])
     return made
 

@@ -12,7 +12,7 @@ from models.engines.engine import Sampling
 from models.method.problem import Problem
 from models.parts.labels.monte_carlo import MonteCarlo, success_rates
 from models.reward_models.solution_rows import read_solutions, write_solutions
-from models.reward_models.solutions import Bench, Solution, known_labels
+from models.reward_models.solutions import LabellingTools, Solution, known_labels
 from tests.support.tiny_engines import Saying
 from tests.support.tiny_worlds import CODEC
 
@@ -20,12 +20,12 @@ Say = Callable[[list[str], int], str]
 PROBLEM = Problem("p", "3 + 4", "7", tokens=tuple(CODEC.prompts(["3 + 4"])[0]))
 
 
-def bench(say: Say, max_tokens: int = 20, samples: int = 2) -> Bench:
+def bench(say: Say, max_tokens: int = 20, samples: int = 2) -> LabellingTools:
     sampling = Sampling(max_tokens=max_tokens, samples=samples)
-    return Bench(Saying(CODEC, say), CODEC, by_answer, sampling, ("\n", ";"), 0, {})
+    return LabellingTools(Saying(CODEC, say), CODEC, by_answer, sampling, ("\n", ";"), 0, {})
 
 
-def solution(work: Bench, text: str, finished: bool = True) -> Solution:
+def solution(work: LabellingTools, text: str, finished: bool = True) -> Solution:
     ids = CODEC.completions([text])[0]
     (made,) = work.read([PROBLEM], [tuple(ids if finished else ids[:-1])], [finished])
     return made

@@ -10,8 +10,8 @@ from models.engines.engine import Sampling
 from models.method.problem import Problem
 from models.parts.labels.consensus import Consensus, first_wrong
 from models.parts.labels.monte_carlo import MonteCarlo
-from models.parts.labels.reference import ReferenceAgreement, aligned, held_against
-from models.reward_models.solutions import Bench, Solution
+from models.parts.labels.reference import ReferenceAgreement, agreement_labels, aligned
+from models.reward_models.solutions import LabellingTools, Solution
 from tests.support.tiny_engines import Saying
 from tests.support.tiny_worlds import CODEC
 
@@ -20,11 +20,11 @@ RIGHT = "3 + 4 = 7 ; 7 + 2 = 9 ; #### 9"
 NAN = math.nan
 
 
-def bench(answer: str = "#### 9", references: dict[str, str] | None = None) -> Bench:
+def bench(answer: str = "#### 9", references: dict[str, str] | None = None) -> LabellingTools:
     """The policy ends right from wherever no 8 stands."""
     engine = Saying(CODEC, lambda words, seed: "#### 8" if "8" in words else answer)
     known = {PROBLEM.prompt: RIGHT} if references is None else references
-    return Bench(engine, CODEC, by_answer, Sampling(max_tokens=40), ("\n", ";"), 0, known)
+    return LabellingTools(engine, CODEC, by_answer, Sampling(max_tokens=40), ("\n", ";"), 0, known)
 
 
 def solution(text: str) -> Solution:
@@ -66,7 +66,7 @@ def test_solutions_that_nobody_drew_from_a_policy_are_held_against_right_ones_to
     texts = [RIGHT, "3 + 4 = 7 ; 7 + 2 = 8 ; #### 8", RIGHT]
     made = [solution(text) for text in texts]
     steps = [(prompt, each.completion, each.ends) for prompt, each in zip(["3 + 4", "3 + 4", "?"], made, strict=True)]
-    rows = held_against(CODEC, ("\n", ";"), steps, {"3 + 4": RIGHT})
+    rows = agreement_labels(CODEC, ("\n", ";"), steps, {"3 + 4": RIGHT})
     assert rows[:2] == [[1, 1, 1], [1, 0, 0]] and all(map(math.isnan, rows[2]))
 
 

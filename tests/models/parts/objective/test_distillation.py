@@ -14,10 +14,10 @@ import torch
 from torch import Tensor, nn
 
 from models.base.errors import UserError
-from models.learner.distribution import AS_IT_IS, Distribution
+from models.learner.distribution import MODEL_DISTRIBUTION, Distribution
 from models.learner.optimiser import OptimiserSettings
 from models.method.fit import fit_round
-from models.method.learner import Judge, Learner, Role
+from models.method.learner import Learner, Role, TargetModel
 from models.method.policy_outputs import Divergence, PolicyOutputs, contrast_weight, read_policy
 from models.method.problem import Problem
 from models.method.readings import Readings
@@ -60,7 +60,9 @@ def jsd(log_p: Tensor, log_q: Tensor, beta: float) -> Tensor:
 
 
 def learner_of(
-    teachers: Mapping[Role, nn.Module], reference: nn.Module | None = None, distribution: Distribution = AS_IT_IS
+    teachers: Mapping[Role, nn.Module],
+    reference: nn.Module | None = None,
+    distribution: Distribution = MODEL_DISTRIBUTION,
 ) -> Learner:
     policy = tiny_policy(spread=2.0)
     optimiser = torch.optim.SGD(policy.parameters(), lr=0.0)
@@ -107,7 +109,7 @@ def test_packed_with_shared_prompts_it_is_the_published_formula_sequence_by_sequ
 
 
 @pytest.mark.parametrize("judge", ["reference", "policy"])
-def test_a_judge_that_is_told_more_reads_its_own_prompt_and_the_policy_the_plain_one(judge: Judge) -> None:
+def test_a_judge_that_is_told_more_reads_its_own_prompt_and_the_policy_the_plain_one(judge: TargetModel) -> None:
     reference = tiny_policy(seed=2, spread=2.0)
     learner = learner_of({}, reference=reference)
     metrics = [*TOLD, TOLD[1]]

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from models.base.errors import UserError
 from models.engines.engine import Generated, Sampling
-from models.learner.distribution import AS_IT_IS
+from models.learner.distribution import MODEL_DISTRIBUTION
 from models.learner.packing import Sequences
 from models.method.learner import Learner
 from models.method.problem import Problem
@@ -32,7 +32,7 @@ class Engine:
 
 def world(reference: nn.Module | None) -> World:
     nothing: Any = None
-    learner = Learner(tiny_policy(seed=0, spread=3.0), nothing, reference, None, None, AS_IT_IS)
+    learner = Learner(tiny_policy(seed=0, spread=3.0), nothing, reference, None, None, MODEL_DISTRIBUTION)
     return make_world(cast(Any, Engine()), learner=learner)
 
 

@@ -9,7 +9,7 @@ import torch
 from models.base.errors import UserError
 from models.engines.engine import EngineSettings
 from models.engines.transformers_engine import TransformersEngine
-from models.learner.distribution import AS_IT_IS
+from models.learner.distribution import MODEL_DISTRIBUTION
 from models.learner.packing import Sequences
 from models.method.learner import Learner
 from models.method.problem import KnownAnswer
@@ -31,7 +31,7 @@ KNOWN = tuple(
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     start = save_start(tmp_path_factory.mktemp("start") / "policy")
     policy, teacher = tiny_policy(torch.float32, spread=3.0), tiny_policy(torch.float32, seed=1, spread=3.0, hidden=32)
-    learner = Learner(policy, torch.optim.SGD(policy.parameters()), None, None, None, AS_IT_IS)
+    learner = Learner(policy, torch.optim.SGD(policy.parameters()), None, None, None, MODEL_DISTRIBUTION)
     learner.teachers = {"teacher": teacher.requires_grad_(False)}
     return make_world(TransformersEngine(start, EngineSettings(precision="float32"), end=END), learner=learner)
 

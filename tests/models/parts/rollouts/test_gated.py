@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from models.base.errors import UserError
 from models.engines.decoding_loop import Voice, complete
-from models.engines.engine import Sampling, asks_of
-from models.learner.distribution import AS_IT_IS
+from models.engines.engine import Sampling, requests_of
+from models.learner.distribution import MODEL_DISTRIBUTION
 from models.learner.packing import Sequences
 from models.method.fit import fit_round
 from models.method.learner import Learner
@@ -60,7 +60,7 @@ def world(odds: float | None = None, reference: Any = "other", learned: nn.Modul
             head.bias.fill_(odds)
     learned = learned or policy()
     optimiser = torch.optim.SGD(learned.parameters())
-    learner = Learner(learned, optimiser, reference, None, None, AS_IT_IS, companions={"gate": gate})
+    learner = Learner(learned, optimiser, reference, None, None, MODEL_DISTRIBUTION, companions={"gate": gate})
     return make_world(learner=learner)
 
 
@@ -273,5 +273,5 @@ def test_a_switch_has_two_voices_that_have_a_say_to_choose_from() -> None:
     voice = Voice(policy)
     for voices in ([voice], [voice] * 3, [voice, replace(voice, veto_top_p=0.9)]):
         with pytest.raises(ValueError, match="two voices"):
-            asks = asks_of(PROMPTS, Sampling(max_tokens=2), 0)
+            asks = requests_of(PROMPTS, Sampling(max_tokens=2), 0)
             complete(voices, asks, Sampling(), end=END, most=4, switch=lambda states, points: states[:, 0] > 0)

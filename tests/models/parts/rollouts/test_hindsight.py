@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from models.base.errors import UserError
-from models.learner.distribution import AS_IT_IS
+from models.learner.distribution import MODEL_DISTRIBUTION
 from models.learner.optimiser import OptimiserSettings
 from models.method.fit import fit_round
 from models.method.learner import Learner
@@ -57,7 +57,7 @@ def test_by_the_recipe_the_loss_is_the_likelihood_of_the_answers_given_the_feedb
     rollouts, recipe = chains(0.5), load_recipe("chain_of_hindsight")
     policy = tiny_policy()
     before = copy.deepcopy(policy.state_dict())
-    learner = Learner(policy, torch.optim.SGD(policy.parameters()), None, None, None, AS_IT_IS)
+    learner = Learner(policy, torch.optim.SGD(policy.parameters()), None, None, None, MODEL_DISTRIBUTION)
     step = OptimiserSettings(learning_rate=1.0, warmup_steps=0, clip_norm=1e9)
     settings = ScheduleSettings(rounds=1, optimiser=step)
     scored = score(WORLD, recipe.rewards, rollouts)

@@ -15,7 +15,7 @@ from models.engines.engine import EngineSettings, Sampling
 from models.engines.open_engine import open_engine
 from models.engines.transformers_engine import TransformersEngine
 from models.learner.all_completions import all_log_probs
-from models.learner.distribution import AS_IT_IS, Distribution
+from models.learner.distribution import MODEL_DISTRIBUTION, Distribution
 from models.learner.fused_log_probs import Head, fused_log_probs
 from models.learner.mask import Lagged
 from models.learner.optimiser import OptimiserSettings
@@ -52,7 +52,7 @@ END = 1
 def world(lagged: Any = "another", autocast: Any = None) -> World:
     """Two models that do not agree, in float64, as the loop shows them to a source."""
     lagged = tiny_policy(seed=1, spread=3.0) if lagged == "another" else lagged
-    learner = Learner(tiny_policy(seed=0, spread=3.0), cast(Any, None), lagged, None, autocast, AS_IT_IS)
+    learner = Learner(tiny_policy(seed=0, spread=3.0), cast(Any, None), lagged, None, autocast, MODEL_DISTRIBUTION)
     return make_world(learner=learner)
 
 
@@ -200,7 +200,7 @@ def test_a_killed_run_goes_on_with_the_lagged_policy_that_it_had_and_ends_the_sa
 
 
 def masked_learner(policy: nn.Module, lagged: nn.Module, top_p: float = 0.8) -> World:
-    learner = Learner(policy, cast(Any, None), lagged, None, None, AS_IT_IS, mask_top_p=top_p)
+    learner = Learner(policy, cast(Any, None), lagged, None, None, MODEL_DISTRIBUTION, mask_top_p=top_p)
     return make_world(learner=learner)
 
 

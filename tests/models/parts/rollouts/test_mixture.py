@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from models.base.errors import UserError
 from models.engines import shared_decoding
-from models.learner.distribution import AS_IT_IS
+from models.learner.distribution import MODEL_DISTRIBUTION
 from models.learner.log_probs import completion_log_probs
 from models.learner.packing import Sequences
 from models.method.learner import Learner
@@ -41,7 +41,7 @@ def world(
     policy = policy or tiny_policy(seed=0, spread=3.0)
     reference = tiny_policy(seed=1, spread=3.0) if reference == "another" else reference
     nothing: Any = None
-    learner = Learner(policy, nothing, reference, adapter_off, autocast, AS_IT_IS)
+    learner = Learner(policy, nothing, reference, adapter_off, autocast, MODEL_DISTRIBUTION)
     return make_world(learner=learner)
 
 

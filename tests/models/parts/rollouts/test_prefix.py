@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from models.base.errors import UserError
 from models.engines.engine import EngineSettings
 from models.engines.transformers_engine import TransformersEngine
-from models.learner.distribution import AS_IT_IS
+from models.learner.distribution import MODEL_DISTRIBUTION
 from models.learner.optimiser import OptimiserSettings
 from models.learner.packing import Sequences
 from models.method.fit import fit_round
@@ -108,7 +108,7 @@ def gradient(rollouts: Sequence[Rollout], advantage: Tensor) -> dict[str, Tensor
     """By one plain gradient step of size one."""
     policy = tiny_policy()
     before = copy.deepcopy(policy.state_dict())
-    learner = Learner(policy, torch.optim.SGD(policy.parameters()), None, None, None, AS_IT_IS)
+    learner = Learner(policy, torch.optim.SGD(policy.parameters()), None, None, None, MODEL_DISTRIBUTION)
     step = OptimiserSettings(learning_rate=1.0, warmup_steps=0, clip_norm=1e9)
     settings = ScheduleSettings(rounds=1, normalisation="constant", optimiser=step)
     chosen = Scored(rollouts, torch.zeros(len(rollouts)), {}, {})
@@ -144,7 +144,7 @@ def test_the_prefix_carries_no_loss(world: World) -> None:
 def guided(world: World) -> World:
     """A world whose reference is another policy than the one that the engine runs."""
     policy, reference = tiny_policy(torch.float32, spread=3.0), tiny_policy(torch.float32, seed=5, spread=3.0)
-    learner = Learner(policy, torch.optim.SGD(policy.parameters()), reference, None, None, AS_IT_IS)
+    learner = Learner(policy, torch.optim.SGD(policy.parameters()), reference, None, None, MODEL_DISTRIBUTION)
     return replace(world, learner=learner)
 
 

@@ -10,7 +10,7 @@ import torch
 
 from models.engines.engine import EngineSettings
 from models.engines.transformers_engine import TransformersEngine
-from models.learner.distribution import AS_IT_IS
+from models.learner.distribution import MODEL_DISTRIBUTION
 from models.learner.packing import Sequences, packed_row
 from models.method.fit import Fit
 from models.method.learner import Learner
@@ -76,7 +76,7 @@ def test_step_dpo_in_the_tree_is_dpo_with_the_history_as_prompt(start: Path) -> 
     chosen = scored.take(kept)
     assert any(rollout.episode.history for rollout in chosen.rollouts) and len(kept) >= 6
     policy, reference = tiny_policy(seed=0, spread=3.0), tiny_policy(seed=1, spread=3.0).requires_grad_(False)
-    learner = Learner(policy, torch.optim.SGD(policy.parameters()), reference, None, None, AS_IT_IS)
+    learner = Learner(policy, torch.optim.SGD(policy.parameters()), reference, None, None, MODEL_DISTRIBUTION)
     readings = Readings(learner, 4096)
     fit = Fit(
         learner=learner,

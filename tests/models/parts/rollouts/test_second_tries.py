@@ -9,7 +9,7 @@ import pytest
 
 from models.agents.environments.tools import Tools
 from models.agents.play.replaying import replay
-from models.engines.engine import Ask, Drawing, EngineSettings, Generated
+from models.engines.engine import CompletionRequest, EngineSettings, Generated, TokenSampling
 from models.engines.transformers_engine import TransformersEngine
 from models.method.environment import Environment, EnvironmentEpisode
 from models.method.episode import Turn
@@ -30,7 +30,7 @@ class Listening(TransformersEngine):
 
     prompts: list[Sequence[int]]
 
-    def each(self, asks: Sequence[Ask], drawing: Drawing) -> list[Generated]:
+    def each(self, asks: Sequence[CompletionRequest], drawing: TokenSampling) -> list[Generated]:
         self.prompts = [*getattr(self, "prompts", []), *(ask.prompt for ask in asks)]
         return super().each(asks, drawing)
 

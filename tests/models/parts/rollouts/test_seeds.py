@@ -8,10 +8,10 @@ from typing import Any, cast
 import pytest
 import torch
 
-from models.base.seeds import for_choices, for_second_draw, round_seed
-from models.engines.engine import Ask, Drawing, Engine, Generated, Sampling, asks_of
+from models.base.seeds import choice_seed, round_seed, second_sampling_seed
+from models.engines.engine import CompletionRequest, Engine, Generated, Sampling, TokenSampling, requests_of
 from models.engines.random_points import TOKENS, points_of
-from models.learner.distribution import AS_IT_IS
+from models.learner.distribution import MODEL_DISTRIBUTION
 from models.method.learner import Learner
 from models.method.problem import KnownAnswer, Problem
 from models.method.rollout import Rollout
@@ -26,7 +26,7 @@ from tests.support.tiny_worlds import make_world
 
 KNOWN = tuple(KnownAnswer("demonstration", (token, token, token, token, 1), "") for token in (5, 6, 7))
 ASKED = [replace(problem, known=KNOWN) for problem in PROBLEMS]
-LEARNER = Learner(torch.nn.Linear(1, 1), cast(Any, None), torch.nn.Linear(1, 1), None, None, AS_IT_IS)
+LEARNER = Learner(torch.nn.Linear(1, 1), cast(Any, None), torch.nn.Linear(1, 1), None, None, MODEL_DISTRIBUTION)
 
 
 class Noting:
@@ -38,7 +38,7 @@ class Noting:
     def __init__(self) -> None:
         self.seeds: list[int] = []
 
-    def each(self, asks: Sequence[Ask], drawing: Drawing) -> list[Generated]:
+    def each(self, asks: Sequence[CompletionRequest], drawing: TokenSampling) -> list[Generated]:
         self.seeds += [ask.seed for ask in asks]
         return [Generated((5, 1), torch.tensor([-0.5, -0.25]), True) for _ in asks]
 
@@ -77,7 +77,7 @@ def test_where_a_prefix_ends_hangs_in_no_way_together_with_the_points_that_the_c
     for number in range(400):
         seed = round_seed(7, number)
         cuts.append(len(PrefixSampling(share=1.0, max_tokens=8)._prefixes(ASKED[:1], seed)[0]))
-        points.append(points_of(asks_of([ASKED[0].tokens], Sampling(max_tokens=3), seed), 3, TOKENS)[0])
+        points.append(points_of(requests_of([ASKED[0].tokens], Sampling(max_tokens=3), seed), 3, TOKENS)[0])
     table = torch.cat([torch.tensor(cuts, dtype=torch.float64)[None], torch.stack(points).T])
     assert float(torch.corrcoef(table)[0, 1:].abs().max()) < 4 / 400**0.5
 
@@ -97,7 +97,7 @@ def test_the_guide_is_drawn_by_a_seed_of_its_own(monkeypatch: pytest.MonkeyPatch
     for number in range(3):
         GuidedPrefix(share=1.0, group_size=2, max_tokens=8)(here, ASKED, number)
     continued = {
-        ask.seed for seed in guides for ask in asks_of([problem.tokens for problem in ASKED], Sampling(), seed)
+        ask.seed for seed in guides for ask in requests_of([problem.tokens for problem in ASKED], Sampling(), seed)
     }
     assert len(set(guides)) == 3 and len(set(engine.seeds)) == 3 * 2 * len(ASKED)
     assert not continued & set(engine.seeds)
@@ -105,5 +105,5 @@ def test_the_guide_is_drawn_by_a_seed_of_its_own(monkeypatch: pytest.MonkeyPatch
 
 def test_no_two_rounds_of_a_run_share_a_seed_for_anything() -> None:
     seeds = [round_seed(seed, number) for seed, number in product((0, 1, 7), range(2000))]
-    every = [*seeds, *map(for_choices, seeds), *map(for_second_draw, seeds)]
+    every = [*seeds, *map(choice_seed, seeds), *map(second_sampling_seed, seeds)]
     assert len(set(every)) == len(every)

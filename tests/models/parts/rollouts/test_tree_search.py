@@ -11,7 +11,7 @@ import torch
 from models.agents.play.tree import Growth, Node, SearchTree, Valuing
 from models.engines.engine import EngineSettings
 from models.engines.transformers_engine import TransformersEngine
-from models.learner.distribution import AS_IT_IS
+from models.learner.distribution import MODEL_DISTRIBUTION
 from models.learner.optimiser import OptimiserSettings, build_optimiser
 from models.learner.packing import Sequences
 from models.method.learner import Learner
@@ -58,7 +58,9 @@ def with_critic(advantage: StepValues) -> tuple[Learner, Critic]:
     companion = advantage.accompany(policy)
     assert isinstance(companion.model, Critic)
     optimiser = build_optimiser(policy, OptimiserSettings())
-    return Learner(policy, optimiser, None, None, None, AS_IT_IS, companions={"critic": companion}), companion.model
+    return Learner(
+        policy, optimiser, None, None, None, MODEL_DISTRIBUTION, companions={"critic": companion}
+    ), companion.model
 
 
 def test_answers_are_whole_and_hold_a_value_where_a_step_begins(start: Path) -> None:

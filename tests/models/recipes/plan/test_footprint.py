@@ -10,7 +10,7 @@ import torch
 from transformers import AutoModelForCausalLM, PreTrainedModel, Qwen3Config
 
 from models.base.errors import UserError
-from models.learner.distribution import AS_IT_IS
+from models.learner.distribution import MODEL_DISTRIBUTION
 from models.learner.optimiser import build_optimiser
 from models.method.advantage import Signal
 from models.method.fit import fit_round
@@ -63,7 +63,7 @@ def learner_of(recipe: Recipe, config: Any, autocast: torch.dtype | None) -> Lea
         off = policy.disable_adapter
     assert recipe.schedule is not None
     drawn = recipe.rollouts.sampling
-    distribution = AS_IT_IS if drawn.top_p == 1.0 else type(AS_IT_IS)(top_p=drawn.top_p)
+    distribution = MODEL_DISTRIBUTION if drawn.top_p == 1.0 else type(MODEL_DISTRIBUTION)(top_p=drawn.top_p)
     if reference is not None and autocast is not None:
         round_once(reference, autocast)
     return Learner(policy, build_optimiser(policy, recipe.schedule.optimiser), reference, off, autocast, distribution)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from models.base.errors import UserError
-from models.learner.distribution import AS_IT_IS
+from models.learner.distribution import MODEL_DISTRIBUTION
 from models.method.learner import Learner
 from models.method.schedule import ScheduleSettings
 from models.method.world import World
@@ -38,7 +38,7 @@ def world_with(part: ImplicitProcess, judge: nn.Module | None = None, budget: in
         reference,
         None,
         None,
-        AS_IT_IS,
+        MODEL_DISTRIBUTION,
         companions={"process_reward": companion},
     )
     return make_world(learner=learner, token_budget=budget)

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from models.base.errors import UserError
-from models.learner.distribution import AS_IT_IS
+from models.learner.distribution import MODEL_DISTRIBUTION
 from models.learner.optimiser import OptimiserSettings
 from models.learner.precision import autocast_rule
 from models.method.episode import Turn
@@ -90,7 +90,9 @@ def rollout(text: str, prompt: str = "3 + 4 =", group: int = 0) -> Rollout:
 def world_with(folder: Path, part: LearnedVerifier = PART, settings: JudgeSettings = SURE) -> World:
     policy = tiny_policy(torch.float32)
     companions = {part.companion: part.accompany(placed(load_causal_model(folder, torch.float32)))}
-    learner = Learner(policy, torch.optim.SGD(policy.parameters()), None, None, None, AS_IT_IS, companions=companions)
+    learner = Learner(
+        policy, torch.optim.SGD(policy.parameters()), None, None, None, MODEL_DISTRIBUTION, companions=companions
+    )
     return make_world(learner=learner, judge=LocalJudge(folder, settings, 0))
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from models.base.errors import UserError
-from models.learner.distribution import AS_IT_IS
+from models.learner.distribution import MODEL_DISTRIBUTION
 from models.learner.packing import Sequences
 from models.method.learner import Learner
 from models.method.problem import Origin
@@ -33,7 +33,7 @@ def world_with(part: ReferenceValue, budget: int = 16384) -> World:
     reference = tiny_policy(seed=3).requires_grad_(False)
     companions = {part.companion: part.accompany(policy)}
     learner = Learner(
-        policy, torch.optim.SGD(policy.parameters()), reference, None, None, AS_IT_IS, companions=companions
+        policy, torch.optim.SGD(policy.parameters()), reference, None, None, MODEL_DISTRIBUTION, companions=companions
     )
     return make_world(learner=learner, token_budget=budget)
 

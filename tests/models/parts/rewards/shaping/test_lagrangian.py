@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from models.learner.distribution import AS_IT_IS
+from models.learner.distribution import MODEL_DISTRIBUTION
 from models.method.learner import Learner
 from models.method.problem import Problem
 from models.method.reward import Reward
@@ -47,7 +47,13 @@ def world_with(part: Lagrangian) -> World:
     policy = tiny_policy()
     companion = part.accompany(policy)
     learner = Learner(
-        policy, torch.optim.SGD(policy.parameters()), None, None, None, AS_IT_IS, companions={"multipliers": companion}
+        policy,
+        torch.optim.SGD(policy.parameters()),
+        None,
+        None,
+        None,
+        MODEL_DISTRIBUTION,
+        companions={"multipliers": companion},
     )
     return make_world(learner=learner)
 
