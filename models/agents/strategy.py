@@ -164,7 +164,7 @@ class CountedPolicy:
         )
         return [sum(next(scored)) if fit else float("-inf") for fit in fits]
 
-    def said(self, history: Sequence[int], reply: Sequence[int], words: str) -> tuple[int, ...]:
+    def extended(self, history: Sequence[int], reply: Sequence[int], words: str) -> tuple[int, ...]:
         """Extend a history by the policy's reply and a message with `words`, up to the next reply, as ids.
 
         Args:

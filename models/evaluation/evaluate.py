@@ -158,5 +158,5 @@ def _drawn(
 def _of_episode(episode: Episode, settings: EpisodeSettings) -> _Answer:
     finished = settings.limits.rule(episode.cut) == "kept"
     said = tuple(id for turn in episode.turns for id in episode.tokens[turn.start : turn.stop])
-    turns = [{"said": turn.said, "heard": turn.heard, "reward": turn.reward} for turn in episode.turns]
+    turns = [{"said": turn.text, "heard": turn.response, "reward": turn.reward} for turn in episode.turns]
     return _Answer(episode.text, said, len(said), finished, episode.solved, turns=json.dumps(turns))

@@ -148,7 +148,7 @@ class Environment(Part):
         """Folder of the model that speaks for frozen seats; None: the policy that the run began with."""
         return None
 
-    def beside(self, partner: Path) -> Environment | None:
+    def with_partner(self, partner: Path) -> Environment | None:
         """Return the environment for evaluations in which the model in the folder `partner` plays the other seats.
 
         None: it has only the policy's seat. The strategy cross_play uses this.

@@ -32,9 +32,9 @@ class Turn(NamedTuple):
     seconds: float = 0.0
     """Time of the environment's answer, seconds. It differs from run to run: training does not depend on it, unless the
     recipe requests exactly that."""
-    said: str = ""
+    text: str = ""
     """The policy's text."""
-    heard: str = ""
+    response: str = ""
     """The environment's answer, whether or not the policy read it."""
     duration: float = 0.0
     """Duration of the turn's action that the environment declares, seconds; the same in every run."""
@@ -44,7 +44,9 @@ def transcript(turns: Sequence[Turn]) -> str:
     """Format an episode of several turns for inspection, each speaker on its own lines; empty for a single turn."""
     if len(turns) < 2:
         return ""
-    return "\n".join(f"policy: {turn.said}" + (f"\nenvironment: {turn.heard}" if turn.heard else "") for turn in turns)
+    return "\n".join(
+        f"policy: {turn.text}" + (f"\nenvironment: {turn.response}" if turn.response else "") for turn in turns
+    )
 
 
 Rule = Literal["kept", "wrong", "masked"]

@@ -170,7 +170,7 @@ class JudgedReward(ReasonedReward):
 
     def reasoned(self, world: World, rollouts: Sequence[Rollout]) -> Reasoned:
         """Return the values and reasons of the recipe's judge."""
-        return self.judged(world.asked_judge(), rollouts, world.seed)
+        return self.judged(world.required_judge(), rollouts, world.seed)
 
 
 def before(label: str, by: str, components: Mapping[str, Tensor]) -> Tensor:

@@ -102,7 +102,7 @@ class Rollout:
         return tuple(flags)
 
     @property
-    def said(self) -> tuple[int, ...]:
+    def written_ids(self) -> tuple[int, ...]:
         """Ids of the tokens that the policy wrote, trained on or not, [written]; rewards read these."""
         if not self.episode.turns:
             return self.completion
@@ -178,7 +178,7 @@ def sequences_of(rollouts: Sequence[Rollout]) -> Sequences:
 
 def written_sequences(rollouts: Sequence[Rollout]) -> Sequences:
     """Return prompts and the policy's own tokens, without the environment's, as rewards read them, [completions]."""
-    return Sequences([rollout.problem.tokens for rollout in rollouts], [rollout.said for rollout in rollouts])
+    return Sequences([rollout.problem.tokens for rollout in rollouts], [rollout.written_ids for rollout in rollouts])
 
 
 def privileged_sequences(rollouts: Sequence[Rollout]) -> Sequences:

@@ -57,7 +57,7 @@ class Rollouts(SlotPart):
         return ""
 
     @property
-    def stands_behind(self) -> str:
+    def training_context(self) -> str:
         """Context with an earlier answer after which completions are trained; empty: the plain prompt."""
         return ""
 

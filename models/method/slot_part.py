@@ -50,7 +50,7 @@ class SlotPart(Part):
         return TOTAL
 
     @property
-    def asks_for(self) -> Extra | None:
+    def needs_extra(self) -> Extra | None:
         """Kind of further data that the source of rollouts must provide with its completions; None: none."""
         return None
 

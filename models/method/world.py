@@ -43,7 +43,7 @@ class World:
         """Maximum number of tokens of a packed row, for parts that read completions with a model."""
         return self.readings.token_budget
 
-    def asked_judge(self) -> GenerativeJudge:
+    def required_judge(self) -> GenerativeJudge:
         """Return the judge; for parts that declare `needs_judge`, which ensures that there is one."""
         assert self.judge is not None, "the recipe check makes sure that a judge is there"
         return self.judge

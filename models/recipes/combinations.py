@@ -178,7 +178,7 @@ def _divergence(recipe: Recipe) -> None:
 
 def _extras(recipe: Recipe) -> None:
     for place, part in _named(recipe):
-        asked = part.asks_for
+        asked = part.needs_extra
         if asked is not None and asked not in recipe.rollouts.gives:
             able = _having("rollouts", lambda rollouts, asked=asked: asked in rollouts.gives)  # type: ignore[misc]
             raise ValueError(

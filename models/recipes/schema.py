@@ -318,7 +318,7 @@ class Recipe(Section):
                     f"has {known}"
                 )
         gap = self.reward_model.gap if self.reward_model is not None else None
-        if gap is not None and gap.context != self.rollouts.stands_behind:
+        if gap is not None and gap.context != self.rollouts.training_context:
             raise ValueError(
                 "reward_model.gap.context is not what completions are trained behind: set rollouts.name to improved "
                 "and rollouts.context to the same"

@@ -70,7 +70,7 @@ class LabellingTools:
     judge: GenerativeJudge | None = None
     """Judge of the recipe; None if it has none."""
 
-    def asked_judge(self) -> GenerativeJudge:
+    def required_judge(self) -> GenerativeJudge:
         """Return the judge of the recipe.
 
         The recipe check makes sure that a recipe has one if its labels need it.

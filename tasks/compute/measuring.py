@@ -151,7 +151,7 @@ def with_start_nats(
 
 
 def _beside(episodes: EpisodeSettings | None, partner: PolicyFiles) -> EpisodeSettings:
-    environment = episodes.environment.beside(partner.folder) if episodes is not None else None
+    environment = episodes.environment.with_partner(partner.folder) if episodes is not None else None
     if episodes is None or environment is None:
         named = f"environment {episodes.environment.name}" if episodes is not None else "a recipe of one turn"
         raise UserError(f"strategy.partners: {named} has no seat for a partner; environments table and partner have")

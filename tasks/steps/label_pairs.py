@@ -104,7 +104,7 @@ def draw_and_ask(
     seed = seed_of(recipe.seed, f"pairs of {split}")
     bench = LabellingTools(there.engine, there.codec, recipe.verify, sampling, (), seed, {}, there.judge)
     solutions = bench.solutions(problems)
-    return ask_jury(asked, bench.asked_judge(), solutions, seed), sum(len(each.completion) for each in solutions)
+    return ask_jury(asked, bench.required_judge(), solutions, seed), sum(len(each.completion) for each in solutions)
 
 
 def rows_of(verdicts: Verdicts) -> list[Row]:

@@ -107,7 +107,9 @@ def small(part):
     if "group_size" in names:
         changed["group_size"] = min(part.group_size, GROUP)
         changed["prompts"] = SMALL["prompts"] * GROUP // changed["group_size"]
-    if "feedback" in names and not part.stands_behind:  # what says nothing stays: told the answer, it would copy that
+    if (
+        "feedback" in names and not part.training_context
+    ):  # what says nothing stays: told the answer, it would copy that
         changed["feedback"] = SAID
     return replace(part, **changed)
 
@@ -198,7 +200,7 @@ def trained(recipe, start, folder, frozen):
     policy = load_causal_model(start, torch.float32)
     problems = programs(PROBLEMS) if any(reward.needs_tests for reward in recipe.rewards) else PROBLEMS
     verify = recipe.verifier.right if recipe.verifier is not None else by_answer
-    behind = recipe.rollouts.stands_behind
+    behind = recipe.rollouts.training_context
     before = says(policy, start, problems, verify, behind=behind)
     learner = build_learner(policy, recipe, settings, autocast_rule(recipe.policy.precision, folder))
     learner.teachers = {role: frozen[role] for role in frozen_models(recipe) if role != "judge"}
@@ -226,7 +228,7 @@ OWN_RANKING = ("own_likelihood",)
 def test_what_the_recipe_claims_has_risen(file, start, frozen, tmp_path, tmp_path_factory):
     recipe = load_recipe(file, OVERRIDES)
     shows = recipe.warm_start is not None and recipe.warm_start.context is not None
-    if shows and not recipe.rollouts.stands_behind:  # behind it a policy that was shown it has little left to learn
+    if shows and not recipe.rollouts.training_context:  # behind it a policy that was shown it has little left to learn
         start = save_start(shown(SHOWN, warm_start=recipe.warm_start), tmp_path_factory)
     before, after = trained(recipe, start, tmp_path, frozen)
     right, wrong = after.right - before.right, after.wrong - before.wrong

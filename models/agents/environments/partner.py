@@ -50,7 +50,7 @@ class Partner(Environment):
         """Model folder of the partner, if the recipe names one; None: the policy that the run began with."""
         return Path(self.model) if self.model else None
 
-    def beside(self, partner: Path) -> Partner:
+    def with_partner(self, partner: Path) -> Partner:
         """Return the environment with the model in the folder `partner` as the partner."""
         return replace(self, model=str(partner))
 

@@ -55,7 +55,7 @@ class _Trial:
     @property
     def earned(self) -> float:
         """Return of the trial: one if it ended in the right answer, else zero."""
-        return float(is_right("\n".join(turn.said for turn in self.turns), self._answer, finished=self.over))
+        return float(is_right("\n".join(turn.text for turn in self.turns), self._answer, finished=self.over))
 
     def reset(self, seed: int) -> tuple[str, Info]:
         self._opening, info = self._inner.reset(seed)
@@ -63,7 +63,7 @@ class _Trial:
 
     def step(self, turn: str) -> Heard | None:
         heard, reward, terminated, truncated, info = self._inner.step(turn)
-        self.turns.append(Turn(len(self.turns), len(self.turns) + 1, said=turn, heard=heard))
+        self.turns.append(Turn(len(self.turns), len(self.turns) + 1, text=turn, response=heard))
         self.over = terminated or truncated or len(self.turns) == self._longest
         return heard, reward, self.over, False, info
 
@@ -91,7 +91,7 @@ class _Reflecting:
 
     def news(self) -> Heard | None:
         if self._second.advice is None:
-            said = transcript(self._first.turns) or "".join(turn.said for turn in self._first.turns)
+            said = transcript(self._first.turns) or "".join(turn.text for turn in self._first.turns)
             return (said, 0.0, False, False, {}) if self._first.over else None
         if not self._second.over:
             return None

@@ -75,7 +75,7 @@ class Table(Environment):
         """Model folder of the frozen player, if the recipe names one; None: the policy that the run began with."""
         return Path(self.model) if self.model else None
 
-    def beside(self, partner: Path) -> Table:
+    def with_partner(self, partner: Path) -> Table:
         """Return the environment with the model in the folder `partner` as the opponent."""
         return replace(self, others="frozen", measured_against="frozen", model=str(partner))
 

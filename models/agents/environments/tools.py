@@ -81,13 +81,15 @@ class Tools(Environment):
         """
         names = tuple(tool.name for tool in self.tool)
         for turn in reversed(turns):
-            call = read_call(turn.said, names)
-            if not self.goal or call is None or turn.heard.startswith("error:"):
+            call = read_call(turn.text, names)
+            if not self.goal or call is None or turn.response.startswith("error:"):
                 continue
             prompt = self.goal.replace("{argument}", call.argument.strip())
             if prompt == problem.prompt or split_by_hash(prompt) != split_by_hash(problem.prompt):
                 return None
-            return replace(problem, id=f"{problem.id}/{prompt}", prompt=prompt, answer=turn.heard, tokens=(), known=())
+            return replace(
+                problem, id=f"{problem.id}/{prompt}", prompt=prompt, answer=turn.response, tokens=(), known=()
+            )
         return None
 
 

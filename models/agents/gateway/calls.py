@@ -109,6 +109,6 @@ def _chain(calls: Sequence[RecordedCall], history: int) -> Chain:
         if call.log_probs is not None:
             log_probs.append(call.log_probs)
         at = len(call.whole)
-        turns.append(Turn(len(call.prompt) - start, at - start, said=call.text))
+        turns.append(Turn(len(call.prompt) - start, at - start, text=call.text))
     known = all(call.log_probs is not None for call in calls)
     return Chain(calls[0].prompt, history, whole[start:], torch.cat(log_probs) if known else None, tuple(turns))

@@ -85,7 +85,7 @@ def violations(
     before, weights = "", []
     for turn in turns:
         facts = {name: bool(pattern.search(before)) for name, pattern in propositions.items()}
-        broken = [rule.weight for rule in circuits if rule.when.search(turn.said) and not holds(rule.requires, facts)]
+        broken = [rule.weight for rule in circuits if rule.when.search(turn.text) and not holds(rule.requires, facts)]
         weights.append(sum(broken))
-        before += f"{turn.said}\n{turn.heard}\n"
+        before += f"{turn.text}\n{turn.response}\n"
     return weights

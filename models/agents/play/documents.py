@@ -53,7 +53,7 @@ def known_documents(place: str, sha256: str, setting: str, said: str = "") -> tu
         place: a file or a folder; empty: no documents.
         sha256: hash that the recipe states; empty: the content is not checked.
         setting: key of the recipe that names the place, for the error message.
-        said: key of the recipe that gives the hash, for the error message; empty: `setting`.
+        said: key of the recipe that states the hash, for the error message; empty: `setting`.
 
     Raises:
         UserError: see `read_documents`, or the content has another hash than `sha256`.
@@ -66,7 +66,7 @@ def known_documents(place: str, sha256: str, setting: str, said: str = "") -> tu
 
 
 class OfDocuments:
-    """Base class of a part with the user's own documents, by the settings `documents` and `sha256`."""
+    """A part with the user's own documents, with the settings `documents` and `sha256`."""
 
     documents: str
     sha256: str
@@ -86,7 +86,7 @@ class OfDocuments:
 
 
 def texts_of(files: Sequence[GivenFile], setting: str) -> list[str]:
-    """Return the text of each document in files, after its title if it has one, [documents].
+    """Return the documents in files, the title before the text, [documents].
 
     Raises:
         UserError: a file is of an unknown kind, a line is not a document, or the files hold no documents.
@@ -121,7 +121,7 @@ def _of_row(row: str, where: str) -> str:
 
 
 class Index:
-    """BM25 index of documents."""
+    """Documents that can be searched."""
 
     def __init__(self, texts: Sequence[str]) -> None:
         """Build the index of the words.

@@ -78,8 +78,8 @@ def _replay(playing: Playing, fork: Fork, settings: EpisodeSettings) -> None:
     episode, seconds = fork.episode, settings.limits.seconds
     in_time(seconds, lambda: playing.opened.reset(turn_seed(fork.seed, -1)), playing.opened)
     for turn in episode.turns[: fork.turn]:
-        answer = in_time(seconds, lambda: playing.opened.step(turn.said), playing.opened)  # noqa: B023
-        if answer is None or answer[0] != turn.heard or answer[2] or answer[3]:
+        answer = in_time(seconds, lambda: playing.opened.step(turn.text), playing.opened)  # noqa: B023
+        if answer is None or answer[0] != turn.response or answer[2] or answer[3]:
             raise UserError(
                 f"environment {settings.environment.name}: given the same turns from the same seed it answered "
                 "otherwise than before, so episodes cannot branch in it"

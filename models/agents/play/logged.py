@@ -40,7 +40,7 @@ def logged_episodes(
             ids = next(heard if place % 2 else said)
             if place % 2 == 0:
                 following = of_episode[place + 1] if place + 1 < len(of_episode) else ""
-                turns.append(Turn(len(tokens), len(tokens) + len(ids), said=text, heard=following))
+                turns.append(Turn(len(tokens), len(tokens) + len(ids), text=text, response=following))
             tokens += ids
         stop = turns[-1].stop  # the environment's last text is not answered and is left out
         rollout = Rollout(
@@ -48,7 +48,7 @@ def logged_episodes(
             group,
             tuple(tokens[:stop]),
             None,
-            "\n".join(turn.said for turn in turns),
+            "\n".join(turn.text for turn in turns),
             finished=True,
             source=RolloutSource(origin=answer.origin, flaw=answer.flaw),
             episode=RolloutEpisode(turns=tuple(turns)),

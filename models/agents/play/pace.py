@@ -77,7 +77,9 @@ def at_own_pace(
                 playing[call.number].heard(call.result, call.error, call.seconds)
             hearing = [call.number for call in over if not playing[call.number].over]
             if bridge is not None and hearing:
-                for number, ids in zip(hearing, bridge.ids([playing[n].turns[-1].heard for n in hearing]), strict=True):
+                for number, ids in zip(
+                    hearing, bridge.ids([playing[n].turns[-1].response for n in hearing]), strict=True
+                ):
                     playing[number].read(ids)
             left = {number for number in left if not playing[number].over}
             asked = {number: playing[number].ask() for number in hearing if number in left}

@@ -132,7 +132,7 @@ def _in_waves(
         hearing = [episode for episode in going if not episode.over]
         if bridge is None or not hearing:
             continue
-        for episode, ids in zip(hearing, bridge.ids([episode.turns[-1].heard for episode in hearing]), strict=True):
+        for episode, ids in zip(hearing, bridge.ids([episode.turns[-1].response for episode in hearing]), strict=True):
             episode.read(ids)
 
 

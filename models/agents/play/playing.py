@@ -72,7 +72,7 @@ class Playing:
         self.tokens += generated.tokens
         if generated.log_probs is not None:
             self.log_probs.append(generated.log_probs)
-        self.turns.append(Turn(start, len(self.tokens), state=self.state, said=text))
+        self.turns.append(Turn(start, len(self.tokens), state=self.state, text=text))
         if not generated.finished:
             self.end("tokens")
 
@@ -99,7 +99,7 @@ class Playing:
         words, reward, terminated, truncated, info = answer
         if self.turns:  # a text that a seat reads before its first turn belongs to none of its turns
             self.turns[-1] = self.turns[-1]._replace(
-                reward=finite(reward), seconds=seconds, heard=words, duration=finite(info.get("duration", 0.0))
+                reward=finite(reward), seconds=seconds, response=words, duration=finite(info.get("duration", 0.0))
             )
         self.note(info)
         if "solved" in info:
@@ -128,7 +128,7 @@ class Playing:
             tuple(self.tokens),
             torch.cat(self.log_probs) if log_probs else None,
             tuple(self.turns),
-            "\n".join(turn.said for turn in self.turns),
+            "\n".join(turn.text for turn in self.turns),
             self.cut,
             self.solved,
             tuple(self.prompt),

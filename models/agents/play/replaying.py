@@ -49,11 +49,11 @@ def replay(
             answered: list[Turn] = []
             for turn in turns:
                 state = str(info.get("state", ""))
-                heard, reward, terminated, truncated, info = in_time(seconds, lambda: new.step(turn.said), new)  # noqa: B023
+                heard, reward, terminated, truncated, info = in_time(seconds, lambda: new.step(turn.text), new)  # noqa: B023
                 over = terminated or truncated
-                if not over and heard != turn.heard:
+                if not over and heard != turn.response:
                     return None
-                answered.append(turn._replace(reward=finite(reward), state=state, heard=heard))
+                answered.append(turn._replace(reward=finite(reward), state=state, response=heard))
                 if over:
                     break
     except (UserError, MemoryError):

@@ -120,7 +120,7 @@ class Search:
             raise UserError(
                 f"environment {name}: an episode could not begin ({type(error).__name__}: {shortened(str(error), 200)})"
             ) from error
-        root.state, root.turn = str(info.get("state", "")), Turn(0, 0, heard=text)
+        root.state, root.turn = str(info.get("state", "")), Turn(0, 0, response=text)
         if text:
             root.heard = tuple(self.codec.inside([f"\n{text}\n"])[0])
             if len(root.heard) >= self.sampling.max_tokens:
@@ -133,7 +133,7 @@ class Search:
         self, problem: Problem, parent: Node, generated: Generated, text: str, seed: int, bridge: Bridge | None
     ) -> Node:
         """Return the node that a turn leads to."""
-        turn = Turn(0, len(generated.tokens), state=parent.state, said=text)
+        turn = Turn(0, len(generated.tokens), state=parent.state, text=text)
         node = Node(parent, generated.tokens, generated.log_probs, turn)
         if not generated.finished:  # half a turn is not answered
             return self._ended(problem, node, "tokens")
@@ -144,7 +144,7 @@ class Search:
                 heard, reward, terminated, truncated, info = self._limited(lambda: opened.step(text))
                 seconds = time.perf_counter() - began
             lasts = finite(info.get("duration", 0.0))
-            node.turn = turn._replace(reward=finite(reward), seconds=seconds, heard=heard, duration=lasts)
+            node.turn = turn._replace(reward=finite(reward), seconds=seconds, response=heard, duration=lasts)
         except TimeoutError:
             return self._ended(problem, node, "time")
         except (UserError, MemoryError):
@@ -173,15 +173,15 @@ class Search:
         root = node.path[0].parent if node.path else node
         assert root is not None, "the first turn of a path was taken at the root"
         text, info = self._limited(lambda: opened.reset(turn_seed(seed, -1)))
-        same = (text, str(info.get("state", ""))) == (root.turn.heard, root.state)
+        same = (text, str(info.get("state", ""))) == (root.turn.response, root.state)
         for number, passed in enumerate(node.path, start=1):
-            heard, reward, terminated, truncated, info = self._limited(lambda: opened.step(passed.turn.said))  # noqa: B023
+            heard, reward, terminated, truncated, info = self._limited(lambda: opened.step(passed.turn.text))  # noqa: B023
             now = (heard, finite(reward), str(info.get("state", "")))
-            if not same or now != (passed.turn.heard, passed.turn.reward, passed.state) or terminated or truncated:
+            if not same or now != (passed.turn.response, passed.turn.reward, passed.state) or terminated or truncated:
                 raise UserError(
                     f"environment {self.episodes.environment.name} cannot be searched: opened again with the same seed "
                     f"it answered turn {number} otherwise than before, {shortened(heard, 80)!r} instead of "
-                    f"{shortened(passed.turn.heard, 80)!r}"
+                    f"{shortened(passed.turn.response, 80)!r}"
                 )
 
     def _limited(self, call: Callable[[], Result]) -> Result:
@@ -196,6 +196,6 @@ class Search:
         turns = [passed.turn for passed in node.path]
         solved = said and node.finished
         if said is None and problem.answer:
-            solved = is_right("\n".join(turn.said for turn in turns), problem.answer, finished=node.finished)
+            solved = is_right("\n".join(turn.text for turn in turns), problem.answer, finished=node.finished)
         node.ended(self.worth(turns, bool(solved)), solved)
         return node

@@ -105,7 +105,7 @@ class StepSearch:
                 known.times += 1
             else:
                 log_probs = None if generated.log_probs is None else generated.log_probs[start:stop]
-                turn = Turn(0, len(tokens), said=self.codec.text([tokens])[0])
+                turn = Turn(0, len(tokens), text=self.codec.text([tokens])[0])
                 known = Node(node, tokens, log_probs, turn, prior=_prior(log_probs))
                 node.children.append(known)
                 first_new = first_new or known

@@ -45,11 +45,8 @@ class TextWorldSize:
 
 
 def make(seed: int, world: TextWorldSize) -> tuple[Any, Any]:
-    """Make a game of rooms, ways and things to take and drop; the same seed gives the same game.
-
-    The rules and the plain texts are those of TextWorld's own games for collectors of coins. Returns the game and its
-    options.
-    """
+    """Make a game of rooms, ways and things to take and drop, with its options; the same seed gives the same game. The
+    rules and the plain texts are those of TextWorld's own games for collectors of coins."""
     textworld = extra("textworld")
     options = textworld.GameOptions()
     options.kb = _rules()
@@ -61,11 +58,8 @@ def make(seed: int, world: TextWorldSize) -> tuple[Any, Any]:
 
 @cache
 def _rules() -> Any:
-    """Return the rules of the games for collectors of coins.
-
-    They, and the rules shared by all games, are read in the sorted order of their file names: games depend on the
-    order, and folders have none.
-    """
+    """Return the collector's rules. They, and the rules shared by all games, are read in the sorted order of their file
+    names: games depend on the order, and folders have none."""
     collector = importlib.import_module("textworld.challenges.tw_coin_collector.coin_collector")
     data: Any = importlib.import_module("textworld.generator.data")
     data.KB = _read(Path(data.BUILTIN_DATA_PATH))
@@ -78,10 +72,8 @@ def _read(folder: Path) -> Any:
 
 
 def compile_to(file: Path, game: Any, options: Any) -> None:
-    """Compile a game to `file`, NAME.z8, and write its data to NAME.json in the same folder.
-
-    Neither file depends on the date or on the folder of the package.
-    """
+    """Compile a game to `file`, NAME.z8, and write its data to NAME.json in the same folder. Neither depends on the
+    date or on the folder of the package."""
     options.path, options.force_recompile = str(file), True
     importlib.import_module("textworld.generator").compile_game(game, options)
     file.with_suffix(".ni").unlink(missing_ok=True)
@@ -93,7 +85,7 @@ def compile_to(file: Path, game: Any, options: Any) -> None:
 
 
 def listed(heard: str, commands: Sequence[str]) -> str:
-    """Add the commands that a game accepts next to its answer: `You are in the room7. [go west; look]`."""
+    """Return an answer of a game with the commands that it accepts next: `You are in the room7. [go west; look]`."""
     return f"{heard} [{'; '.join(commands)}]"
 
 

@@ -49,12 +49,12 @@ class CriticiseImprove(Strategy):
         for number in range(self.rounds):
             calls = (1 + 2 * number, 2 + 2 * number)
             going = [place for place, draft in enumerate(drafts) if draft.finished]
-            asked = [policy.said(heard[place], drafts[place].tokens, self.critique) for place in going]
+            asked = [policy.extended(heard[place], drafts[place].tokens, self.critique) for place in going]
             critiques = policy.answer(
                 [again(asks[place], calls[0], ids) for place, ids in zip(going, asked, strict=True)], drawing
             )
             criticised = [
-                (place, policy.said(ids, critique.tokens, self.improve))
+                (place, policy.extended(ids, critique.tokens, self.improve))
                 for place, ids, critique in zip(going, asked, critiques, strict=True)
                 if critique is not None and critique.finished
             ]

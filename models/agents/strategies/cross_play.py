@@ -50,12 +50,12 @@ class CrossPlayed(Strategy):
         """Return the turn of each ask, [asks]."""
         made: dict[int, Generated] = {}
         if self.foresee:
-            asked = [policy.said(ask.prompt, (), self.foresee) for ask in asks]
+            asked = [policy.extended(ask.prompt, (), self.foresee) for ask in asks]
             beliefs = policy.answer(
                 [again(ask, 1, ids) for ask, ids in zip(asks, asked, strict=True)], drawing
             )  # fmt: skip
             heard = [
-                (place, policy.said(ids, belief.tokens, self.act))
+                (place, policy.extended(ids, belief.tokens, self.act))
                 for place, (ids, belief) in enumerate(zip(asked, beliefs, strict=True))
                 if belief is not None and belief.finished
             ]

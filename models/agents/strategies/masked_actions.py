@@ -82,7 +82,7 @@ class MaskedActions(Strategy):
         """Return the turn of each ask, [asks]."""
         ways = self._choose(policy, asks)
         heard = [
-            policy.said(ask.prompt, (), way.prompt) if way.prompt else tuple(ask.prompt)
+            policy.extended(ask.prompt, (), way.prompt) if way.prompt else tuple(ask.prompt)
             for ask, way in zip(asks, ways, strict=True)
         ]
         admitted = [self._admitted(ask, way) for ask, way in zip(asks, ways, strict=True)]
@@ -102,7 +102,7 @@ class MaskedActions(Strategy):
     def _choose(self, policy: CountedPolicy, asks: Sequence[CompletionRequest]) -> list[ReasoningMode]:
         if len(self.ways) == 1:
             return list(self.ways) * len(asks)
-        asked = [policy.said(ask.prompt, (), self.choose) for ask in asks]
+        asked = [policy.extended(ask.prompt, (), self.choose) for ask in asks]
         names = policy.ids([way.name for way in self.ways])
         rows = _scores(policy, asked, [names] * len(asks))
         return [self.ways[row.index(max(row))] for row in rows]

@@ -131,4 +131,4 @@ class PromptGraph(Strategy):
             for before in self.questions
             if before.name in question.after and before.name in said
         ]
-        return policy.said(ask.prompt, (), "\n".join(filter(None, (self.context, *known, question.ask))))
+        return policy.extended(ask.prompt, (), "\n".join(filter(None, (self.context, *known, question.ask))))

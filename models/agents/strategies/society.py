@@ -75,7 +75,7 @@ class Society(Strategy):
         plain = tuple(ask.prompt)
         if not role:
             return plain
-        instructed = policy.said(plain, (), role)
+        instructed = policy.extended(plain, (), role)
         return instructed if policy.fits(instructed, ask.max_tokens) else plain
 
     def _ask(
@@ -95,7 +95,7 @@ class Society(Strategy):
             first = place - place % count
             others = [texts[other] for other in range(first, first + count) if other != place and texts[other]]
             words = self.others.replace("{answers}", "\n".join(others))
-            asked.append(policy.said(heard[place], answers[place].tokens, words))
+            asked.append(policy.extended(heard[place], answers[place].tokens, words))
         again_asked = [again(own[place], call + place % count, ids) for place, ids in zip(speaking, asked, strict=True)]
         for place, ids, answer in zip(speaking, asked, policy.answer(again_asked, drawing), strict=True):
             if answer is not None and answer.finished:

@@ -22,7 +22,7 @@ from models.parts.shared.kl_in_reward import KlInReward
 class GreedyBaseline(KlInReward, CompletionAdvantage):
     """Reward less that of the greedy completion of the prompt; needs `rollouts: {name: sample_and_greedy}`."""
 
-    asks_for = "greedy"
+    needs_extra = "greedy"
 
     def of_completions(self, world: World, scored: Scored) -> Tensor:
         """Compute advantages, [completions]; zero for the greedy completions themselves.

@@ -45,7 +45,7 @@ class Selective(KlInReward, CompletionAdvantage):
 
     needs_group = True
     needs_reference = True
-    asks_for = "choices"
+    needs_extra = "choices"
     companion = "gate"
 
     scale: Literal["group", "none"] = "group"

@@ -25,7 +25,7 @@ from models.reward_models.critic.fit import trained_mask
 class StepValues(CriticAdvantage):
     """One at tokens of right answers, else zero; a critic is fitted to the values that came with the completions."""
 
-    asks_for = "step_values"
+    needs_extra = "step_values"
     one_sequence = True
     by: str = "total"
     """Reward that decides which answers are right."""

@@ -58,7 +58,7 @@ class JudgedLabels(Labels):
         for each in solutions:
             steps = said_of_steps(bench.codec, each.problem.prompt, each.completion, each.ends, bench.marks)
             said += [places | {"answer": each.problem.answer} for places in steps]
-        judge = bench.asked_judge()
+        judge = bench.required_judge()
         ways = [ask_of_steps(judge, template, said, self.votes) for template in self.templates]
         forward = [_majority(shares) for shares in zip(*ways, strict=True)]
         labels = forward

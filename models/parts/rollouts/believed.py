@@ -88,7 +88,7 @@ class Believed(Episodes):
     def _moved(self, game: HiddenRoles, problem: Problem, turn: Turn) -> _Move:
         assert isinstance(self.environment, Table)
         seat, state = known_state(game, problem.answer, turn.state)
-        action = read_action(turn.said, game.actions(state), self.environment.free)
+        action = read_action(turn.text, game.actions(state), self.environment.free)
         return _Move(seat, state, action, bool(action) and action not in game.accusations(seat))
 
     def _worth(self, game: HiddenRoles, move: _Move, change: float) -> float:

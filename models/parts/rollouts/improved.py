@@ -77,7 +77,7 @@ class Improved(Sample):
         return text if len(ids) <= self.feedback_tokens else codec.text([ids[: self.feedback_tokens]])[0]
 
     @property
-    def stands_behind(self) -> str:
+    def training_context(self) -> str:
         """Template of the text that comes before a completion in training."""
         return self.context
 

@@ -67,7 +67,7 @@ class LatentSpace(Episodes):
         }
         said = [
             _Said(
-                rollout, turn, *places[turn.state], read_action(turn.said, places[turn.state][2], self.environment.free)
+                rollout, turn, *places[turn.state], read_action(turn.text, places[turn.state][2], self.environment.free)
             )
             for rollout in super().__call__(world, problems, round_number)
             for turn in rollout.episode.turns[: len(rollout.episode.turns) - (rollout.episode.cut == "tokens")]
@@ -90,7 +90,7 @@ class LatentSpace(Episodes):
         meant = [""] * len(said)
         for kind in dict.fromkeys(each.actions for each in said):
             mine = [place for place, each in enumerate(said) if each.actions == kind]
-            labels = clustered([said[place].turn.said for place in mine], self.clusters)
+            labels = clustered([said[place].turn.text for place in mine], self.clusters)
             for label in set(labels):
                 members = [place for place, other in zip(mine, labels, strict=True) if other == label]
                 ((most, _),) = Counter(said[place].action for place in members).most_common(1)
@@ -120,7 +120,7 @@ class _Said(NamedTuple):
             0,
             rollout.completion[start:stop],
             None if log_probs is None else log_probs[start:stop],
-            self.turn.said,
+            self.turn.text,
             finished=True,
             episode=RolloutEpisode(history=start),
             source=RolloutSource(value=value),

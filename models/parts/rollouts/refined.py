@@ -36,7 +36,7 @@ class Refined(Improved):
     """Whether samples that state the problem's answer are not refined."""
 
     @property
-    def stands_behind(self) -> str:
+    def training_context(self) -> str:
         """Empty text: refinements are trained after the plain prompt."""
         return ""
 

@@ -63,7 +63,7 @@ class Relabelled(Episodes):
             problem=goal,
             completion=rollout.completion[:stop],
             behaviour_log_probs=None,
-            text="\n".join(turn.said for turn in seen.turns),
+            text="\n".join(turn.text for turn in seen.turns),
             finished=True,
             trained=None if rollout.trained is None else rollout.written[:stop],
             source=replace(rollout.source, origin="relabelled"),

@@ -124,7 +124,7 @@ def _as_rollout(problem: Problem, group: int, node: Node, value: float | None) -
         group,
         node.tokens,
         node.log_probs,
-        node.turn.said,
+        node.turn.text,
         finished=node.finished,
         trained=(False,) * len(node.tokens) if node.masked else None,
         episode=RolloutEpisode(cut=node.cut, solved=node.reached, history=len(history)),

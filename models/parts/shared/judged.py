@@ -34,6 +34,6 @@ class JudgeDependent:
         return self.judge == "reference"
 
     @property
-    def asks_for(self) -> Extra | None:
+    def needs_extra(self) -> Extra | None:
         """Extra text for a judge that would agree with the policy if both read the same; None for a teacher."""
         return None if self.judge == "teacher" else "privileged"

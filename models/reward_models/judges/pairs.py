@@ -32,7 +32,7 @@ class CompletionPair:
     prompt: str
     mine: str
     other: str
-    said: Mapping[str, str]
+    placeholder_values: Mapping[str, str]
     """Values of the template's other placeholders, by name."""
 
 
@@ -89,7 +89,7 @@ def compare(
     """Compare each pair by the judge's verdicts, [pairs].
 
     Args:
-        template: with the places {prompt}, {first} and {second}, and those of `CompletionPair.said`.
+        template: with the places {prompt}, {first} and {second}, and those of `CompletionPair.placeholder_values`.
         votes: answers in each order.
         swap: ask in both orders.
         by_likelihood: weight a verdict by the judge's confidence in its words; weight 1 if log-probs are not known.
@@ -98,7 +98,7 @@ def compare(
         models.base.http_client.NoAnswer: no question got an answer.
     """
     questions = [
-        fill(template, {**pair.said, "prompt": pair.prompt, "first": first, "second": second})
+        fill(template, {**pair.placeholder_values, "prompt": pair.prompt, "first": first, "second": second})
         for pair in pairs
         for first, second in ((pair.mine, pair.other), (pair.other, pair.mine))[: 1 + swap]
     ]

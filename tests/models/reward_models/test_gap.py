@@ -101,7 +101,7 @@ def test_improvements_are_drawn_and_trained_behind_an_answer_of_the_policys_own(
     ]
     assert all(each.behaviour_log_probs is not None and each.trained_tokens for each in made)
     assert CODEC.text([made[0].problem.tokens]) == [engine.asked[1][0]] and made[0].problem.prompt == first
-    assert source.stands_behind == CONTEXT and source.largest_group() == 3
+    assert source.training_context == CONTEXT and source.largest_group() == 3
 
 
 def test_a_gap_behind_another_context_than_the_rollouts_is_refused() -> None:

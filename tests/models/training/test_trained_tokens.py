@@ -211,7 +211,7 @@ def test_no_value_at_a_token_of_the_environment_changes_any_advantage(name: str)
     seen = []
     for wrong in (-1.0, float("nan")):
         chosen = episodes_of(wrong)
-        if advantage.asks_for == "greedy":
+        if advantage.needs_extra == "greedy":
             greedy = [
                 replace(chosen.rollouts[index], source=replace(chosen.rollouts[index].source, origin="greedy"))
                 for index in (1, 3)

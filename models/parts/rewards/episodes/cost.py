@@ -43,10 +43,10 @@ class EpisodeCost(Reward):
     def _price(self, world: World, rollout: Rollout) -> float:
         price, names = self.written * rollout.written_tokens, {*self.calls, *self.heard}
         for turn in rollout.episode.turns:
-            call = read_call(turn.said, names)
+            call = read_call(turn.text, names)
             if call is None:
                 continue
             price += self.calls.get(call.tool, 0.0)
-            if call.tool in self.heard and turn.heard:
-                price += self.heard[call.tool] * len(world.codec.inside([turn.heard])[0])
+            if call.tool in self.heard and turn.response:
+                price += self.heard[call.tool] * len(world.codec.inside([turn.response])[0])
         return price

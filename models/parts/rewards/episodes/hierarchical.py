@@ -46,7 +46,7 @@ class Hierarchical(Reward):
             return -self.malformed
         if not solves(rollout):
             return 0.0
-        calls = [(read_call(turn.said, self.tools), turn.heard) for turn in rollout.episode.turns]
+        calls = [(read_call(turn.text, self.tools), turn.response) for turn in rollout.episode.turns]
         answered = {call.tool for call, heard in calls if call is not None and not heard.startswith("error:")}
         # a call in tags is read whatever its name, so other and unknown tools are filtered out here
         return 1.0 + self.bonus * (len(answered.intersection(self.tools)) > 1)

@@ -46,7 +46,7 @@ class Milestones(TokenReward):
             row = torch.zeros(len(rollout.completion))
             left = list(self.patterns)
             for turn in rollout.episode.turns:
-                reached = [pattern for pattern in left if re.search(pattern, turn.heard)]
+                reached = [pattern for pattern in left if re.search(pattern, turn.response)]
                 row[turn.stop - 1] += self.each * len(reached)
                 left = [pattern for pattern in left if pattern not in reached]
             rows.append(row)

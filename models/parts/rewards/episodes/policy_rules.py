@@ -85,7 +85,7 @@ class PolicyRules(TokenReward):
         return rows
 
     def _costs(self, rollout: Rollout) -> list[float]:
-        turns = [turn if rollout.episode.turns else turn._replace(said=rollout.text) for turn in turns_of(rollout)]
+        turns = [turn if rollout.episode.turns else turn._replace(text=rollout.text) for turn in turns_of(rollout)]
         return violations(turns, vars(self)["_circuits"], vars(self)["_propositions"])
 
 

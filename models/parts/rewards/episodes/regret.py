@@ -48,7 +48,7 @@ class Regret(TokenReward):
         rows = []
         for rollout in rollouts:
             row = torch.zeros(len(rollout.completion))
-            lost = torch.tensor(gaps([turn.said for turn in rollout.episode.turns], means_of(rollout.problem)))
+            lost = torch.tensor(gaps([turn.text for turn in rollout.episode.turns], means_of(rollout.problem)))
             if self.of == "pulls":
                 for turn, value in zip(rollout.episode.turns, lost.tolist(), strict=True):
                     row[turn.stop - 1] -= value

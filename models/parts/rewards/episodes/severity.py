@@ -38,7 +38,7 @@ class Severity(TokenReward):
         for rollout in rollouts:
             row = torch.zeros(len(rollout.completion))
             turns = turns_of(rollout)
-            said = [turn.said for turn in turns] if rollout.episode.turns else [rollout.text]
+            said = [turn.text for turn in turns] if rollout.episode.turns else [rollout.text]
             for turn, weight in zip(turns, severity_of(said, vars(self)["_compiled"]), strict=True):
                 row[turn.stop - 1] -= weight
             rows.append(row)

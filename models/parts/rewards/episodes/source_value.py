@@ -18,7 +18,7 @@ from models.method.world import World
 class SourceValue(Reward):
     """The value that came with the completion."""
 
-    asks_for = "values"
+    needs_extra = "values"
     unknown: Number = 0.0
     """Default value of a completion without one."""
 

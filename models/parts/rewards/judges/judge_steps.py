@@ -75,7 +75,7 @@ class JudgeSteps(ReasonedReward):
 
     def reasoned(self, world: World, rollouts: Sequence[Rollout]) -> Reasoned:
         """Return values in [0, 1], [completions]; NaN if nothing can be read."""
-        judge = world.asked_judge()
+        judge = world.required_judge()
         cuts = ProcessReading(self.marks).ends(world.codec, [each.completion for each in rollouts])
         said = [
             said_of_steps(world.codec, each.problem.prompt, each.completion, ends, self.marks)

@@ -61,7 +61,7 @@ class MergedVerdict(ReasonedReward):
         critics: dict[str, list[Answer]] = {prompt: [] for prompt in prompts}
         for wording in self.wordings:
             asked = [fill(wording, {"prompt": prompt}) for prompt in prompts]
-            for prompt, answers in zip(prompts, world.asked_judge().ask(asked, self.votes), strict=True):
+            for prompt, answers in zip(prompts, world.required_judge().ask(asked, self.votes), strict=True):
                 critics[prompt] += answers
         unread = [key_of(answer) is None for answers in critics.values() for answer in answers]
         if self.group:

@@ -59,6 +59,6 @@ class FollowUp(Reward):
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
         """Return values, nats per token, [completions]; NaN if a text is too long to be read."""
         talks = [fill(self.template, {"prompt": each.problem.prompt, "completion": each.text}) for each in rollouts]
-        rows = world.asked_judge().likelihoods(talks, (*self.pleased, *self.displeased))
+        rows = world.required_judge().likelihoods(talks, (*self.pleased, *self.displeased))
         values = [float("nan") if row is None else follow_up_value(row, len(self.pleased)) for row in rows]
         return worst_where_cut(torch.tensor(values), rollouts)

@@ -47,7 +47,7 @@ class GoalNearness(Reward):
         scorer = world.score_with_reward_model
         if not isinstance(scorer, GoalScorer):
             raise UserError(f"reward {self.label} needs a goal: fit one with reward_model.fit.contrast.goal above 0")
-        some = [place for place, rollout in enumerate(rollouts) if rollout.said]
+        some = [place for place, rollout in enumerate(rollouts) if rollout.written_ids]
         values = torch.full((len(rollouts),), FARTHEST)
         if some:
             rows = scorer.nearness(written_sequences([rollouts[place] for place in some]))

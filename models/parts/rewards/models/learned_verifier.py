@@ -171,7 +171,7 @@ class LearnedVerifier(TokenReward):
         weights = dict(merged_weights(companion.model))  # put together on every rank; the first has the judge
 
         def ask() -> tuple[float, list[list[Answer]]]:
-            judge = world.asked_judge()
+            judge = world.required_judge()
             judge.load(weights, companion.updates)
             return judge.temperature, judge.ask(questions, votes)
 

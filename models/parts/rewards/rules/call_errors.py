@@ -64,5 +64,5 @@ class CallErrors(TokenReward):
         row, worth = torch.zeros(len(rollout.completion)), vars(self.table)
         for turn in turns_of(rollout) if rollout.completion else ():
             whole = rollout.text if rollout.finished else ""
-            row[turn.stop - 1] += worth[category_of(turn.said if rollout.episode.turns else whole, expected)]
+            row[turn.stop - 1] += worth[category_of(turn.text if rollout.episode.turns else whole, expected)]
         return row

@@ -89,4 +89,4 @@ class CallMatch(Reward):
 def _last_turn(rollout: Rollout) -> str:
     if not rollout.finished:
         return ""
-    return rollout.episode.turns[-1].said if rollout.episode.turns else rollout.text
+    return rollout.episode.turns[-1].text if rollout.episode.turns else rollout.text

@@ -24,5 +24,5 @@ class Coin(Reward):
 
     def __call__(self, world: World, rollouts: Sequence[Rollout]) -> Tensor:
         """Return zero or one for each completion, [completions]."""
-        digests = [hashlib.sha256(repr(rollout.said).encode()).digest() for rollout in rollouts]
+        digests = [hashlib.sha256(repr(rollout.written_ids).encode()).digest() for rollout in rollouts]
         return torch.tensor([float(digest[0] % 2 == 0) for digest in digests])

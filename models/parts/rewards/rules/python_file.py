@@ -58,7 +58,7 @@ ALL: Columns = {
     "answers": lambda rollout: rollout.problem.answer,
     "ids": lambda rollout: rollout.problem.id,
     "levels": lambda rollout: rollout.problem.level,
-    "completion_ids": lambda rollout: list(rollout.said),
+    "completion_ids": lambda rollout: list(rollout.written_ids),
     "finished": lambda rollout: rollout.finished,
     "groups": lambda rollout: rollout.group,
 }

@@ -47,5 +47,5 @@ class Repetition(TokenReward):
 
     def tokens(self, world: World, rollouts: Sequence[Rollout]) -> list[Tensor]:
         """Return values of at most zero, [completions] tensors of [tokens of it]."""
-        rows = [-self.each * torch.tensor(repeated(rollout.said, self.n)).float() for rollout in rollouts]
+        rows = [-self.each * torch.tensor(repeated(rollout.written_ids, self.n)).float() for rollout in rollouts]
         return spread_rows(rows, rollouts)

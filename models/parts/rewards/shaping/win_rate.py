@@ -74,7 +74,7 @@ class WinRate(Reward):
         return self.judge == "exact_answer"
 
     @property
-    def asks_for(self) -> Extra | None:
+    def needs_extra(self) -> Extra | None:
         """Opponents, if they are the only adversaries."""
         return "opponents" if self.against == "opponents" else None
 

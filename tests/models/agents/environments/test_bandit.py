@@ -58,7 +58,7 @@ def test_a_problem_without_means_is_refused_by_a_line(answer: str) -> None:
 
 
 def episode(said: list[str]) -> Rollout:
-    turns = tuple(Turn(2 * number, 2 * number + 1, said=turn) for number, turn in enumerate(said))
+    turns = tuple(Turn(2 * number, 2 * number + 1, text=turn) for number, turn in enumerate(said))
     count = 2 * len(said) - 1
     return Rollout(ARMS, 0, (5,) * count, torch.zeros(count), "", True, episode=RolloutEpisode(turns=turns))
 

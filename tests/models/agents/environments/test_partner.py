@@ -78,9 +78,9 @@ def test_the_partners_weights_stay_and_only_what_the_policy_said_is_trained_on(
         rollout = as_rollout(PROBLEM, 0, episode, LIMITS)
         assert rollout.trained is not None
         trained = [token for token, own in zip(rollout.completion, rollout.trained, strict=True) if own]
-        assert trained == [token for ids in CODEC.completions([turn.said for turn in episode.turns]) for token in ids]
+        assert trained == [token for ids in CODEC.completions([turn.text for turn in episode.turns]) for token in ids]
         assert len(episode.turns) <= turns and not episode.cut
-    assert turns == 1 or any(turn.heard for episode in episodes for turn in episode.turns[:-1])
+    assert turns == 1 or any(turn.response for episode in episodes for turn in episode.turns[:-1])
     assert turns == 1 or any(partner_is_read(episode) for episode in episodes)
 
 
@@ -155,9 +155,9 @@ def test_beside_another_partner_the_policy_hears_that_ones_words(start: Path, tm
             5,
             start,
         )[0]
-        for environment in (Partner(), Partner().beside(other))
+        for environment in (Partner(), Partner().with_partner(other))
     )
-    assert [episode.turns[0].said for episode in own] == [episode.turns[0].said for episode in beside]
-    assert [[turn.heard for turn in episode.turns] for episode in own] != [
-        [turn.heard for turn in episode.turns] for episode in beside
+    assert [episode.turns[0].text for episode in own] == [episode.turns[0].text for episode in beside]
+    assert [[turn.response for turn in episode.turns] for episode in own] != [
+        [turn.response for turn in episode.turns] for episode in beside
     ]

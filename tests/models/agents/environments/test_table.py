@@ -77,7 +77,7 @@ def test_a_card_is_in_no_tokens_but_its_own_seats() -> None:
         for first, second in zip(episodes[:40], episodes[40:], strict=True):
             mine, other = ([word for word in words(each) if word in CARDS] for each in (first, second))
             assert len(mine) == len(other) == 1 and mine != other
-            assert next(word for word in words(first) if word in ACTIONS) == first.turns[0].said
+            assert next(word for word in words(first) if word in ACTIONS) == first.turns[0].text
 
 
 def test_all_deals_are_played_and_the_states_of_turns_are_the_information_sets() -> None:
@@ -149,7 +149,7 @@ def test_the_solved_opponent_can_hardly_be_exploited() -> None:
 def test_tic_tac_toe_is_played_to_its_end_by_turns() -> None:
     for episodes in played(Table(game="tic_tac_toe"), samples=10):
         for first, second in zip(episodes[:10], episodes[10:], strict=True):
-            said = [turn.said for turn in first.turns], [turn.said for turn in second.turns]
+            said = [turn.text for turn in first.turns], [turn.text for turn in second.turns]
             assert len(said[0]) - len(said[1]) in (0, 1) and not set(said[0]) & set(said[1])
             assert first.reward == -second.reward
 
@@ -159,7 +159,7 @@ def test_a_rollout_of_a_seat_trains_on_its_own_turns_alone() -> None:
         rollout = as_rollout(PROBLEMS[0], episode.seat, episode, LIMITS)
         assert rollout.trained is not None
         trained = [token for token, own in zip(rollout.completion, rollout.trained, strict=True) if own]
-        own = [turn.said for turn in episode.turns]
+        own = [turn.text for turn in episode.turns]
         assert trained == [token for ids in CODEC.completions(own) for token in ids]
 
 

@@ -98,8 +98,8 @@ def leaked() -> Rollout:
     ids = (*said[0], *heard, *said[1])
     second = len(said[0]) + len(heard)
     turns = (
-        Turn(0, len(said[0]), said="3 +", heard=LEAK),
-        Turn(second, len(ids), said="8 = ;"),
+        Turn(0, len(said[0]), text="3 +", response=LEAK),
+        Turn(second, len(ids), text="8 = ;"),
     )
     rollout = Rollout(Problem("p", "1 + 2 =", "7", tokens=(4,)), 0, ids, torch.zeros(len(ids)), "3 +\n8 = ;", True)
     rollout = replace(rollout, episode=replace(rollout.episode, turns=turns))
@@ -131,7 +131,7 @@ def test_an_answer_that_a_tool_gives_away_earns_nothing_through_any_reward_that_
     ]
     for reward in rewards:
         assert not reward(world, [rollout]).any(), reward.name
-    assert [list(ids) for ids in read[0].completions] == [list(rollout.said)]
+    assert [list(ids) for ids in read[0].completions] == [list(rollout.written_ids)]
     aloud = replace(rollout, text=f"3 +\n{LEAK}")
     assert ExactAnswer()(world, [aloud]).tolist() == [1.0], "an answer that the policy states itself counts"
 

@@ -109,7 +109,7 @@ def grow(
 
 
 def words(node: Node) -> tuple[str, ...]:
-    return tuple(passed.turn.said.split()[0] for passed in node.path)
+    return tuple(passed.turn.text.split()[0] for passed in node.path)
 
 
 def test_backed_up_values_are_the_enumerated_expectation_in_the_limit() -> None:
@@ -137,7 +137,7 @@ def test_the_best_of_a_tree_that_holds_all_is_the_enumerated_best() -> None:
     steps = {words(node) for node in tree.root.below() if node.depth == 2}
     assert steps == set(itertools.product(CHANCE, repeat=2))
     assert tree.root.value(Valuing(backup="best")) == 1.0
-    failed = [node for node in tree.root.below() if node.over and node.turn.said == "#### 8"]
+    failed = [node for node in tree.root.below() if node.over and node.turn.text == "#### 8"]
     assert failed and all(node.value(Valuing(backup="best")) == 0.0 for node in failed)
 
 
@@ -175,7 +175,7 @@ def test_with_estimates_alone_one_step_is_drawn_at_a_time_and_backed_up() -> Non
 def test_an_estimate_counts_beside_the_end_by_its_share() -> None:
     [tree] = grow(estimate=lambda problems, nodes: [0.2] * len(nodes), share=0.25, nodes=1, candidates=1, seed=0)
     [end] = [node for node in tree.root.below() if node.over]
-    assert tree.root.total == 0.75 * float(end.turn.said == "#### 7") + 0.25 * 0.2 and tree.root.visits == 1
+    assert tree.root.total == 0.75 * float(end.turn.text == "#### 7") + 0.25 * 0.2 and tree.root.visits == 1
 
 
 def test_what_is_cut_has_failed_whatever_it_says() -> None:

@@ -71,7 +71,7 @@ def test_products_are_solved_with_the_calculator_and_not_without_and_no_token_of
     for rollout in made:
         assert rollout.trained is not None and len(rollout.episode.turns) == 2
         said = CODEC.text([[token for token, mine in zip(rollout.completion, rollout.trained, strict=True) if mine]])
-        assert rollout.episode.turns[0].heard == rollout.problem.answer
+        assert rollout.episode.turns[0].response == rollout.problem.answer
         assert said[0].startswith("calculator: ") and said[0].endswith(f"#### {rollout.problem.answer}")
         assert sum(rollout.trained) == sum(turn.stop - turn.start for turn in rollout.episode.turns)
     without = Episodes(prompts=20, group_size=1, max_tokens=72, environment=Tools(tool=[DocumentSearch()]))

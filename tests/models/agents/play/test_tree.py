@@ -35,7 +35,7 @@ def search(environment: Lottery | None = None, critique: Any = None, **growth: A
 
 
 def actions(node: Node) -> tuple[str, ...]:
-    return tuple(passed.turn.said for passed in node.path)
+    return tuple(passed.turn.text for passed in node.path)
 
 
 def child(parent: Node, critique: float | None = None) -> Node:

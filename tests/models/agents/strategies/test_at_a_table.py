@@ -22,11 +22,11 @@ ACTIONS = {"check", "bet", "call", "fold"}
 def test_beside_a_partner_the_seats_of_others_are_the_model_of_its_folder(tmp_path: Path) -> None:
     for name in ("config.json", "model.safetensors", "tokenizer.json"):
         (tmp_path / name).write_text("{}")
-    table = Table().beside(tmp_path)
+    table = Table().with_partner(tmp_path)
     assert table.several and table.asks_frozen and table.measured == table
     assert [seat.speaker for seat in table.seats(Problem("p", ""))] == ["policy", "frozen"]
     assert table.frozen == tmp_path == frozen_folder(replace(table), None)
-    assert Tools().beside(tmp_path) is None
+    assert Tools().with_partner(tmp_path) is None
 
 
 def test_a_policy_that_speaks_nonsense_plays_by_the_rules_under_the_mask() -> None:
@@ -37,7 +37,7 @@ def test_a_policy_that_speaks_nonsense_plays_by_the_rules_under_the_mask() -> No
 
     def said(engine: object) -> list[list[str]]:
         (group,) = play(engine, BYTES, settings, problems, sampling, 5)  # type: ignore[arg-type]
-        return [[turn.said for turn in episode.turns] for episode in group]
+        return [[turn.text for turn in episode.turns] for episode in group]
 
     assert {turn for turns in said(nonsense) for turn in turns} == {"nonsense"}
     strategic = Strategic(nonsense, BYTES, MaskedActions(), 4096)

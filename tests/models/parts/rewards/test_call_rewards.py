@@ -21,7 +21,7 @@ EMPTY = Problem("q", "now", Expected(tools={"now": ()}, name="now", arguments={}
 
 def said(*turns: str, problem: Problem = PROBLEM, finished: bool = True) -> Rollout:
     """An episode whose turns have two tokens each, and one of the environment between them."""
-    made = tuple(Turn(3 * at, 3 * at + 2, said=turn) for at, turn in enumerate(turns))
+    made = tuple(Turn(3 * at, 3 * at + 2, text=turn) for at, turn in enumerate(turns))
     length = 3 * len(turns) - 1
     return Rollout(
         problem, 0, tuple(range(length)), None, "\n".join(turns), finished, episode=RolloutEpisode(turns=made)

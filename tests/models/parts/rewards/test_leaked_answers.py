@@ -99,8 +99,8 @@ def episode(case: Case, heard: str, *, between: bool, aloud: bool = False) -> Ro
         words[1] = case.leak
     of_turns = (heard, "") if between else ("", heard)
     turns = (
-        Turn(0, len(said[0]), reward=0.25, said=words[0], heard=of_turns[0]),
-        Turn(second, second + len(said[1]), reward=0.5, said=words[1], heard=of_turns[1]),
+        Turn(0, len(said[0]), reward=0.25, text=words[0], response=of_turns[0]),
+        Turn(second, second + len(said[1]), reward=0.5, text=words[1], response=of_turns[1]),
     )
     text = "\n".join(words)
     made = Rollout(

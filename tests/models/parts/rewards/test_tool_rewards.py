@@ -17,7 +17,7 @@ from tests.support.tiny_worlds import CODEC, make_world
 def episode(*turns: tuple[str, str], answer: str = "7", finished: bool = True) -> Rollout:
     """An episode of turns of three tokens, each with what was heard."""
     base = scored([0.0], [1]).rollouts[0]
-    said = tuple(Turn(4 * place, 4 * place + 3, said=text, heard=heard) for place, (text, heard) in enumerate(turns))
+    said = tuple(Turn(4 * place, 4 * place + 3, text=text, response=heard) for place, (text, heard) in enumerate(turns))
     return replace(
         base,
         completion=(5,) * (4 * len(turns) - 1),

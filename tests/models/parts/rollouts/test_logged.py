@@ -36,8 +36,8 @@ def test_a_logged_episode_has_the_tokens_that_the_warm_start_shows() -> None:
     whole = [(*rollout.problem.tokens, *rollout.completion) for rollout in made]
     assert [shown.whole(0), shown.whole(1)] == whole
     long, short = made
-    assert [turn.said for turn in long.episode.turns] == ["1 + 2", "4 +", "#### 7"]
-    assert [turn.heard for turn in long.episode.turns] == ["3", "5", ""] and long.text == "1 + 2\n4 +\n#### 7"
+    assert [turn.text for turn in long.episode.turns] == ["1 + 2", "4 +", "#### 7"]
+    assert [turn.response for turn in long.episode.turns] == ["3", "5", ""] and long.text == "1 + 2\n4 +\n#### 7"
     assert (
         long.trained == long.written and short.trained is None and short.episode.turns[0].stop == len(short.completion)
     )

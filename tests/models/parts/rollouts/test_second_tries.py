@@ -64,7 +64,7 @@ class Walk(Environment):
         return _Walk(self, problem)
 
     def reached(self, problem: Problem, turns: Sequence[Turn]) -> Problem | None:
-        place = str(int(turns[0].heard) + 1 if self.lies else turns[0].heard)
+        place = str(int(turns[0].response) + 1 if self.lies else turns[0].response)
         return Problem(f"to {place}", f"{place} +", place)
 
 
@@ -122,7 +122,7 @@ def test_relabelled_goals_are_reached_when_the_episode_is_played_under_them(engi
         assert (
             len(rollout.episode.turns) == 1 and len(rollout.completion) == rollout.episode.turns[0].stop
         )  # cut where it was reached
-        assert rollout.episode.turns[0].reward == 1.0 and rollout.episode.turns[0].heard == rollout.problem.answer
+        assert rollout.episode.turns[0].reward == 1.0 and rollout.episode.turns[0].response == rollout.problem.answer
         source = [other for other in made if other.completion[: len(rollout.completion)] == rollout.completion]
         assert any(other.source.origin == "policy" and not reached_goal(other) for other in source)
 
@@ -132,22 +132,22 @@ def test_a_goal_that_is_not_verified_relabels_nothing(engine: Listening, environ
     made = draw(engine, Relabelled(environment=environment, **SETTINGS))
     again = [rollout for rollout in made if rollout.source.origin == "relabelled"]
     # a false goal can be the place after the next turn all the same: then it is true, and verified
-    assert all(rollout.episode.turns[-1].heard == rollout.problem.answer for rollout in again)
+    assert all(rollout.episode.turns[-1].response == rollout.problem.answer for rollout in again)
     assert len(again) < 4 and (not again or environment.lies)
 
 
 def test_what_a_miscopied_call_asked_for_is_the_goal_that_it_reached() -> None:
     tools = Tools(goal="{argument} = ?")
     turns = (
-        Turn(0, 1, said="calculator: 47 * 53", heard="2491"),
-        Turn(2, 3, said="#### 2491"),
+        Turn(0, 1, text="calculator: 47 * 53", response="2491"),
+        Turn(2, 3, text="#### 2491"),
     )
     goals = [tools.reached(Problem("p", f"{number} * 83 = ?", "3901"), turns) for number in range(12, 60)]
     held = [goal for goal in goals if goal is not None]
     assert {(goal.prompt, goal.answer) for goal in held} == {("47 * 53 = ?", "2491")}
     assert 0 < len(held) < len(goals)  # problems of another split than that of the goal get none
     assert Tools().reached(Problem("p", "47 * 83 = ?", "3901"), turns) is None
-    guess = (Turn(0, 1, said="#### 2491"),)
+    guess = (Turn(0, 1, text="#### 2491"),)
     assert tools.reached(Problem("p", "47 * 83 = ?", "3901"), guess) is None
     seen = replay(tools, Problem("p", "47 * 83 = ?", "3901"), held[0], turns, 0, 10.0)
-    assert seen is not None and [turn.heard for turn in seen.turns] == ["2491", ""] and seen.solved is None
+    assert seen is not None and [turn.response for turn in seen.turns] == ["2491", ""] and seen.solved is None

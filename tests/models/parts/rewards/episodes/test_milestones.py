@@ -12,9 +12,9 @@ from tests.support.tiny_worlds import make_world
 
 def test_each_milestone_counts_once_at_its_turn_and_never_for_what_the_policy_says() -> None:
     turns = (
-        Turn(0, 2, said="loaded", heard="error: nothing"),
-        Turn(3, 5, said="go", heard="loaded data"),
-        Turn(6, 7, said="go", heard="loaded again, built model"),
+        Turn(0, 2, text="loaded", response="error: nothing"),
+        Turn(3, 5, text="go", response="loaded data"),
+        Turn(6, 7, text="go", response="loaded again, built model"),
     )
     rollout = Rollout(Problem("p", ""), 0, (5,) * 7, None, "loaded", True, episode=RolloutEpisode(turns=turns))
     row = Milestones(patterns=("^loaded", "built"), each=0.5).tokens(make_world(), [rollout])[0]

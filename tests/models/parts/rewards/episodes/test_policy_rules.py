@@ -44,7 +44,7 @@ def test_nothing_but_names_with_and_or_not_is_a_formula(text: str) -> None:
 
 def said(*pairs: tuple[str, str]) -> Rollout:
     """An episode whose turns have two tokens each, and one of the environment between them."""
-    turns = tuple(Turn(3 * at, 3 * at + 2, said=turn, heard=heard) for at, (turn, heard) in enumerate(pairs))
+    turns = tuple(Turn(3 * at, 3 * at + 2, text=turn, response=heard) for at, (turn, heard) in enumerate(pairs))
     length = 3 * len(turns) - 1
     text = "\n".join(turn for turn, _ in pairs)
     return Rollout(Problem("p", "hat"), 0, tuple(range(length)), None, text, True, episode=RolloutEpisode(turns=turns))

@@ -115,7 +115,7 @@ def test_several_votes_are_worth_their_mean(torn: Path) -> None:
     part = replace(PART, votes=64)
     world = world_with(torn, part, TWO_MINDS)
     (row,) = part.tokens(world, [rollout("7")])
-    (answers,) = world.asked_judge().ask(["3 + 4 = ; 7"], 64)
+    (answers,) = world.required_judge().ask(["3 + 4 = ; 7"], 64)
     said = [answer.text.partition(" ;")[0] for answer in answers]
     assert 10 < said.count("7 right") < 54
     assert float(row[-1]) == pytest.approx((said.count("7 right") - said.count("7 wrong")) / 64)
