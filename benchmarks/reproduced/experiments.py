@@ -50,6 +50,8 @@ class Experiment:
     kill_at: str = "store/fine_tune/*/checkpoints/round_000010"
     """Pattern in the state folder: the run that tests resuming is killed once it has a match."""
     test_rows: int = 200
+    curve: str = "reward/total"
+    """Metric of the last stage's steps that the page shows."""
     overrides: tuple[str, ...] = ()
     """Settings of the recipe that the experiment changes, as KEY=VALUE."""
 
@@ -95,6 +97,7 @@ REWARD_MODEL = Experiment(
     "(usama10/qwen-7b-reward-model; not verified)",
     strict="pair accuracy",
     kill_at="store/reward_model/*/metrics.jsonl",
+    curve="accuracy",
     test_rows=192,
 )
 DPO = Experiment(
@@ -109,6 +112,7 @@ DPO = Experiment(
     strict="pair accuracy",
     kill_at="store/fine_tune/*/checkpoints/round_000020",
     test_rows=192,
+    curve="policy/pair_accuracy",
     overrides=("reward_model=null",),  # the recipe fits one to show its scores; DPO does not read it
 )
 EXPERIMENTS = {each.name: each for each in (REVERSE, GSM8K, REWARD_MODEL, DPO)}

@@ -51,7 +51,7 @@ def _section(experiment: Experiment, records: Sequence[ReproductionRecord]) -> s
     for side, name in NAMES.items():
         for record in records:
             if record.side == side:
-                lines += _curve(name, record)
+                lines += _curve(name, record, experiment.curve)
     lines += ["", *_resumed(records), *_machine(records)]
     return "\n".join(lines) + "\n"
 
@@ -79,11 +79,11 @@ def shown(values: Sequence[Sequence[float]]) -> str:
     return f"{100 * middle:.1f} % [{100 * (middle - half):.1f}, {100 * (middle + half):.1f}]"
 
 
-def _curve(name: str, record: ReproductionRecord) -> list[str]:
-    """Write the first metric of the last stage's steps, thinned to ten points."""
-    if not record.curve:
+def _curve(name: str, record: ReproductionRecord, metric: str) -> list[str]:
+    """Write a metric of the last stage's steps, thinned to ten points; nothing if it was not recorded."""
+    values = record.curve.get(metric, ())
+    if not values:
         return []
-    metric, values = next(iter(record.curve.items()))
     every = max(1, math.ceil(len(values) / 10))
     points = ", ".join(f"{value:.3f}" for value in values[::every])
     return ["", f"{name}, seed {record.seed}: `{metric}` in every {every}. step: {points}."]

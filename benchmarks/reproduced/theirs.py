@@ -29,6 +29,8 @@ from models.text.prompt_form import PromptForm
 MADE = "made.json"
 ROWS_AT_ONCE = 16
 """Rows of a micro-batch; the result of a step does not depend on it."""
+PAIRS_AT_ONCE = 4
+"""Pairs of a micro-batch of DPOTrainer: with 16 of them, it takes more than 21 GiB."""
 PAD = "<|endoftext|>"
 """A padding token that is not the end token: TRL reads a reward model's score before the padding."""
 
@@ -58,9 +60,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _common(seed: int, batch: int, rate: float, decay: str, warmup: int, steps: int) -> dict[str, Any]:
+def _common(
+    seed: int, batch: int, rate: float, decay: str, warmup: int, steps: int, at_once: int = ROWS_AT_ONCE
+) -> dict[str, Any]:
     """Return the settings of a Trainer that all stages share; the rest are TRL's defaults."""
-    rows = min(ROWS_AT_ONCE, batch)
+    rows = min(at_once, batch)
     return {
         "per_device_train_batch_size": rows,
         "gradient_accumulation_steps": batch // rows,
@@ -196,7 +200,7 @@ def _dpo(
         output_dir=str(options.out / "fine_tune"),
         beta=recipe.objective.beta,
         precompute_ref_log_probs=True,
-        **_common(options.seed, recipe.rollouts.prompts, *_of(schedule.optimiser), schedule.rounds),
+        **_common(options.seed, recipe.rollouts.prompts, *_of(schedule.optimiser), schedule.rounds, PAIRS_AT_ONCE),
     )
     tokenizer = AutoTokenizer.from_pretrained(options.base)
     trainer = DPOTrainer(model=model, args=config, train_dataset=_pairs(rows), processing_class=tokenizer)

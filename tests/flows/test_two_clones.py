@@ -15,14 +15,14 @@ from pathlib import Path
 from flows.runtime.steps import call_cached
 from prefect import flow, task
 from tasks.runner.caching import cached_by_key
-from tasks.runner.step import Made, StepContext, StepResult, run_step
+from tasks.runner.step import StepContext, StepOutput, StepResult, run_step
 from tasks.tracking import runs, store
 
 @task(name="one", **cached_by_key)
 def one(context: StepContext[None]) -> StepResult:
-    def work(folder: Path, run_id: str) -> Made:
+    def work(folder: Path, run_id: str) -> StepOutput:
         (folder / "output").write_text(str(context.home))
-        return Made("digest", "went well")
+        return StepOutput("digest", "went well")
     return run_step(context, work)
 
 @flow

@@ -44,7 +44,6 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Engine]:
         return entry[-1]
 
     monkeypatch.setattr(shared_engine, "open_engine", counted)
-    monkeypatch.setattr("tasks.compute.open_engine.open_engine", counted, raising=False)
     return entry
 
 
