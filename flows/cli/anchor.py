@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from flows.runtime.command_options import ByOption, ModelOption, meant_policy
+from flows.runtime.command_options import ByOption, ModelOption, Why, meant_policy
 from flows.runtime.environment import writable_state_folder
 
 PANEL = "Registry"
@@ -16,7 +16,7 @@ def anchor(
     version: Annotated[int, typer.Argument(help="Version that the guards are compared with.")],
     model: ModelOption = "",
     by: ByOption = "",
-    why: Annotated[str, typer.Option("--why", metavar="TEXT", help="Reason, for the audit log.")] = "by hand",
+    why: Why = "by hand",
 ) -> None:
     """Set the version that the gate's guards are compared with next to the champion. Default: the first champion.
 

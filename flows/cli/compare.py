@@ -59,7 +59,7 @@ def compare(
     from flows.compare import compare as compared
     from flows.runtime.outcome import comparison_lines
 
-    console.quiet(told_at_the_end=True)
+    console.quiet(caller_prints_error=True)
     server_answers()
     run, standings, costs, lost = compared(recipes, chosen, seeds, metric, budget, smoke)
     interrupt.raise_again()

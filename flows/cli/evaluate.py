@@ -82,7 +82,7 @@ def evaluate(
     from flows.evaluate_strategy import evaluate_strategy
     from flows.runtime.outcome import strategy_lines
 
-    console.quiet(told_at_the_end=True)
+    console.quiet(caller_prints_error=True)
     server_answers()
     compared = evaluate_strategy(named, strategy, recipe, [*asked, *(overrides or [])])
     interrupt.raise_again()

@@ -7,14 +7,14 @@ from typing import Annotated
 
 import typer
 
-from flows.runtime.command_options import ModelOption, meant_policy
+from flows.runtime.command_options import ModelOption, VersionArgument, meant_policy
 from flows.runtime.environment import state_folder
 
 PANEL = "Registry"
 
 
 def export(
-    version: Annotated[str, typer.Argument(help="Number of a version, NAME/VERSION, or an alias such as champion.")],
+    version: VersionArgument,
     folder: Annotated[Path, typer.Argument(help="Folder to write. It must be empty or not exist.")],
     model: ModelOption = "",
     licence: Annotated[

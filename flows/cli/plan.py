@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from flows.runtime.command_options import SetOption
+from flows.runtime.command_options import RecipeArgument, SetOption
 from flows.runtime.environment import state_folder
 
 PANEL = "Train"
@@ -16,7 +16,7 @@ DOES_NOT_FIT = 3
 
 
 def plan(
-    recipe: Annotated[str, typer.Argument(help="Path of a recipe, or the name of one in recipes/.")],
+    recipe: RecipeArgument,
     overrides: SetOption = None,
     memory: Annotated[
         float | None,

@@ -6,14 +6,14 @@ from typing import Annotated
 
 import typer
 
-from flows.runtime.command_options import SetOption
+from flows.runtime.command_options import RecipeArgument, SetOption
 from flows.runtime.environment import state_folder
 
 PANEL = "Registry"
 
 
 def power(
-    recipe: Annotated[str, typer.Argument(help="Path of a recipe, or the name of one in recipes/.")],
+    recipe: RecipeArgument,
     difference: Annotated[
         float | None,
         typer.Option(

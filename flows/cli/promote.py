@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from flows.runtime.command_options import ByOption, ModelOption, meant_policy, print_noticed
+from flows.runtime.command_options import ByOption, ModelOption, Why, meant_policy, print_noticed
 from flows.runtime.environment import writable_state_folder
 
 PANEL = "Registry"
@@ -16,7 +16,7 @@ def promote(
     version: Annotated[int, typer.Argument(help="Version to make champion.")],
     model: ModelOption = "",
     by: ByOption = "",
-    why: Annotated[str, typer.Option("--why", metavar="TEXT", help="Reason, for the audit log.")] = "by hand",
+    why: Why = "by hand",
 ) -> None:
     """Make a version the champion by hand. The champion before it becomes `previous`.
 

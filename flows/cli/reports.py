@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from flows.runtime.command_options import ExperimentOption, RunArgument
 from flows.runtime.environment import state_folder
 from models.base.errors import UserError
 
@@ -13,11 +14,9 @@ PANEL = "Runs"
 
 
 def reports(
-    run: Annotated[str, typer.Argument(help="Run id, its beginning, its name, or `latest`.")] = "latest",
+    run: RunArgument = "latest",
     hours: Annotated[int, typer.Option("--hours", min=1, max=168, help="Lifetime of the links, hours.")] = 24,
-    experiment: Annotated[
-        str, typer.Option("--experiment", "-e", help="Only runs of this recipe. Default: all recipes.")
-    ] = "",
+    experiment: ExperimentOption = "",
 ) -> None:
     """Print signed links to the reports that a run uploaded to S3 (`reports:` of its recipe), for users without keys.
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from flows.runtime.command_options import ModelOption, meant_policy
+from flows.runtime.command_options import ModelOption, VersionArgument, meant_policy
 from flows.runtime.environment import state_folder
 from models.base.disk import require_space
 from models.base.errors import UserError
@@ -21,7 +21,7 @@ NOT_HERE = 2
 
 
 def reproduce(
-    version: Annotated[str, typer.Argument(help="Number of a version, NAME/VERSION, or an alias such as champion.")],
+    version: VersionArgument,
     model: ModelOption = "",
     tolerance: Annotated[
         float, typer.Option("--tolerance", min=0, help="Largest allowed difference of a metric. Weights must be equal.")
@@ -56,7 +56,7 @@ def reproduce(
         server_answers = temporary_server.start(state_folder())
         from flows.reproduce import retrained
 
-        console.quiet(told_at_the_end=True)
+        console.quiet(caller_prints_error=True)
         server_answers()
         with retrained(wanted.said.label, wanted.said.run[:12], wanted.to_train, wanted.precisions, keep) as made:
             interrupt.raise_again()

@@ -86,7 +86,7 @@ def reward_report(
     from flows.runtime.outcome import report_lines
     from tasks.steps.report_reward import distrusted
 
-    console.quiet(told_at_the_end=True)
+    console.quiet(caller_prints_error=True)
     server_answers()
     made = report(f"{said.version.name}/{said.version.version}", whose, others or [], recipe, asked)
     interrupt.raise_again()

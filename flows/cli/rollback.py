@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
-from flows.runtime.command_options import ByOption, ModelOption, meant_policy, print_noticed
+from flows.runtime.command_options import ByOption, ModelOption, Why, meant_policy, print_noticed
 from flows.runtime.environment import writable_state_folder
 
 PANEL = "Registry"
@@ -15,7 +11,7 @@ PANEL = "Registry"
 def rollback(
     model: ModelOption = "",
     by: ByOption = "",
-    why: Annotated[str, typer.Option("--why", metavar="TEXT", help="Reason, for the audit log.")] = "",
+    why: Why = "",
 ) -> None:
     """Make the previous champion the champion again. A second rollback swaps them back.
 

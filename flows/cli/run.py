@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from flows.runtime.command_options import SetOption
+from flows.runtime.command_options import RecipeArgument, SetOption
 from flows.runtime.environment import state_folder, writable_state_folder
 from models.base.disk import require_space
 from tasks.runner import interrupt
@@ -18,7 +18,7 @@ NOTHING_LEARNED = 3
 
 
 def run(
-    recipe: Annotated[str, typer.Argument(help="Path of a recipe, or the name of one in recipes/.")],
+    recipe: RecipeArgument,
     overrides: SetOption = None,
     refresh: Annotated[
         bool,
@@ -66,7 +66,7 @@ def run(
     from flows.runtime.outcome import closing_lines
     from flows.train import train
 
-    console.quiet(told_at_the_end=True)
+    console.quiet(caller_prints_error=True)
     server_answers()
     outcome: Any = train(recipe, chosen, refresh, cluster, resume)
     interrupt.raise_again()

@@ -7,14 +7,14 @@ from typing import Annotated
 import typer
 
 from flows.runtime import collection
-from flows.runtime.command_options import ModelOption, meant_policy
+from flows.runtime.command_options import ModelOption, VersionArgument, meant_policy
 from flows.runtime.environment import state_folder, writable_state_folder
 
 PANEL = "Registry"
 
 
 def serve(
-    version: Annotated[str, typer.Argument(help="Number of a version, NAME/VERSION, or an alias such as champion.")],
+    version: VersionArgument,
     options: Annotated[
         list[str] | None, typer.Argument(metavar="[-- OPTION...]", help="Options of vLLM's server, after `--`.")
     ] = None,

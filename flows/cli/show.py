@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
+from flows.runtime.command_options import ExperimentOption, RunArgument
 from flows.runtime.environment import state_folder
 
 PANEL = "Runs"
 
 
 def show(
-    run: Annotated[str, typer.Argument(help="Run id, its beginning, its name, or `latest`.")] = "latest",
-    experiment: Annotated[
-        str, typer.Option("--experiment", "-e", help="Only runs of this recipe. Default: all recipes.")
-    ] = "",
+    run: RunArgument = "latest",
+    experiment: ExperimentOption = "",
 ) -> None:
     """Show a run: its verdict, steps and data, and its address in the MLflow UI.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,6 +15,15 @@ from models.base.errors import UserError
 if TYPE_CHECKING:
     from flows.services.place import ServiceFolder
 
+RecipeArgument = Annotated[str, typer.Argument(help="Path of a recipe, or the name of one in recipes/.")]
+VersionArgument = Annotated[
+    str, typer.Argument(help="Number of a version, NAME/VERSION, or an alias such as champion.")
+]
+WaitingVersion = Annotated[int, typer.Argument(help="Version that waits for approval.")]
+RunArgument = Annotated[str, typer.Argument(help="Run id, its beginning, its name, or `latest`.")]
+ExperimentOption = Annotated[
+    str, typer.Option("--experiment", "-e", help="Only runs of this recipe. Default: all recipes.")
+]
 ModelOption = Annotated[str, typer.Option("--model", help="Registered model. Default: the only registered policy.")]
 SetOption = Annotated[
     list[str] | None, typer.Option("--set", "-s", metavar="KEY=VALUE", help="Override a key of the recipe.")
@@ -21,7 +32,6 @@ SetOption = Annotated[
 ByOption = Annotated[str, typer.Option("--by", metavar="NAME", help="Who decides. Default: the user who is logged in.")]
 DecidedBy = Annotated[str, typer.Option("--by", metavar="NAME", help="Who decides.")]
 Why = Annotated[str, typer.Option("--why", metavar="TEXT", help="Reason, for the audit log.")]
-WaitingVersion = Annotated[int, typer.Argument(help="Version that waits for approval.")]
 
 MlflowPort = Annotated[int, typer.Option("--mlflow-port", help="Port of the MLflow server on 127.0.0.1.")]
 PrefectPort = Annotated[int, typer.Option("--prefect-port", help="Port of the Prefect server on 127.0.0.1.")]
@@ -43,6 +53,18 @@ def meant_policy(model: str) -> str:
     if not names:
         raise UserError("no policy is registered yet; `rewardflow run RECIPE` trains one")
     raise UserError(f"which policy? name one with --model: {', '.join(names)}")
+
+
+def path_overrides(section: str, paths: Sequence[Path], tested: Sequence[Path] | None) -> list[str]:
+    """Return the overrides of a recipe that name a user's files, as KEY=VALUE.
+
+    Args:
+        section: section of the recipe that `paths` belong to, such as `data`.
+        paths: files or folders.
+        tested: files that are held out from training, if any.
+    """
+    named = {f"{section}.path": paths, **({"data.test_path": tested} if tested else {})}
+    return [f"{key}={json.dumps([str(path) for path in files])}" for key, files in named.items()]
 
 
 def print_noticed(name: str, noticed: str) -> None:

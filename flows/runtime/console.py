@@ -22,17 +22,17 @@ _CHATTY = ("torch._library.triton", "great_expectations", "EventsWorker", "APILo
 class News(logging.Filter):
     """Log filter of Prefect's terminal handler, which drops routine records and errors that are reported elsewhere."""
 
-    def __init__(self, told_at_the_end: bool) -> None:
+    def __init__(self, caller_prints_error: bool) -> None:
         """Create the filter.
 
         Args:
-            told_at_the_end: whether the caller of the flow, the command line, prints its error.
+            caller_prints_error: whether the caller of the flow, the command line, prints its error.
         """
         super().__init__()
         import prefect
 
         self._prefect = str(Path(prefect.__file__).parent)
-        self.told_at_the_end = told_at_the_end
+        self.caller_prints_error = caller_prints_error
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether a record is shown."""
@@ -44,17 +44,17 @@ class News(logging.Filter):
             return False
         if interrupt.asked() is not None:  # errors from here on are caused by the interrupt
             return False
-        if self.told_at_the_end and any(saying in record.getMessage() for saying in ERROR_TEXTS):
+        if self.caller_prints_error and any(saying in record.getMessage() for saying in ERROR_TEXTS):
             return False
         of_user = record.exc_info is not None and isinstance(record.exc_info[1], UserError)
-        return not (of_user or getattr(record, "user_error", False)) or not self.told_at_the_end
+        return not (of_user or getattr(record, "user_error", False)) or not self.caller_prints_error
 
 
-def quiet(told_at_the_end: bool = False) -> None:
+def quiet(caller_prints_error: bool = False) -> None:
     """Install filters that drop routine log records from the terminal, and the traceback of a UserError from every log.
 
     Args:
-        told_at_the_end: whether the caller of the flow prints its error. Once true, it stays true for this process.
+        caller_prints_error: whether the caller of the flow prints its error. Once true, it stays true for this process.
     """
     from prefect.logging.handlers import PrefectConsoleHandler
 
@@ -62,9 +62,9 @@ def quiet(told_at_the_end: bool = False) -> None:
         if isinstance(handler, PrefectConsoleHandler):
             present = next((known for known in handler.filters if isinstance(known, News)), None)
             if present is None:
-                handler.addFilter(News(told_at_the_end))
+                handler.addFilter(News(caller_prints_error))
             else:
-                present.told_at_the_end |= told_at_the_end
+                present.caller_prints_error |= caller_prints_error
     _without_traceback()
     warnings.filterwarnings("ignore", category=FutureWarning)
     warnings.filterwarnings("ignore", category=DeprecationWarning)

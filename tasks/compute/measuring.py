@@ -96,7 +96,7 @@ def answers(
     if strategy is not None and episodes is not None:
         episodes = replace(episodes, waves=True)  # a turn of several calls cannot be written by an engine alone
     if partner is not None:
-        episodes = _beside(episodes, partner)
+        episodes = _with_partner(episodes, partner)
     with stages(name, ("engine", *STAGES)) as begin:
         begin("engine")
         with measuring_engine(policy, recipe, codec, room) as engine:
@@ -150,7 +150,7 @@ def with_start_nats(
     ]
 
 
-def _beside(episodes: EpisodeSettings | None, partner: PolicyFiles) -> EpisodeSettings:
+def _with_partner(episodes: EpisodeSettings | None, partner: PolicyFiles) -> EpisodeSettings:
     environment = episodes.environment.with_partner(partner.folder) if episodes is not None else None
     if episodes is None or environment is None:
         named = f"environment {episodes.environment.name}" if episodes is not None else "a recipe of one turn"

@@ -47,7 +47,7 @@ def live(recipe: str, night: dict[str, Any]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    console.quiet(told_at_the_end=True)
+    console.quiet(caller_prints_error=True)
     print("READY", flush=True)
     for line in sys.stdin:
         print("NIGHT", json.dumps(live(sys.argv[1], json.loads(line))), flush=True)

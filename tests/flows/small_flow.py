@@ -57,7 +57,7 @@ def small() -> None:
         at("end of the body")
         return run_id
 
-    console.quiet(told_at_the_end=True)
+    console.quiet(caller_prints_error=True)
     server_answers()
     body()
     interrupt.raise_again()

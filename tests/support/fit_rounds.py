@@ -65,17 +65,14 @@ def step(
     return {name: (before[name] - after[name]).detach() for name in after}, metrics
 
 
-def large_round() -> Any:
-    from models.learner.packing import Sequences
-    from tests.support.tiny_models import scored
-
+def large_round() -> Scored:
     generator = torch.Generator().manual_seed(0)
     prompts = [torch.randint(2, 20, (16,), generator=generator).tolist() for _ in range(32)]
     answers = [torch.randint(2, 20, (48,), generator=generator).tolist() for _ in range(32)]
     return scored([float(i % 2) for i in range(32)], [2] * 16, sequences=Sequences(prompts, answers))
 
 
-def large_fit(chosen: Any) -> Learner:
+def large_fit(chosen: Scored) -> Learner:
     learner = learner_of(torch.float64)
     schedule = ScheduleSettings(optimiser=OptimiserSettings(learning_rate=0.01), rounds=1, token_budget=2048)
     advantage = [torch.full((len(r.completion),), 1.0 - 2.0 * (i % 2)) for i, r in enumerate(chosen.rollouts)]

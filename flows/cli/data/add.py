@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 from typing import Annotated
 import typer
-from flows.runtime.command_options import SetOption
+from flows.runtime.command_options import SetOption, path_overrides
 
 
 def add(
@@ -37,7 +37,7 @@ def add(
     if held_out and (name or tested):
         raise UserError("--held-out: the set has this name and is held out whole; leave --name and --test out")
     section = "data" if not held_out else f"gate.held_out.{held_out}"
-    chosen = [f"{section}.path={json.dumps([str(path) for path in paths])}", *([f"data.test_path={json.dumps([str(path) for path in tested])}"] if tested else [])]
+    chosen = path_overrides(section, paths, tested)
     chosen += [f"data.name={name}"] if name else []
     read = load_recipe(recipe, [*chosen, *(overrides or [])])
     settings = read.gate.held_out[held_out].data(held_out) if held_out else read.data

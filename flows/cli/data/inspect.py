@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 from typing import Annotated
 import typer
-from flows.runtime.command_options import SetOption
+from flows.runtime.command_options import SetOption, path_overrides
 
 
 def inspect(
@@ -38,7 +38,7 @@ def inspect(
     if recipe:
         if form or columns:
             raise UserError("--recipe: its data section has format and columns; change them with --set data.format=...")
-        named = [f"data.path={json.dumps([str(path) for path in paths])}", *([f"data.test_path={json.dumps([str(path) for path in tested])}"] if tested else [])]
+        named = path_overrides("data", paths, tested)
         settings = load_recipe(recipe, [*named, *(overrides or [])]).data
     elif overrides:
         raise UserError("--set: changes a recipe's keys; name the recipe with --recipe, or use --format and --column")

@@ -59,7 +59,7 @@ class Forest:
     """Token ids, [tokens], int64."""
     positions: Tensor
     """Place of each token in its sequences, [tokens], int64."""
-    stands: tuple[EqualTrees, ...]
+    groups: tuple[EqualTrees, ...]
     members: tuple[int, ...]
     """The sequences of the row, by number, [sequences]."""
     last: Tensor
@@ -119,7 +119,7 @@ def _forest(row: Sequence[PrefixTree], device: torch.device | str) -> Forest:
     positions: list[int] = []
     members: list[int] = []
     last: list[int] = []
-    stands: list[EqualTrees] = []
+    groups: list[EqualTrees] = []
     for size, alike in groupby(row, key=_filled):
         start = len(ids)
         until: list[int] = []
@@ -133,11 +133,11 @@ def _forest(row: Sequence[PrefixTree], device: torch.device | str) -> Forest:
         ends = torch.tensor(until, device=device).view(-1, 1, 1, size)
         places = torch.arange(size, device=device)
         seen = (places <= places[:, None]) & (places[:, None] < ends)
-        stands.append(EqualTrees(start, seen.shape[0], size, seen))
+        groups.append(EqualTrees(start, seen.shape[0], size, seen))
     return Forest(
         torch.tensor(ids, device=device),
         torch.tensor(positions, device=device),
-        tuple(stands),
+        tuple(groups),
         tuple(members),
         torch.tensor(last, device=device),
     )

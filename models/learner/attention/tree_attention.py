@@ -35,33 +35,36 @@ class TreeAttention:
     ) -> Tensor:
         """Compute attention, [1, heads, tokens, size] -> [1, tokens, heads, size], with window and soft cap."""
         out = torch.empty((query.shape[2], query.shape[1], value.shape[-1]), dtype=query.dtype, device=query.device)
-        for stand, bias in zip(self._forest.stands, self._bias(query.dtype, window), strict=True):
-            queries, keys, values = (_side_by_side(part, stand) for part in (query, key, value))
+        for group, bias in zip(self._forest.groups, self._bias(query.dtype, window), strict=True):
+            queries, keys, values = (_side_by_side(part, group) for part in (query, key, value))
             if softcap is None:
                 part = functional.scaled_dot_product_attention(
                     queries, keys, values, attn_mask=bias, scale=scale, enable_gqa=query.shape[1] != key.shape[1]
                 ).transpose(1, 2)
             else:
                 part = capped(queries, keys, values, bias, scale, softcap)
-            out[stand.start : stand.start + stand.trees * stand.size] = part.reshape(-1, *out.shape[1:])
+            out[group.start : group.start + group.trees * group.size] = part.reshape(-1, *out.shape[1:])
         return out[None]
 
     def _bias(self, dtype: torch.dtype, window: int | None) -> Sequence[Tensor]:
-        """Return the bias of each stand's scores, [trees, 1, size, size]; cached for all layers by dtype and window."""
+        """Return the bias of the scores of each group of equal trees, [trees, 1, size, size].
+
+        It is cached for all layers by dtype and window.
+        """
         if (dtype, window) not in self._biases:
-            self._biases[dtype, window] = [self._bias_of(stand, dtype, window) for stand in self._forest.stands]
+            self._biases[dtype, window] = [self._bias_of(group, dtype, window) for group in self._forest.groups]
         return self._biases[dtype, window]
 
-    def _bias_of(self, stand: EqualTrees, dtype: torch.dtype, window: int | None) -> Tensor:
-        seen = stand.seen
+    def _bias_of(self, group: EqualTrees, dtype: torch.dtype, window: int | None) -> Tensor:
+        seen = group.seen
         if window is not None:
-            places = self._forest.positions[stand.start : stand.start + stand.trees * stand.size]
-            places = places.view(stand.trees, 1, stand.size)
+            places = self._forest.positions[group.start : group.start + group.trees * group.size]
+            places = places.view(group.trees, 1, group.size)
             seen = seen & (places[..., None] - places[:, :, None] < window)
         return torch.zeros(seen.shape, dtype=dtype, device=seen.device).masked_fill_(~seen, float("-inf"))
 
 
-def _side_by_side(rows: Tensor, stand: EqualTrees) -> Tensor:
+def _side_by_side(rows: Tensor, group: EqualTrees) -> Tensor:
     """View [1, heads, tokens, size] as [trees, heads, tokens of a tree, size]."""
-    mine = rows[0, :, stand.start : stand.start + stand.trees * stand.size]
-    return mine.view(len(mine), stand.trees, stand.size, -1).transpose(0, 1)
+    mine = rows[0, :, group.start : group.start + group.trees * group.size]
+    return mine.view(len(mine), group.trees, group.size, -1).transpose(0, 1)

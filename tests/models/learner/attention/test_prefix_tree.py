@@ -46,9 +46,9 @@ def test_rows_hold_every_sequence_once_and_keep_to_their_budget(budget: int) -> 
     rows = forests(trees(sequences), budget)
     assert sorted(member for row in rows for member in row.members) == list(range(len(sequences)))
     for row in rows:
-        assert len(row.ids) <= budget or sum(stand.trees for stand in row.stands) == 1
-        assert len(row.ids) == sum(stand.trees * stand.size for stand in row.stands)
-        assert all(stand.size % STEP == 0 for stand in row.stands)
+        assert len(row.ids) <= budget or sum(group.trees for group in row.groups) == 1
+        assert len(row.ids) == sum(group.trees * group.size for group in row.groups)
+        assert all(group.size % STEP == 0 for group in row.groups)
         for member, place in zip(row.members, row.last.tolist(), strict=True):
             assert int(row.ids[place]) == sequences.completions[member][-1]
 
@@ -70,8 +70,8 @@ def test_tree_attention_equals_the_softmax_of_each_sequence_written_out(
     assert out.shape == (1, tokens, 4, 8) and torch.isfinite(out).all()
     everyone = {tree.members: tree for tree in trees(sequences)}
     checked, begin = 0, 0
-    for stand in row.stands:
-        for _ in range(stand.trees):
+    for group in row.groups:
+        for _ in range(group.trees):
             tree = next(t for t in everyone.values() if list(t.ids) == row.ids[begin : begin + len(t.ids)].tolist()
                         and set(t.members) <= set(row.members) and row.last[row.members.index(t.members[0])] - begin
                         == t.last[0])  # fmt: skip
@@ -84,5 +84,5 @@ def test_tree_attention_equals_the_softmax_of_each_sequence_written_out(
                 expected = torch.einsum("hk,hkd->hd", torch.softmax(scores, -1), values)
                 torch.testing.assert_close(out[0, begin + place], expected, rtol=1e-9, atol=1e-9)
                 checked += 1
-            begin += stand.size
+            begin += group.size
     assert checked == sum(len(tree.ids) for tree in everyone.values())
